@@ -1,0 +1,225 @@
+"""What an operator touches, said once: an iteration space and, per operand and axis, a map from it.
+
+Tile boxes, footprints, transfers and strides are derived here for the solver, the emitter, the verifier and the tests.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Tile = Mapping[str, tuple[int, int]]
+"""Per dim: (start, length) of the tile."""
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A named dim of the iteration space with its extent.
+
+    A reduction is split only where `splittable`, and then in ascending order into an output that stays in its slot.
+    """
+
+    name: str
+    size: int
+    kind: Literal["parallel", "reduction"] = "parallel"
+    splittable: bool = True
+
+
+@dataclass(frozen=True)
+class At:
+    """The axis index is the dim's index."""
+
+    dim: str
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return tile[self.dim]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The axis index is `dim * stride + k * dilation - pad` for all k below `kernel`; indices outside the axis are padding."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        start, length = tile[self.dim]
+        low = start * self.stride - self.pad
+        high = low + (length - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        low, high = min(max(low, 0), size), min(max(high, 0), size)
+        return low, max(high - low, 0)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Every tile touches the whole axis."""
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return 0, size
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The axis has one element, which every tile touches."""
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return 0, 1
+
+
+Axis = At | Window | Whole | Broadcast
+Mode = Literal["in", "out", "inout"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One kernel pointer: the tensor behind it, seen in shape `view` (same elements, row-major), and a map per view axis.
+
+    `fresh_on_flag` marks an inout operand whose old content is not read in a pass that runs with the lazy-reset flag set.
+    """
+
+    arg: str
+    tensor: str
+    mode: Mode
+    view: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    fresh_on_flag: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether the kernel needs the operand's old content."""
+        return self.mode != "out"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the kernel produces the operand."""
+        return self.mode != "in"
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dims the operand's box depends on."""
+        return tuple(a.dim for a in self.axes if isinstance(a, (At, Window)))
+
+    def box(self, tile: Tile) -> tuple[tuple[int, int], ...]:
+        """(first index, length) per view axis for a tile."""
+        return tuple(a.span(tile, n) for a, n in zip(self.axes, self.view, strict=True))
+
+
+@dataclass(frozen=True)
+class Access:
+    """The iteration space, outermost dim first, and the operands in kernel argument order."""
+
+    dims: tuple[Dim, ...]
+    operands: tuple[Operand, ...]
+
+    def dim(self, name: str) -> Dim:
+        """The dim of that name."""
+        return next(d for d in self.dims if d.name == name)
+
+    def operand(self, arg: str) -> Operand:
+        """The operand behind that kernel argument."""
+        return next(o for o in self.operands if o.arg == arg)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Extent of every dim: the tile that is the whole step."""
+        return {d.name: d.size for d in self.dims}
+
+
+def tile_count(access: Access, sizes: Mapping[str, int]) -> int:
+    """Number of tiles when each dim is cut into pieces of the given size."""
+    return math.prod(-(-d.size // sizes[d.name]) for d in access.dims)
+
+
+def tiles(access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> Iterator[dict[str, tuple[int, int]]]:
+    """All tiles in loop order, `order` naming the dims outermost first; border tiles are shorter."""
+
+    def walk(depth: int, fixed: dict[str, tuple[int, int]]) -> Iterator[dict[str, tuple[int, int]]]:
+        if depth == len(order):
+            yield dict(fixed)
+            return
+        dim = access.dim(order[depth])
+        for start in range(0, dim.size, sizes[dim.name]):
+            fixed[dim.name] = (start, min(sizes[dim.name], dim.size - start))
+            yield from walk(depth + 1, fixed)
+
+    yield from walk(0, {})
+
+
+def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Largest box of the operand over all tiles of the given sizes, per view axis.
+
+    A window is clipped on its axis, so its largest box is that of an inner tile or the whole axis.
+    """
+    shape = []
+    for axis, extent in zip(operand.axes, operand.view, strict=True):
+        if isinstance(axis, Window):
+            length = (sizes[axis.dim] - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
+            shape.append(min(length, extent))
+        elif isinstance(axis, At):
+            shape.append(min(sizes[axis.dim], extent))
+        else:
+            shape.append(axis.span({}, extent)[1])
+    return tuple(shape)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A box as a DMA engine sees it: contiguous runs and, outermost first, (count, stride in elements) levels."""
+
+    run: int
+    levels: tuple[tuple[int, int], ...]
+
+    @property
+    def elements(self) -> int:
+        """Elements moved."""
+        return self.run * math.prod(n for n, _ in self.levels)
+
+    @property
+    def lines(self) -> int:
+        """Contiguous runs moved."""
+        return math.prod(n for n, _ in self.levels)
+
+
+def transfer(view: tuple[int, ...], box: tuple[int, ...]) -> Transfer:
+    """Runs and strides of a box of that shape inside a row-major array of shape `view`."""
+    run, levels, stride, contiguous = 1, [], 1, True
+    for extent, length in zip(reversed(view), reversed(box), strict=True):
+        if contiguous:
+            run *= length
+        elif length > 1:
+            if levels and levels[-1][1] * levels[-1][0] == stride:
+                levels[-1] = (levels[-1][0] * length, levels[-1][1])
+            else:
+                levels.append((length, stride))
+        contiguous = contiguous and length == extent
+        stride *= extent
+    return Transfer(run, tuple(reversed(levels)))
+
+
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def order_dims(access: Access, outer: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """A loop order: the dims named in `outer` first, then the other parallel dims, reductions innermost."""
+    parallel = [d.name for d in access.dims if d.kind == "parallel" and d.name not in outer]
+    reduction = [d.name for d in access.dims if d.kind == "reduction"]
+    return (*outer, *parallel, *reduction)
+
+
+def loads(operand: Operand, access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> int:
+    """How often the operand's box changes over the tile loop, the first time included.
+
+    The box stays while only dims inside of the innermost dim it depends on advance.
+    """
+    counts = [-(-access.dim(name).size // sizes[name]) for name in order]
+    depends = [i for i, name in enumerate(order) if name in operand.dims and counts[i] > 1]
+    return math.prod(counts[: depends[-1] + 1]) if depends else 1

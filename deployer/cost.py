@@ -1,0 +1,41 @@
+"""The one cost model: the solver, the simulator's clock and the report all ask here. Cycles everywhere."""
+
+from dataclasses import dataclass, field
+
+from deployer.operator import Work
+from deployer.target import Channel, Hop, Target
+
+
+def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
+    """Dispatch, the kernel's own overhead, and the share of the core that has most of the parallel pieces."""
+    cost = target.kernels.get(symbol) or target.kernels["default"]
+    busiest = -(-work.parallel // target.cores)
+    milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
+    return target.dispatch + cost.call + -(-milli // 1000)
+
+
+@dataclass
+class Clock:
+    """Virtual time of the generated program on one hop: exactly what the host simulator computes."""
+
+    hop: Hop
+    now: int = 0
+    free: dict[str, int] = field(default_factory=lambda: {"in": 0, "out": 0})
+
+    def start(self, direction: str, size: int, lines: int) -> int:
+        """Start a transfer of `size` bytes in `lines` runs; the ticket is its end."""
+        channel: Channel = self.hop.inward if direction == "in" else self.hop.outward
+        engine = "in" if self.hop.shared else direction
+        self.now += self.hop.issue
+        end = max(self.now, self.free[engine]) + channel.cycles(size, lines)
+        self.free[engine] = end
+        return end
+
+    def wait(self, ticket: int) -> None:
+        """Wait for the end of a transfer; ticket 0 needs no waiting."""
+        if ticket:
+            self.now = max(self.now, ticket) + self.hop.wait
+
+    def run(self, cycles: int) -> None:
+        """Let a kernel run."""
+        self.now += cycles

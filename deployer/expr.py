@@ -1,0 +1,33 @@
+"""C integer expressions with constants folded, so that generated code shows only what varies."""
+
+Expr = int | str
+
+
+def add(*terms: Expr) -> Expr:
+    """Sum; zeros vanish, constants gather at the end."""
+    constant = sum(t for t in terms if isinstance(t, int))
+    parts = [t for t in terms if isinstance(t, str)]
+    if constant or not parts:
+        parts.append(str(constant))
+    return int(parts[0]) if len(parts) == 1 and parts[0].isdigit() else " + ".join(parts)
+
+
+def mul(*factors: Expr) -> Expr:
+    """Product; ones vanish, a zero wins, sums are bracketed, the constant stands last."""
+    constant = 1
+    parts: list[str] = []
+    for factor in factors:
+        if isinstance(factor, int):
+            constant *= factor
+        else:
+            parts.append(f"({factor})" if " " in factor else factor)
+    if constant == 0 or not parts:
+        return constant
+    if constant != 1:
+        parts.append(str(constant))
+    return " * ".join(parts)
+
+
+def product(factors: list[Expr]) -> Expr:
+    """Product of a list; 1 when empty."""
+    return mul(*factors)

@@ -1,0 +1,99 @@
+"""The render model of the harness, and the input file it reads: both in one order, said here once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.dataset import Dataset
+from deployer.ir import Program
+from deployer.operator import Array
+from deployer.plan import Home, Plan
+from deployer.render import Names, graphs, loaded_homes, provenance
+from deployer.target import Target
+
+
+@dataclass(frozen=True)
+class HarnessView:
+    """A training or inference main program: what it loads once, per pass, and dumps in the end."""
+
+    provenance: str
+    passes: int
+    accumulate: int
+    updates: int
+    update_divisor: int
+    tolerance: str
+    loaded: tuple[tuple[str, int], ...]
+    data: tuple[tuple[str, int], ...]
+    results: tuple[tuple[str, int], ...]
+    loss: str
+    optimizer: tuple[str, ...]
+    run: str
+    footprint: str
+    clock: str
+
+
+def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> HarnessView:
+    """The harness of a plan for a number of passes."""
+    names = Names(plan)
+    accumulate = plan.options.accumulate
+    levels = {level.name: level.peak for level in plan.levels}
+    footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
+    order = graphs(plan)
+    updates = passes // accumulate if "optimizer" in order else 0
+    training = "train" in order
+    results = plan.weights if training else plan.outputs
+
+    def sized(homes: list[Home]) -> tuple[tuple[str, int], ...]:
+        return tuple((names.home(h.storage), h.bytes) for h in homes)
+
+    return HarnessView(
+        provenance=provenance(plan),
+        passes=passes,
+        accumulate=accumulate,
+        updates=updates,
+        update_divisor=max(updates, 1),
+        tolerance=f"{tolerance:.9g}f",
+        loaded=sized(loaded_homes(plan)),
+        data=sized(data_homes(plan)),
+        results=sized([plan.home(plan.storage_of[n]) for n in results]),
+        loss=names.home(plan.storage_of[plan.outputs[0]]),
+        optimizer=("optimizer_network_run();",) if "optimizer" in order else (),
+        run=f"{order[0]}_network_run();",
+        footprint=footprint,
+        clock=target.clock,
+    )
+
+
+def data_homes(plan: Plan) -> list[Home]:
+    """Homes of the data inputs that some step reads, in the program's order."""
+    known = {h.storage: h for h in plan.homes}
+    return [known[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in known]
+
+
+def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
+    """The harness's input file: loaded homes, then per pass the reference loss and the sample."""
+    parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
+    used = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    for index in range(dataset.n_batches):
+        parts.append(np.float32(dataset.expected_losses[index]).tobytes())
+        sample = dataset.sample(index)
+        parts += [_packed(program, plan.data[i], sample[i]) for i in used]
+    return b"".join(parts)
+
+
+def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -> bytes:
+    """The inference harness's input file: constants, then the inputs."""
+    parts = [_content(program, h.storage, {}) for h in loaded_homes(plan)]
+    parts += [_packed(program, name, inputs[name]) for name in plan.data if plan.storage_of[name] in {h.storage for h in plan.homes}]
+    return b"".join(parts)
+
+
+def _content(program: Program, storage: str, weights: Mapping[str, Array]) -> bytes:
+    if storage in weights:
+        return _packed(program, storage, weights[storage])
+    return program.tensors[storage].array.tobytes()
+
+
+def _packed(program: Program, name: str, value: Array) -> bytes:
+    return np.ascontiguousarray(value, dtype=program.tensors[name].type.dtype).tobytes()

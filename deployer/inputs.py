@@ -1,0 +1,26 @@
+"""Present inputs of a node, and random ones for samples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, mismatch
+
+
+def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
+    """Types of the first `count` inputs; ShapeMismatch where one is absent."""
+    present = [t for t in inputs[:count] if t is not None]
+    if len(present) < count:
+        raise mismatch(node, f"needs {count} inputs, has {len(present)}", inputs)
+    return present
+
+
+def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
+    """The first `count` inputs, which `infer` has found present."""
+    return [x for x in inputs[:count] if x is not None]
+
+
+def normal(generator: np.random.Generator, *shape: int) -> Array:
+    """Standard normal float32 values."""
+    return np.asarray(generator.standard_normal(shape), np.float32)

@@ -1,0 +1,127 @@
+"""The typed graph: tensors, nodes, and the program that joins the training and the optimizer graph."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...]
+DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
+"""Element types that exist on a target, with their bytes. int64 and bool of ONNX become int32, float64 becomes float32."""
+
+Role = Literal["data", "weight", "accumulator", "flag", "constant", "value"]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """dtype and shape of a value."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements; 1 for a scalar."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the packed row-major array."""
+        return self.size * DTYPES[self.dtype]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named value.
+
+    `storage` names the tensor whose memory this one uses: itself, the source of a view, or the operand an in-place
+    operator overwrites. `data` is the packed little-endian content of a constant.
+    """
+
+    name: str
+    type: TensorType
+    role: Role
+    storage: str
+    data: bytes | None = None
+
+    @property
+    def array(self) -> npt.NDArray[np.generic]:
+        """The constant's content as a read-only array."""
+        if self.data is None:
+            raise ValueError(f"{self.name} is not a constant")
+        return np.frombuffer(self.data, dtype=self.type.dtype).reshape(self.type.shape)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator application; an absent optional input or output is the empty name."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: dict[str, AttrValue] = field(default_factory=dict)
+
+    def attr_int(self, name: str, default: int) -> int:
+        """Integer attribute or its default."""
+        return int(self.attrs.get(name, default))  # type: ignore[arg-type]
+
+    def attr_float(self, name: str, default: float) -> float:
+        """Float attribute or its default."""
+        return float(self.attrs.get(name, default))  # type: ignore[arg-type]
+
+    def attr_str(self, name: str, default: str) -> str:
+        """String attribute or its default."""
+        return str(self.attrs.get(name, default))
+
+    def attr_ints(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """List-of-integers attribute or its default; a single integer is a list of one."""
+        value = self.attrs.get(name, default)
+        return tuple(int(v) for v in value) if isinstance(value, tuple) else (int(value),)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in execution order, with the graph's own name: `train`, `optimizer` or `infer`."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that shares memory: one table of tensors and the graphs over it, in the order the harness runs them.
+
+    `data` are the per-sample inputs, `weights` the parameters that come with the test case, `accumulators` the gradient
+    buffers, `flag` the lazy-reset input (empty without one), `outputs` what the harness reads: the loss first, or the
+    results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites.
+    """
+
+    tensors: dict[str, Tensor]
+    graphs: tuple[Graph, ...]
+    data: tuple[str, ...]
+    weights: tuple[str, ...]
+    accumulators: tuple[str, ...]
+    flag: str
+    outputs: tuple[str, ...]
+    updated: dict[str, str]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes of all graphs in execution order."""
+        return tuple(node for graph in self.graphs for node in graph.nodes)
+
+    def storage(self, name: str) -> str:
+        """The tensor whose memory `name` uses in the end, following views of views."""
+        while self.tensors[name].storage != name:
+            name = self.tensors[name].storage
+        return name
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> "Program":
+        """The same program over another table of tensors."""
+        return replace(self, tensors=tensors)

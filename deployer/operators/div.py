@@ -1,0 +1,42 @@
+"""Div: Y = A / B with numpy broadcasting."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.elementwise import Binary, binary_kernel, binary_samples
+from deployer.inputs import arrays
+from deployer.ir import Node
+from deployer.operator import Array, GradientBuilder, Sample, register
+
+
+@register
+class Div(Binary):
+    """Elementwise quotient; integers divide towards zero."""
+
+    name = "Div"
+    kernel = binary_kernel("div_f32")
+
+    def apply(self, a: Array, b: Array) -> Array:
+        """A / B."""
+        return a / b if a.dtype.kind == "f" else np.trunc(a / b)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = dY / B, dB = -dY Y / B, summed over the axes each was broadcast along."""
+        dividend, divisor = node.inputs
+        if b.wanted(0):
+            quotient = b.temp("quotient")
+            b.emit("Div", (douts[0], divisor), (quotient,))
+            b.reduce_to(quotient, b.type(dividend).shape, b.grad(0))
+        if b.wanted(1):
+            product, quotient, negative = b.temp("product"), b.temp("quotient"), b.temp("negative")
+            b.emit("Mul", (douts[0], node.outputs[0]), (product,))
+            b.emit("Div", (product, divisor), (quotient,))
+            b.emit("Mul", (quotient, b.constant("minus_one", np.array(-1, np.float32))), (negative,))
+            b.reduce_to(negative, b.type(divisor).shape, b.grad(1))
+
+    def samples(self) -> Iterator[Sample]:
+        """Divisors at a distance from zero."""
+        for s in binary_samples(17):
+            a, b = arrays(s.inputs, 2)
+            yield Sample(s.label, (a, np.asarray(b + 2 * np.sign(b), np.float32)))

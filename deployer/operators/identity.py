@@ -1,0 +1,25 @@
+"""Identity: Y = X, without a copy."""
+
+from collections.abc import Iterator
+
+from deployer.inputs import normal
+from deployer.ir import Node, TensorType
+from deployer.operator import Sample, register, rng
+from deployer.views import View
+
+
+@register
+class Identity(View):
+    """The input under another name."""
+
+    name = "Identity"
+
+    def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
+        """The input's."""
+        return x.shape
+
+    def samples(self) -> Iterator[Sample]:
+        """A matrix and a scalar."""
+        r = rng(20)
+        yield Sample("matrix", (normal(r, 3, 4),))
+        yield Sample("scalar", (normal(r),))

@@ -1,0 +1,39 @@
+"""MSELossGrad: dpred = 2 (pred - target) / numel."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.access import Access
+from deployer.elementwise import Flat
+from deployer.inputs import arrays, normal
+from deployer.ir import Node
+from deployer.operator import ArgValue, Array, Const, Extent, Kernel, Sample, register, rng
+
+
+@register
+class MSELossGrad(Flat):
+    """Gradient of MSELoss with respect to pred, for a loss gradient of one."""
+
+    name = "MSELossGrad"
+    kernel = Kernel(
+        "mse_loss_grad_f32",
+        pointers=(("pred", "float32", False), ("target", "float32", False), ("dpred", "float32", True)),
+        scalars=(("n", "u32"), ("count", "f32")),
+    )
+    no_gradient = "it belongs to a backward pass"
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """2 (pred - target) / numel."""
+        pred, target = arrays(inputs, 2)
+        return (np.asarray(2 * (pred - target) / pred.dtype.type(pred.size)),)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The tile's length and the divisor, which is that of the whole tensor."""
+        return {"n": Extent("n"), "count": Const(float(access.dim("n").size))}
+
+    def samples(self) -> Iterator[Sample]:
+        """A vector and a batch."""
+        r = rng(16)
+        yield Sample("vector", (normal(r, 37), normal(r, 37)), onnx=False)
+        yield Sample("batch", (normal(r, 3, 13), normal(r, 3, 13)), onnx=False)

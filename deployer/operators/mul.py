@@ -1,0 +1,27 @@
+"""Mul: Y = A * B with numpy broadcasting."""
+
+from collections.abc import Sequence
+
+from deployer.elementwise import Binary, binary_kernel
+from deployer.ir import Node
+from deployer.operator import Array, GradientBuilder, register
+
+
+@register
+class Mul(Binary):
+    """Elementwise product."""
+
+    name = "Mul"
+    kernel = binary_kernel("mul_f32")
+
+    def apply(self, a: Array, b: Array) -> Array:
+        """A * B."""
+        return a * b
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = dY B, dB = dY A, summed over the axes each was broadcast along."""
+        for index in (0, 1):
+            if b.wanted(index):
+                product = b.temp("product")
+                b.emit("Mul", (douts[0], node.inputs[1 - index]), (product,))
+                b.reduce_to(product, b.type(node.inputs[index]).shape, b.grad(index))

@@ -1,0 +1,11 @@
+"""ReduceSum: the sum over some axes."""
+
+from deployer.operator import register
+from deployer.reduction import Reduction
+
+
+@register
+class ReduceSum(Reduction):
+    """Sums in row-major order."""
+
+    name = "ReduceSum"

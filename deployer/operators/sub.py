@@ -1,0 +1,30 @@
+"""Sub: Y = A - B with numpy broadcasting."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.elementwise import Binary, binary_kernel
+from deployer.ir import Node
+from deployer.operator import Array, GradientBuilder, register
+
+
+@register
+class Sub(Binary):
+    """Elementwise difference."""
+
+    name = "Sub"
+    kernel = binary_kernel("sub_f32")
+
+    def apply(self, a: Array, b: Array) -> Array:
+        """A - B."""
+        return a - b
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = dY, dB = -dY, summed over the axes each was broadcast along."""
+        if b.wanted(0):
+            b.reduce_to(douts[0], b.type(node.inputs[0]).shape, b.grad(0))
+        if b.wanted(1):
+            negative = b.temp("negative")
+            b.emit("Mul", (douts[0], b.constant("minus_one", np.array(-1, np.float32))), (negative,))
+            b.reduce_to(negative, b.type(node.inputs[1]).shape, b.grad(1))

@@ -1,0 +1,143 @@
+"""The stages in the order the data goes through them, each artefact verified on its way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deployer import artefact, verify
+from deployer.dataset import Dataset, data_inputs, load, load_inference
+from deployer.errors import OptionProblem, TilingInfeasible
+from deployer.harness import inference_input, training_input
+from deployer.interpret import with_oracle
+from deployer.ir import Program
+from deployer.operator import Array
+from deployer.plan import Options, Plan, Tiling
+from deployer.stages import build, check, generate, lifetimes, parse, place, schedule, tile
+from deployer.stages import run as run_stage
+from deployer.stages.place import PackingGap
+from deployer.stages.run import Outcome
+
+Progress = Callable[[str], None]
+PACKING_ATTEMPTS = 6
+
+
+def silent(message: str) -> None:
+    """Progress for nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A test case: its program, and the numbers it trains or infers with."""
+
+    directory: Path
+    program: Program
+    dataset: Dataset | None
+    inputs: dict[str, Array]
+    expected: dict[str, Array]
+    note: str
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a run."""
+        return self.dataset.n_batches if self.dataset else 1
+
+
+def load_training(
+    directory: Path, n_steps: int | None = None, n_accum: int | None = None, learning_rate: float | None = None
+) -> Case:
+    """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference."""
+    folder = parse.train_dir(directory)
+    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    program = check.run(source, data_inputs=data_inputs(folder), learning_rate=learning_rate)
+    verify.verify_program(program)
+    dataset = load(folder, program, n_steps=n_steps, n_accum=n_accum)
+    note = "outputs.npz"
+    if learning_rate is not None or len(dataset.expected_losses) < dataset.n_batches or not dataset.expected_weights:
+        dataset, note = with_oracle(program, dataset), "the float64 reference (options differ from the recorded run)"
+    return Case(folder, program, dataset, {}, dict(dataset.expected_weights), note)
+
+
+def load_inference_case(directory: Path) -> Case:
+    """Read and check an inference case."""
+    program = check.run(parse.run(directory / "network.onnx", None))
+    verify.verify_program(program)
+    inputs, expected = load_inference(directory, program)
+    return Case(directory, program, None, inputs, expected, "outputs.npz")
+
+
+def plan_program(program: Program, options: Options, progress: Progress = silent) -> tuple[Tiling, Plan]:
+    """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
+    progress("schedule and lifetimes")
+    alive = lifetimes.run(schedule.run(program, options))
+    gap = 0
+    for _ in range(PACKING_ATTEMPTS):
+        progress("tiles" if not gap else f"tiles, {gap} B withheld for packing")
+        tiling = tile.run(alive, gap)
+        try:
+            return tiling, place_tiling(tiling, progress)
+        except PackingGap as problem:
+            gap = problem.gap
+    raise TilingInfeasible(
+        f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts", [("withheld", f"{gap} B")], "a larger L1"
+    )
+
+
+def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:
+    """Addresses for a tiling, both verified."""
+    verify.verify_tiling(tiling)
+    progress("addresses")
+    plan = place.run(tiling)
+    verify.verify_plan(plan, tiling)
+    return plan
+
+
+def write_files(files: dict[str, str], directory: Path) -> None:
+    """Write generated files, and remove what an earlier plan left in the folder."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for stale in [*directory.glob("*.c"), *directory.glob("*.h")]:
+        if stale.name not in files:
+            stale.unlink()
+    for name, text in files.items():
+        path = directory / name
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+
+
+def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path, tolerance: float) -> dict[str, str]:
+    """Everything a build and a run need: C, input file, and the artefacts for later re-entry."""
+    files = generate.run(plan, case.passes, tolerance)
+    write_files(files, directory)
+    (directory / "plan.json").write_text(artefact.dumps(plan))
+    (directory / "tiling.json").write_text(artefact.dumps(tiling))
+    (directory / "input.bin").write_bytes(input_bytes(case, plan))
+    return files
+
+
+def input_bytes(case: Case, plan: Plan) -> bytes:
+    """The harness's input file for a case."""
+    if case.dataset is not None:
+        return training_input(plan, case.program, case.dataset)
+    return inference_input(plan, case.program, case.inputs)
+
+
+def execute(case: Case, plan: Plan, directory: Path, flags: Sequence[str] = ()) -> Outcome:
+    """Run a built case."""
+    return run_stage.run(plan, case.program, directory, case.passes, flags)
+
+
+def build_case(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
+    """Compile a written case."""
+    return build.run(plan, directory, sanitize)
+
+
+def accumulate_of(case: Case, options: Options) -> Options:
+    """The options with the case's number of passes per update."""
+    return replace(options, accumulate=case.dataset.n_accum if case.dataset else 1)
+
+
+def tiling_from(path: Path) -> Tiling:
+    """Re-enter at a dumped tiling; OptionProblem where the file is another artefact."""
+    kind = artefact.kind_of(path)
+    if kind != "Tiling":
+        raise OptionProblem(f"{path} is a {kind}", hint="--from takes tiling.json; a plan.json goes to `deployer emit`")
+    return artefact.load(Tiling, path)

@@ -1,0 +1,211 @@
+"""The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan. Each holds what came before it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from deployer.access import Access, Axis, Mode
+from deployer.ir import Node, Program, TensorType
+from deployer.operator import ArgValue, Kernel
+
+Buffering = Literal["single", "double"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose: everything besides the graphs that a plan depends on.
+
+    `budgets` are level budgets in bytes that differ from the target's; `opt_out` names operators or nodes that
+    `training_double` keeps single-buffered; `accumulate` is the number of passes per update.
+    """
+
+    target: str = "host"
+    strategy: str = "auto"
+    budgets: dict[str, int] | None = None
+    cores: int | None = None
+    accumulate: int = 1
+    opt_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node in the schedule with its kernel, access and kernel arguments."""
+
+    index: int
+    graph: str
+    node: Node
+    kernel: Kernel
+    access: Access
+    args: dict[str, ArgValue]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All steps of all graphs in execution order; the index counts through."""
+
+    options: Options
+    program: Program
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A storage and the steps first..last, inclusive, in which its content matters.
+
+    `loaded` says that the harness fills it before step `first`; `persistent` that it outlives every pass.
+    """
+
+    storage: str
+    bytes: int
+    first: int
+    last: int
+    loaded: bool
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """The schedule with the lifetime of every storage that needs memory."""
+
+    schedule: Schedule
+    storages: tuple[Lifetime, ...]
+
+    def of(self, storage: str) -> Lifetime:
+        """The lifetime of a storage."""
+        return next(x for x in self.storages if x.storage == storage)
+
+
+@dataclass(frozen=True)
+class StepTiling:
+    """The choice for one step: tile lengths, loop order (outermost first), buffering and slots per kernel argument.
+
+    An argument with 0 slots is resident: the kernel works on its home.
+    """
+
+    step: str
+    tile: dict[str, int]
+    order: tuple[str, ...]
+    buffering: Buffering
+    slots: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Homes at the inner level and a choice per step. `gap` is the bytes placement asked the budget to be tightened by."""
+
+    lifetimes: Lifetimes
+    resident: tuple[str, ...]
+    steps: tuple[StepTiling, ...]
+    table_bytes: int
+    gap: int
+
+
+@dataclass(frozen=True)
+class Home:
+    """A storage's place for its whole life: byte offset from the level's first byte."""
+
+    storage: str
+    type: TensorType
+    level: str
+    offset: int
+    bytes: int
+    first: int
+    last: int
+    loaded: bool
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class PlanOperand:
+    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none where it is resident there)."""
+
+    arg: str
+    tensor: str
+    storage: str
+    mode: Mode
+    view: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    fresh_on_flag: bool
+    slots: int
+    slot_bytes: int
+    slot_offset: int
+
+
+@dataclass(frozen=True)
+class PlanDim:
+    """A dim with its extent and tile length."""
+
+    name: str
+    size: int
+    tile: int
+    reduction: bool
+
+    @property
+    def count(self) -> int:
+        """Number of tiles along the dim."""
+        return -(-self.size // self.tile)
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call."""
+
+    index: int
+    name: str
+    graph: str
+    op: str
+    kernel: Kernel
+    args: dict[str, ArgValue]
+    dims: tuple[PlanDim, ...]
+    buffering: Buffering
+    operands: tuple[PlanOperand, ...]
+    tile_cycles: tuple[int, ...]
+    cycles: int
+    bytes_in: int
+    bytes_out: int
+
+    @property
+    def tiles(self) -> int:
+        """Number of kernel calls."""
+        return len(self.tile_cycles)
+
+
+@dataclass(frozen=True)
+class LevelUse:
+    """A level's budget and what the plan takes: `peak` is the highest byte used, `bound` the most bytes live at once."""
+
+    name: str
+    budget: int
+    peak: int
+    bound: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from.
+
+    The kernels' argument tables are the first `table_bytes` of the innermost level.
+    """
+
+    options: Options
+    digest: str
+    levels: tuple[LevelUse, ...]
+    table_bytes: int
+    homes: tuple[Home, ...]
+    steps: tuple[PlanStep, ...]
+    data: tuple[str, ...]
+    weights: tuple[str, ...]
+    outputs: tuple[str, ...]
+    storage_of: dict[str, str]
+
+    def home(self, storage: str) -> Home:
+        """The home of a storage."""
+        return next(h for h in self.homes if h.storage == storage)
+
+    def cycles(self, graph: str) -> int:
+        """Predicted cycles of one pass over a graph."""
+        return sum(s.cycles for s in self.steps if s.graph == graph)

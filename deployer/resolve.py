@@ -1,0 +1,171 @@
+"""One raw graph to typed nodes with kernels: static inputs, types, folding, lowering, views, in-place."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.errors import ShapeMismatch, UnsupportedOperator
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.operator import Array, Operator, registry, unsupported
+from deployer.source import ACCUMULATE, Declared, RawGraph
+
+FOLD_LIMIT = 1 << 20
+"""Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""
+_TYPE_ONLY = ("Shape", "Size")
+
+
+@dataclass
+class Resolved:
+    """Types, constants and storage of every value met so far, and the nodes that remain.
+
+    `storage` leads from a view to its source and from an in-place output to the operand it overwrites.
+    """
+
+    types: dict[str, TensorType]
+    constants: dict[str, Array]
+    nodes: list[Node] = field(default_factory=list)
+    storage: dict[str, str] = field(default_factory=dict)
+
+    def root(self, name: str) -> str:
+        """The tensor whose memory `name` uses."""
+        while self.storage.get(name, name) != name:
+            name = self.storage[name]
+        return name
+
+
+def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
+    """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
+    constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
+    state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    for node in nodes:
+        operator = _find(node, graph.domains.get(node.name, ""))
+        _add(state, graph.declared, node, operator)
+    return state
+
+
+def _find(node: Node, domain: str) -> Operator:
+    known = registry()
+    if node.op in known:
+        return known[node.op]
+    near = difflib.get_close_matches(node.op, list(known), 3, 0.7)
+    raise UnsupportedOperator(
+        f"node {node.name!r} ({node.op}): there is no such operator",
+        [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")],
+        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(known)}",
+    )
+
+
+def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator: Operator) -> None:
+    """Type one node and fold, lower, alias or keep it."""
+    node = _static(state, replace(raw, op=operator.name), operator)
+    inputs = [state.types[n] if n else None for n in node.inputs]
+    types = _inferred(operator, node, inputs)
+    if len(types) < len(node.outputs):
+        raise unsupported(node, f"it has {len(node.outputs)} outputs", f"at most {len(types)} outputs")
+    for name, found in zip(node.outputs, types, strict=False):
+        if name:
+            state.types[name] = found
+            if node.op != ACCUMULATE:
+                _compare(node, name, found, declared.get(name, Declared()))
+    if _folded(state, node, operator, types):
+        return
+    lowered = operator.lower(node, inputs)
+    if lowered is not None:
+        for part in lowered:
+            _add(state, declared, part, _find(part, ""))
+        return
+    if operator.view:
+        state.storage[node.outputs[0]] = node.inputs[0]
+        return
+    if operator.kernel is None:
+        raise unsupported(
+            node, "it has no kernel, and its inputs are not constant", "computing it in the exporter"
+        )
+    for output, source in operator.inplace.items():
+        state.storage[node.outputs[output]] = node.inputs[source]
+    state.nodes.append(node)
+
+
+def _inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    """The operator's types; inputs or attributes that it cannot even look at make the node unsupported."""
+    try:
+        return operator.infer(node, inputs)
+    except (IndexError, TypeError, ValueError, AttributeError) as error:
+        why = f"its inputs or attributes do not have the operator's form ({error})"
+        raise unsupported(node, why, "the form that the ONNX operator list gives") from error
+
+
+def _static(state: Resolved, node: Node, operator: Operator) -> Node:
+    """Static inputs become attributes, in-place outputs get a name, absent trailing names go."""
+    inputs, attrs = list(node.inputs), dict(node.attrs)
+    for position, attribute in operator.static_inputs.items():
+        name = inputs[position] if position < len(inputs) else ""
+        if not name:
+            continue
+        if name not in state.constants:
+            raise unsupported(
+                node,
+                f"input {position} ({name!r}), its {attribute!r}, is computed at run time",
+                "a constant, an initializer, or a Shape of a tensor with static shape",
+            )
+        attrs[attribute] = _attribute(state.constants[name])
+        inputs[position] = ""
+    outputs = list(node.outputs)
+    for position in operator.inplace:
+        outputs += [""] * (position + 1 - len(outputs))
+        outputs[position] = outputs[position] or f"{node.name}/overwritten"
+    return replace(node, inputs=_cut(inputs), outputs=_cut(outputs), attrs=attrs)
+
+
+def _attribute(array: Array) -> AttrValue:
+    value: AttrValue = array.item() if array.ndim == 0 else tuple(array.reshape(-1).tolist())
+    return value
+
+
+def _cut(names: list[str]) -> tuple[str, ...]:
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
+
+
+def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
+    """Replace a node whose result is known now by constants."""
+    if operator.inplace:
+        return False
+    if node.op in _TYPE_ONLY:
+        shape = state.types[node.inputs[0]].shape
+        operands: list[Array | None] = [np.broadcast_to(np.float32(0), shape)]
+    elif all(n in state.constants for n in node.inputs if n):
+        if not operator.view and sum(t.bytes for t in types) > FOLD_LIMIT:
+            return False
+        operands = [state.constants[n] if n else None for n in node.inputs]
+    else:
+        return False
+    results = operator.reference(node, operands)
+    for name, result, kind in zip(node.outputs, results, types, strict=False):
+        if name:
+            wide = np.int64 if kind.dtype == "int32" else np.float32
+            state.constants[name] = np.asarray(result).astype(wide).reshape(kind.shape)
+    return True
+
+
+def _type_of(array: Array) -> TensorType:
+    return TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
+
+
+def _compare(node: Node, name: str, found: TensorType, said: Declared) -> None:
+    """Raise ShapeMismatch where a declaration contradicts the node; one element may have any rank."""
+    fits = said.dtype in ("", found.dtype)
+    if fits and said.shape is not None:
+        same_rank = len(said.shape) == len(found.shape)
+        exact = same_rank and all(a in (-1, b) for a, b in zip(said.shape, found.shape, strict=False))
+        fits = exact or (found.size == 1 and all(a in (-1, 1) for a in said.shape))
+    if not fits:
+        shape = "?" if said.shape is None else ",".join("?" if a < 0 else str(a) for a in said.shape)
+        raise ShapeMismatch(
+            f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it",
+            [("declared", f"{said.dtype or '?'}[{shape}]"), ("inferred", str(found))],
+            "correct the declaration, or drop it from the file",
+        )

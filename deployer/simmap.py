@@ -1,0 +1,168 @@
+"""The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
+
+from dataclasses import dataclass
+
+from deployer.access import At, Broadcast, Whole
+from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.render import Memory, memory_name, provenance
+from deployer.target import Channel, Target
+
+ALWAYS = "HAL_SIM_ALWAYS"
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """A simulated memory."""
+
+    name: str
+    array: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HopView:
+    """A simulated DMA engine."""
+
+    inward: str
+    outward: str
+    issue: int
+    wait: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class BufferView:
+    """A home or the slots of an operand."""
+
+    name: str
+    kind: str
+    level: int
+    address: int
+    bytes: int
+    parts: int
+    first: str
+    last: str
+    loaded: int
+
+
+@dataclass(frozen=True)
+class OperandView:
+    """A pointer field of the kernel's arguments."""
+
+    arg: str
+    reads: int
+    writes: int
+
+
+@dataclass(frozen=True)
+class CoverView:
+    """A tensor the step moves."""
+
+    buffer: int
+    hop: int
+    offset: int
+    bytes: int
+    read: int
+    write: int
+
+
+@dataclass(frozen=True)
+class SimStepView:
+    """A step as the simulator checks it."""
+
+    index: int
+    name: str
+    kernel: str
+    operands: tuple[OperandView, ...]
+    covers: tuple[CoverView, ...]
+    cover_count: int
+    tile_cycles: str
+    tiles: int
+
+
+@dataclass(frozen=True)
+class SimulationView:
+    """Everything SimulationMap.c prints."""
+
+    provenance: str
+    kernels: tuple[str, ...]
+    levels: tuple[LevelView, ...]
+    hops: tuple[HopView, ...]
+    buffers: tuple[BufferView, ...]
+    steps: tuple[SimStepView, ...]
+    step_cycles: int
+    cores: int
+
+
+def simulation_view(plan: Plan, target: Target) -> SimulationView:
+    """Buffers, coverage and costs of a plan on a target whose memories are simulated."""
+    memory = Memory(plan, target)
+    number = {level.name: i for i, level in enumerate(plan.levels)}
+    buffers = []
+    index: dict[str, int] = {}
+    for home in plan.homes:
+        index[home.storage] = len(buffers)
+        first, last = ("0", ALWAYS) if home.persistent else (f"{home.first}u", f"{home.last}u")
+        address = memory.address(home.level, home.offset)
+        buffers.append(
+            BufferView(_text(home.storage), "HAL_SIM_HOME", number[home.level], address, home.bytes, 1, first, last, int(home.loaded))
+        )
+    inner = plan.levels[0].name
+    for step in plan.steps:
+        for o in step.operands:
+            if o.slots:
+                address, when = memory.address(inner, o.slot_offset), f"{step.index}u"
+                name = _text(f"{step.name}.{o.arg}")
+                buffers.append(BufferView(name, "HAL_SIM_SLOT", 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
+    return SimulationView(
+        provenance=provenance(plan),
+        kernels=tuple(sorted({s.kernel.symbol for s in plan.steps})),
+        levels=tuple(LevelView(x.name, memory_name(x.name), memory.sizes[x.name]) for x in plan.levels),
+        hops=tuple(
+            HopView(_channel(h.inward), _channel(h.outward), h.issue, h.wait, int(h.shared))
+            for h in target.hops[: len(plan.levels) - 1]
+        ),
+        buffers=tuple(buffers),
+        steps=tuple(_step(step, index) for step in plan.steps),
+        step_cycles=target.step,
+        cores=target.cores,
+    )
+
+
+def _step(step: PlanStep, index: dict[str, int]) -> SimStepView:
+    covers = tuple(
+        CoverView(index[o.storage], 0, 0, _bytes(o), int(o.mode != "out" and _reads_all(o) and not o.fresh_on_flag), int(o.mode != "in"))
+        for o in step.operands
+        if o.slots
+    )
+    return SimStepView(
+        index=step.index,
+        name=_text(step.name),
+        kernel=step.kernel.symbol,
+        operands=tuple(OperandView(o.arg, int(o.mode != "out"), int(o.mode != "in")) for o in step.operands),
+        covers=covers or (CoverView(0, 0, 0, 0, 0, 0),),
+        cover_count=len(covers),
+        tile_cycles=", ".join(map(str, step.tile_cycles)),
+        tiles=step.tiles,
+    )
+
+
+def _bytes(operand: PlanOperand) -> int:
+    size = 4
+    for extent in operand.view:
+        size *= extent
+    return size
+
+
+def _reads_all(operand: PlanOperand) -> bool:
+    """Whether the tiles together touch every element; a window with a stride may skip some."""
+    return all(isinstance(a, (At, Whole, Broadcast)) for a in operand.axes)
+
+
+def _channel(channel: Channel) -> str:
+    return f"{channel.setup}, {channel.byte_milli}, {channel.line_milli}"
+
+
+def _text(name: str) -> str:
+    """A name inside a C string."""
+    return name.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,117 @@
+"""The generated program's timeline, walked in Python: exactly the transfers, waits and kernel calls the emitter prints."""
+
+from dataclasses import dataclass
+
+from deployer.access import Operand, tiles, transfer
+from deployer.cost import Clock, kernel_cycles
+from deployer.operator import operator_of
+from deployer.plan import Step, StepTiling
+from deployer.target import Target
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """What a step costs under the model: cycles in all, of each kernel call, and bytes moved in and out of the level."""
+
+    cycles: int
+    tile_cycles: tuple[int, ...]
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass
+class _Mover:
+    """One operand's transfers over the tiles: `begins[t]`/`ends[t]` say that tile t starts/finishes a box."""
+
+    operand: Operand
+    slots: int
+    begins: list[bool]
+    ends: list[bool]
+    moves: list[tuple[int, int]]
+    reads: bool
+
+    def slot(self, tile: int) -> int:
+        """Slot of the box that tile belongs to."""
+        return (sum(self.begins[: tile + 1]) - 1) % self.slots
+
+
+def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> StepRun:
+    """Walk the step's loop. `fresh` says that the pass runs with the lazy-reset flag set."""
+    walk = list(tiles(step.access, choice.tile, choice.order))
+    operator = operator_of(step.node)
+    costs = {}
+    for tile in walk:
+        key = tuple(tile[d.name][1] for d in step.access.dims)
+        if key not in costs:
+            work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
+            costs[key] = kernel_cycles(target, step.kernel.symbol, work)
+    kernels = tuple(costs[tuple(tile[d.name][1] for d in step.access.dims)] for tile in walk)
+    movers = []
+    for operand in step.access.operands:
+        if choice.slots[operand.arg]:
+            movers.append(_mover(operand, choice.slots[operand.arg], walk, fresh))
+    clock = Clock(target.hops[0])
+    clock.run(target.step)
+    if choice.buffering == "double":
+        _double(clock, movers, kernels)
+    else:
+        _single(clock, movers, kernels)
+    moved_in = sum(size for m in movers if m.reads for (size, _), b in zip(m.moves, m.begins, strict=True) if b)
+    moved_out = sum(size for m in movers if m.operand.writes for (size, _), e in zip(m.moves, m.ends, strict=True) if e)
+    return StepRun(clock.now, kernels, moved_in, moved_out)
+
+
+def _mover(operand: Operand, slots: int, walk: list[dict[str, tuple[int, int]]], fresh: bool) -> _Mover:
+    boxes = [operand.box(tile) for tile in walk]
+    begins = [t == 0 or boxes[t] != boxes[t - 1] for t in range(len(boxes))]
+    ends = [t + 1 == len(boxes) or boxes[t] != boxes[t + 1] for t in range(len(boxes))]
+    moves = []
+    for box in boxes:
+        shape = transfer(operand.view, tuple(length for _, length in box))
+        moves.append((shape.elements * 4, shape.lines))
+    return _Mover(operand, slots, begins, ends, moves, operand.reads and not (operand.fresh_on_flag and fresh))
+
+
+def _single(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...]) -> None:
+    for tile, cycles in enumerate(kernels):
+        _wait_all(clock, [clock.start("in", *m.moves[tile]) for m in movers if m.reads and m.begins[tile]])
+        clock.run(cycles)
+        _wait_all(clock, [clock.start("out", *m.moves[tile]) for m in movers if m.operand.writes and m.ends[tile]])
+
+
+def _double(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...]) -> None:
+    arriving = [[0, 0] for _ in movers]
+    leaving = [[0, 0] for _ in movers]
+
+    def settle(index: int, slot: int) -> None:
+        clock.wait(leaving[index][slot])
+        leaving[index][slot] = 0
+
+    for turn in range(len(kernels) + 1):
+        if turn < len(kernels):
+            for i, m in enumerate(movers):
+                if m.operand.reads and m.begins[turn]:
+                    if m.operand.writes:
+                        settle(i, m.slot(turn))
+                    if m.reads:
+                        arriving[i][m.slot(turn)] = clock.start("in", *m.moves[turn])
+        if turn == 0:
+            continue
+        tile = turn - 1
+        for i, m in enumerate(movers):
+            if m.reads and m.begins[tile]:
+                clock.wait(arriving[i][m.slot(tile)])
+            elif not m.operand.reads and m.begins[tile]:
+                settle(i, m.slot(tile))
+        clock.run(kernels[tile])
+        for i, m in enumerate(movers):
+            if m.operand.writes and m.ends[tile]:
+                leaving[i][m.slot(tile)] = clock.start("out", *m.moves[tile])
+    for i in range(len(movers)):
+        for slot in range(2):
+            settle(i, slot)
+
+
+def _wait_all(clock: Clock, tickets: list[int]) -> None:
+    for ticket in tickets:
+        clock.wait(ticket)

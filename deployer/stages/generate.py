@@ -1,0 +1,52 @@
+"""Generate: print the plan as C. Every decision was made before; the same plan is the same text."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mako import exceptions
+from mako.lookup import TemplateLookup
+from mako.template import Template
+
+import deployer.templates
+from deployer import render
+from deployer.errors import InternalError
+from deployer.harness import harness_view
+from deployer.headers import kernel_header
+from deployer.plan import Plan
+from deployer.simmap import simulation_view
+from deployer.stages.tile import target_of
+
+TEMPLATES = Path(deployer.templates.__file__).parent
+FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "infer": "InferenceNetwork.c"}
+NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
+
+
+def run(plan: Plan, passes: int = 1, tolerance: float = 1e-5) -> dict[str, str]:
+    """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
+    target = target_of(plan.options)
+    graphs = render.graphs(plan)
+    files = {"Network.h": _render("network.h", render.header_view(plan, target))}
+    for graph in graphs:
+        files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph))
+    main = "harness.c" if "train" in graphs else "inference.c"
+    files["Harness.c"] = _render(main, harness_view(plan, target, passes, tolerance))
+    if target.guard_bytes:
+        files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target))
+    for step in plan.steps:
+        files.setdefault(f"{step.kernel.symbol}.h", kernel_header(step.kernel))
+    return dict(sorted(files.items()))
+
+
+@cache
+def _template(name: str) -> Template:
+    lookup = TemplateLookup(directories=[str(TEMPLATES)], strict_undefined=True)
+    return lookup.get_template(f"{name}.mako")
+
+
+def _render(name: str, view: Any) -> str:
+    template = _template(name)
+    try:
+        return str(template.render(v=view))
+    except Exception as error:
+        raise InternalError(f"template {name}: {exceptions.text_error_template().render()}") from error

@@ -1,0 +1,33 @@
+"""Lifetimes: from which step to which each storage must keep its content."""
+
+from deployer.plan import Lifetime, Lifetimes, Schedule
+
+
+def run(schedule: Schedule) -> Lifetimes:
+    """Weights and accumulators live always, samples from before the first step, values from producer to last reader.
+
+    Outputs the harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
+    """
+    program = schedule.program
+    last_step = len(schedule.steps) - 1
+    graph_end = {step.graph: step.index for step in schedule.steps}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for step in schedule.steps:
+        for operand in step.access.operands:
+            storage = program.storage(operand.tensor)
+            first.setdefault(storage, step.index)
+            last[storage] = step.index
+    for name in program.outputs:
+        storage = program.storage(name)
+        first.setdefault(storage, 0)
+        last[storage] = next(iter(graph_end.values()))
+    storages = []
+    for storage in sorted(first, key=lambda s: (first[s], s)):
+        tensor = program.tensors[storage]
+        persistent = tensor.role in ("weight", "accumulator", "constant")
+        loaded = persistent or tensor.role == "data"
+        begin = 0 if loaded else first[storage]
+        end = last_step if persistent else last[storage]
+        storages.append(Lifetime(storage, tensor.type.bytes, begin, end, loaded, persistent))
+    return Lifetimes(schedule, tuple(storages))

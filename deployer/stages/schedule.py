@@ -1,0 +1,61 @@
+"""Schedule: the order of the steps, with each operator's access and kernel arguments asked for once."""
+
+from deployer.ir import Graph, Node, Program
+from deployer.operator import operator_of
+from deployer.plan import Options, Schedule, Step
+
+
+def run(program: Program, options: Options) -> Schedule:
+    """Order each graph so that what only updates memory in place runs as soon as its inputs exist.
+
+    A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
+    """
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    steps: list[Step] = []
+    for graph in program.graphs:
+        for node in _ordered(program, graph):
+            operator = operator_of(node)
+            assert operator.kernel is not None, f"{node.op} was not lowered"
+            access = operator.access(node, types)
+            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, operator.args(node, access)))
+    return Schedule(options, program, tuple(steps))
+
+
+def _ordered(program: Program, graph: Graph) -> list[Node]:
+    """Graph order, each in-place sink moved up to right behind the last node it needs."""
+    positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
+    readers = _last_readers(program, graph)
+
+    def key(item: tuple[int, Node]) -> tuple[int, int, int]:
+        index, node = item
+        if not _is_sink(program, node):
+            return index, 0, index
+        needs = [_producer(program, positions, name) for name in node.inputs if name]
+        needs += [readers.get(program.storage(name), -1) for name in node.outputs if name]
+        return max(needs), 1, index
+
+    return [node for _, node in sorted(enumerate(graph.nodes), key=key)]
+
+
+def _is_sink(program: Program, node: Node) -> bool:
+    """Whether all a node does is overwrite memory that outlives the graph."""
+    owners = [program.tensors[program.storage(name)].role for name in node.outputs if name]
+    return bool(owners) and all(role in ("weight", "accumulator") for role in owners)
+
+
+def _producer(program: Program, positions: dict[str, int], name: str) -> int:
+    """Index of the node that computes a value, seen through views; -1 where it comes from outside."""
+    while name not in positions and program.tensors[name].storage != name:
+        name = program.tensors[name].storage
+    return positions.get(name, -1)
+
+
+def _last_readers(program: Program, graph: Graph) -> dict[str, int]:
+    """Per storage the last node that reads it without overwriting it."""
+    last: dict[str, int] = {}
+    for index, node in enumerate(graph.nodes):
+        written = {program.storage(name) for name in node.outputs if name}
+        for name in node.inputs:
+            if name and program.storage(name) not in written:
+                last[program.storage(name)] = index
+    return last

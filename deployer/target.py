@@ -1,0 +1,220 @@
+"""A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
+
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import deployer.targets
+from deployer.artefact import from_jsonable
+from deployer.errors import OptionProblem, UserError
+
+TARGETS_DIR = Path(deployer.targets.__file__).parent
+
+
+class TargetInvalid(UserError):
+    """A target's TOML does not describe a machine; every fault is listed."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
+
+    name: str
+    bytes: int
+    budget: int
+    reserved: int
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Cost of one transfer direction: setup cycles, then thousandths of a cycle per byte and per contiguous run."""
+
+    setup: int
+    byte_milli: int
+    line_milli: int
+
+    def cycles(self, size: int, lines: int) -> int:
+        """Cycles the engine is busy with `size` bytes in `lines` runs."""
+        return self.setup + (size * self.byte_milli + lines * self.line_milli + 999) // 1000
+
+
+@dataclass(frozen=True)
+class Hop:
+    """The DMA engine between a level and the next outer one; `shared` means one engine for both directions."""
+
+    issue: int
+    wait: int
+    shared: bool
+    inward: Channel
+    outward: Channel
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """Cycles of a core: per call, then thousandths per multiply-accumulate and per element."""
+
+    call: int
+    mac_milli: int
+    element_milli: int
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How a program is compiled and started; `{program}` stands for the binary in `run`."""
+
+    compiler: tuple[str, ...]
+    compiler_env: str
+    flags: tuple[str, ...]
+    sanitize: tuple[str, ...]
+    sources: tuple[str, ...]
+    run: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Everything the compiler knows of a machine."""
+
+    name: str
+    description: str
+    clock: str
+    cores: int
+    alignment: int
+    pointer_bytes: int
+    levels: tuple[Level, ...]
+    hops: tuple[Hop, ...]
+    dispatch: int
+    step: int
+    kernels: dict[str, KernelCost]
+    toolchain: Toolchain | None
+    guard_bytes: int = 0
+
+    def level(self, name: str) -> Level:
+        """The level of that name; OptionProblem where there is none."""
+        for level in self.levels:
+            if level.name == name:
+                return level
+        names = ", ".join(x.name for x in self.levels)
+        raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
+
+    def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
+        """The same machine with other level budgets (bytes) or fewer cores; OptionProblem beyond what it has."""
+        levels = []
+        for level in self.levels:
+            budget = budgets.get(level.name, level.budget)
+            if not 0 < budget <= level.bytes - level.reserved:
+                raise OptionProblem(
+                    f"--{level.name.lower()} {budget} is not within target {self.name!r}",
+                    [("physical", f"{level.bytes} B, of which {level.reserved} B are reserved (stacks)")],
+                    f"--{level.name.lower()} between 1 and {level.bytes - level.reserved}",
+                )
+            levels.append(replace(level, budget=budget))
+        if cores is not None and not 1 <= cores <= self.cores:
+            raise OptionProblem(f"--cores {cores}: target {self.name!r} has 1 to {self.cores}")
+        return replace(self, levels=tuple(levels), cores=cores or self.cores)
+
+
+@dataclass
+class _Faults:
+    """Collects what is wrong, so that one message shows all of it."""
+
+    path: Path
+    found: list[str] = field(default_factory=list)
+
+    def section(self, cls: type, data: Any, where: str, names: dict[str, str] | None = None) -> Any:
+        """Build `cls` from a table, or record why not."""
+        if not isinstance(data, dict):
+            self.found.append(f"{where} is not a table")
+            return None
+        renamed = {(names or {}).get(k, k): v for k, v in data.items()}
+        try:
+            return from_jsonable(cls, renamed)
+        except KeyError as error:
+            self.found.append(f"{where} lacks {error}")
+        except (TypeError, ValueError) as error:
+            self.found.append(f"{where}: {error}")
+        return None
+
+    def check(self, holds: bool, text: str) -> None:
+        """Record `text` unless the condition holds."""
+        if not holds:
+            self.found.append(text)
+
+
+def names() -> list[str]:
+    """All targets there are."""
+    return sorted(path.stem for path in TARGETS_DIR.glob("*.toml"))
+
+
+def load(name: str) -> Target:
+    """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
+    path = TARGETS_DIR / f"{name}.toml"
+    if not path.is_file():
+        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(names())}")
+    return parse(path)
+
+
+def parse(path: Path) -> Target:
+    """Read and check a target's TOML."""
+    raw = _merged(path)
+    faults = _Faults(path)
+    levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(raw.get("levels", []))]
+    hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(raw.get("hops", []))]
+    kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in sorted(raw.get("kernels", {}).items())}
+    toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
+    cost = raw.get("cost", {})
+    known = {"name", "description", "clock", "cores", "alignment", "pointer_bytes", "levels", "hops", "cost", "kernels"}
+    known |= {"toolchain", "guard_bytes", "simulates"}
+    faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
+    for key, kind in (("name", str), ("clock", str), ("cores", int), ("alignment", int), ("pointer_bytes", int)):
+        faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
+    for key in ("dispatch", "step"):
+        faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
+    faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
+    faults.check(len(levels) >= 2, "at least two levels are needed")
+    faults.check(len(hops) == len(levels) - 1, f"{len(levels)} levels need {len(levels) - 1} hops, found {len(hops)}")
+    faults.check("default" in kernels, "kernels.default is missing")
+    for level in levels:
+        fits = level is None or level.budget + level.reserved <= level.bytes
+        faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes")
+    if faults.found:
+        raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
+    return Target(
+        name=raw["name"],
+        description=raw.get("description", ""),
+        clock=raw["clock"],
+        cores=raw["cores"],
+        alignment=raw["alignment"],
+        pointer_bytes=raw["pointer_bytes"],
+        levels=tuple(levels),
+        hops=tuple(hops),
+        dispatch=cost["dispatch"],
+        step=cost["step"],
+        kernels=kernels,
+        toolchain=toolchain,
+        guard_bytes=raw.get("guard_bytes", 0),
+    )
+
+
+def _merged(path: Path) -> dict[str, Any]:
+    """The file's own keys over those of the target it simulates; a toolchain is never inherited."""
+    raw = tomllib.loads(path.read_text())
+    base = raw.get("simulates")
+    if base is None:
+        return raw
+    inherited = _merged(path.with_name(f"{base}.toml"))
+    inherited.pop("toolchain", None)
+    return {**inherited, **raw}
+
+
+def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:
+    if not isinstance(data, dict):
+        faults.found.append(f"{where} is not a table")
+        return None
+    channels = {side: faults.section(Channel, data.get(side), f"{where}.{side}") for side in ("in", "out")}
+    plain = {key: data.get(key) for key in ("issue", "wait", "shared")}
+    for key, value in plain.items():
+        faults.check(isinstance(value, int), f"{where}.{key} is missing or no number")
+    if None in channels.values() or not all(isinstance(v, int) for v in plain.values()):
+        return None
+    return Hop(int(data["issue"]), int(data["wait"]), bool(data["shared"]), channels["in"], channels["out"])

@@ -1,0 +1,1 @@
+"""Targets: hardware as data (TOML), and the C that is theirs."""

@@ -1,0 +1,54 @@
+/* What generated code and kernels may call. Every target implements exactly this.
+ *
+ * Levels are numbered from the innermost, 0 = L1. A hop is named by its inner level: hop 0 moves between L1 and L2.
+ * A tile in the inner level is packed; runs and strides describe the box in the outer level, in bytes. */
+#ifndef HAL_H
+#define HAL_H
+
+#include <stdint.h>
+
+#include "hal_target.h" /* HAL_TABLE: where kernel argument tables lie; HAL_LEVEL: address of a level's first byte */
+
+/* ---- compute ---- */
+
+typedef void (*hal_kernel_t)(const void *args);
+
+uint32_t hal_core_id(void);
+uint32_t hal_core_count(void);
+/* Runs the kernel on every core and returns when all are done. */
+void hal_parallel(hal_kernel_t kernel, const void *args);
+
+static inline uint32_t hal_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* ---- memory: asynchronous transfers, in = towards the cores ---- */
+
+typedef uint32_t hal_ticket_t;
+#define HAL_DONE ((hal_ticket_t)0) /* a ticket that needs no waiting */
+
+hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes);
+hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride);
+hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
+                           uint32_t planes, uint32_t plane_stride);
+hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes);
+hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride);
+hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
+                            uint32_t planes, uint32_t plane_stride);
+/* Returns when the transfer has ended; each ticket but HAL_DONE is waited for exactly once. */
+void hal_dma_wait(hal_ticket_t ticket);
+
+/* ---- platform ---- */
+
+void hal_init(int argc, char **argv);
+/* Says which step of the plan runs from here on, HAL_NO_STEP after a graph's last: the simulator checks what the step
+ * before moved, a trap handler prints the number. */
+#define HAL_NO_STEP 0xffffffffu
+void hal_step(uint32_t step);
+/* The target's clock: model cycles, retired instructions or cycles; see the BENCH line. */
+uint64_t hal_cycles(void);
+/* The run's input file, read front to back; the result file, written front to back. `bytes` move to or from any level. */
+void hal_read(void *destination, uint32_t bytes);
+void hal_write(const void *source, uint32_t bytes);
+void hal_print(const char *text);
+_Noreturn void hal_exit(int code);
+
+#endif

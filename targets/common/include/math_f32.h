@@ -1,0 +1,182 @@
+/* exp, log, erf, tanh and pow in float32 alone: the same bits on every IEEE machine that has fused multiply-add.
+ *
+ * At most 2 ulp against the exact value over all floats (pow: 3 ulp), subnormal results included; infinities and NaN as
+ * C's Annex F has them. Polynomials are minimax fits of the relative error (Lawson's iteration, rounded to float32). */
+#ifndef MATH_F32_H
+#define MATH_F32_H
+
+#include <stdint.h>
+
+#define INFINITY_F32 __builtin_inff()
+#define NAN_F32 __builtin_nanf("")
+#define LOG2_E_F32 0x1.715476p+0f
+/* ln 2 in two parts; the first has 15 bits, so that its product with an exponent is exact. */
+#define LN2_HI_F32 0x1.62e4p-1f
+#define LN2_LO_F32 0x1.7f7d1cp-20f
+
+typedef union {
+    float value;
+    uint32_t bits;
+} float_bits_t;
+
+static inline uint32_t bits_of_f32(float x) {
+    return ((float_bits_t){.value = x}).bits;
+}
+
+static inline float float_of_bits(uint32_t bits) {
+    return ((float_bits_t){.bits = bits}).value;
+}
+
+/* 2^n for -126 <= n <= 127. */
+static inline float exp2i_f32(int32_t n) {
+    return float_of_bits((uint32_t)(n + 127) << 23);
+}
+
+/* exp(x + tail) for a tail far smaller than x, x in [-104, 89]. With n = round(x / ln 2), e^r = 1 + r + r^2 Q(r); the
+ * result is scaled twice, so that only the last product rounds where it is subnormal. */
+static inline float exp_sum_f32(float x, float tail) {
+    const float shifter = 0x1.8p+23f;
+    const float rounded = __builtin_fmaf(x, LOG2_E_F32, shifter) - shifter;
+    const int32_t n = (int32_t)rounded;
+    const float r = __builtin_fmaf(-rounded, LN2_LO_F32, __builtin_fmaf(-rounded, LN2_HI_F32, x)) + tail;
+    float q = 0x1.6a2352p-10f;
+    q = __builtin_fmaf(q, r, 0x1.123a6cp-7f);
+    q = __builtin_fmaf(q, r, 0x1.5558f4p-5f);
+    q = __builtin_fmaf(q, r, 0x1.55549p-3f);
+    q = __builtin_fmaf(q, r, 0x1.fffffcp-2f);
+    const float y = 1.0f + __builtin_fmaf(q * r, r, r);
+    const int32_t half = n / 2;
+    return y * exp2i_f32(half) * exp2i_f32(n - half);
+}
+
+static inline float expf_f32(float x) {
+    if (x != x) return x;
+    if (x > 89.0f) return INFINITY_F32;
+    if (x < -104.0f) return 0.0f;
+    return exp_sum_f32(x, 0.0f);
+}
+
+/* Splits a positive finite x into 2^exponent * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns f. */
+static inline float split_f32(float x, int32_t *exponent) {
+    int32_t shift = 0;
+    if (x < 0x1p-126f) {
+        x *= 0x1p+25f;
+        shift = -25;
+    }
+    const uint32_t bits = bits_of_f32(x) + (0x3f800000u - 0x3f3504f3u);
+    *exponent = (int32_t)(bits >> 23) - 127 + shift;
+    return float_of_bits((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+}
+
+/* With s = f / (2 + f): log(1 + f) = 2 s + s R(s^2) = f - (f^2/2 - s (f^2/2 + R)), whose leading term is exact. */
+static inline float logf_f32(float x) {
+    if (x != x || x == INFINITY_F32) return x;
+    if (x <= 0.0f) return x == 0.0f ? -INFINITY_F32 : NAN_F32;
+    int32_t exponent;
+    const float f = split_f32(x, &exponent), e = (float)exponent;
+    const float s = f / (2.0f + f), s2 = s * s, half = 0.5f * f * f;
+    float r = 0x1.31e7ecp-2f;
+    r = __builtin_fmaf(r, s2, 0x1.995e92p-2f);
+    r = __builtin_fmaf(r, s2, 0x1.55557ap-1f) * s2;
+    const float low = __builtin_fmaf(e, LN2_LO_F32, s * (half + r)) - half;
+    return __builtin_fmaf(e, LN2_HI_F32, f + low);
+}
+
+/* x + x P(x^2) below 1; 1 - exp(-Q(x)) from there on, where the error of the exponential is damped by erfc. */
+static inline float erff_f32(float x) {
+    if (x != x) return x;
+    const float a = __builtin_fabsf(x);
+    if (a < 1.0f) {
+        const float x2 = x * x;
+        float p = 0x1.496a8ap-14f;
+        p = __builtin_fmaf(p, x2, -0x1.a3f724p-11f);
+        p = __builtin_fmaf(p, x2, 0x1.5405b8p-8f);
+        p = __builtin_fmaf(p, x2, -0x1.b7f90ep-6f);
+        p = __builtin_fmaf(p, x2, 0x1.ce2cf8p-4f);
+        p = __builtin_fmaf(p, x2, -0x1.81273ep-2f);
+        p = __builtin_fmaf(p, x2, 0x1.06eba8p-3f);
+        return __builtin_fmaf(x, p, x);
+    }
+    float y = 1.0f;
+    if (a < 4.0f) {
+        float q = -0x1.86ddaep-13f;
+        q = __builtin_fmaf(q, a, 0x1.825b12p-9f);
+        q = __builtin_fmaf(q, a, -0x1.65cb84p-6f);
+        q = __builtin_fmaf(q, a, 0x1.a6534ap-4f);
+        q = __builtin_fmaf(q, a, 0x1.46baeap-1f);
+        q = __builtin_fmaf(q, a, 0x1.2088ecp+0f);
+        q = __builtin_fmaf(q, a, 0x1.661c02p-12f);
+        y = 1.0f - expf_f32(-q);
+    }
+    return __builtin_copysignf(y, x);
+}
+
+/* x + x^3 P(x^2) near 0; 1 - 2 / (exp(2|x|) + 1) from 0.625 on. */
+static inline float tanhf_f32(float x) {
+    if (x != x) return x;
+    const float a = __builtin_fabsf(x);
+    if (a < 0.625f) {
+        const float x2 = x * x;
+        float p = -0x1.73640ep-8f;
+        p = __builtin_fmaf(p, x2, 0x1.519c9p-6f);
+        p = __builtin_fmaf(p, x2, -0x1.b827fep-5f);
+        p = __builtin_fmaf(p, x2, 0x1.110692p-3f);
+        p = __builtin_fmaf(p, x2, -0x1.55553p-2f);
+        return __builtin_fmaf(x * x2, p, x);
+    }
+    const float y = a < 10.0f ? 1.0f - 2.0f / (expf_f32(2.0f * a) + 1.0f) : 1.0f;
+    return __builtin_copysignf(y, x);
+}
+
+/* x^y for positive finite x and finite y: log(x) as high + low from s = f / (2 + f) with its remainder, the product with
+ * y as high + low, then exp of the sum. */
+static inline float pow_positive_f32(float x, float y) {
+    int32_t exponent;
+    const float f = split_f32(x, &exponent), e = (float)exponent;
+    const float t = 2.0f + f, t_low = f - (t - 2.0f);
+    const float s = f / t, s_low = (__builtin_fmaf(-s, t, f) - s * t_low) / t;
+    const float s2 = s * s;
+    float r = 0x1.e301b2p-3f;
+    r = __builtin_fmaf(r, s2, 0x1.243894p-2f);
+    r = __builtin_fmaf(r, s2, 0x1.999a7cp-2f);
+    r = __builtin_fmaf(r, s2, 0x1.555554p-1f) * s2;
+    const float head = e * LN2_HI_F32, twice = 2.0f * s;
+    const float sum = head + twice, sum_low = e != 0.0f ? twice - (sum - head) : 0.0f;
+    const float rest = __builtin_fmaf(e, LN2_LO_F32, __builtin_fmaf(s, r, __builtin_fmaf(2.0f, s_low, sum_low)));
+    const float high = sum + rest, low = rest - (high - sum);
+    const float product = y * high;
+    if (product > 89.0f) return INFINITY_F32;
+    if (product < -104.0f) return 0.0f;
+    return exp_sum_f32(product, __builtin_fmaf(y, low, __builtin_fmaf(y, high, -product)));
+}
+
+/* Small integer powers by squaring, halves by the square root, the rest by logarithm; cases as in C's Annex F. */
+static inline float powf_f32(float x, float y) {
+    if (y == 0.0f || x == 1.0f) return 1.0f;
+    if (x != x || y != y) return NAN_F32;
+    if (y == 1.0f) return x;
+    if (y == -1.0f) return 1.0f / x;
+    if (y == 0.5f && x >= 0.0f) return __builtin_sqrtf(x + 0.0f);
+    const float a = __builtin_fabsf(x), size = __builtin_fabsf(y);
+    const int whole = size >= 0x1p+23f || (float)(int32_t)y == y;
+    const int odd = whole && size < 0x1p+24f && ((int32_t)y & 1);
+    if (whole && y > 0.0f && y <= 4.0f) {
+        float result = odd ? x : 1.0f, square = x;
+        for (int32_t n = (int32_t)y >> 1; n > 0; n >>= 1) {
+            square *= square;
+            if (n & 1) result *= square;
+        }
+        return result;
+    }
+    if (size == INFINITY_F32) return a == 1.0f ? 1.0f : (a > 1.0f) == (y > 0.0f) ? INFINITY_F32 : 0.0f;
+    float result;
+    if (a == 0.0f || a == INFINITY_F32)
+        result = (a == 0.0f) == (y > 0.0f) ? 0.0f : INFINITY_F32;
+    else if (x < 0.0f && !whole)
+        return NAN_F32;
+    else
+        result = pow_positive_f32(a, y);
+    return x < 0.0f || (x == 0.0f && (bits_of_f32(x) >> 31)) ? (odd ? -result : result) : result;
+}
+
+#endif

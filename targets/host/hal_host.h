@@ -1,0 +1,102 @@
+/* What the parts of the simulator share: hal.c platform and cores, hal_memory.c levels, buffers and their lives,
+ * hal_dma.c transfers, hal_check.c what a step must and must not move. */
+#ifndef HAL_HOST_H
+#define HAL_HOST_H
+
+#include "hal.h"
+#include "hal_sim.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HOST_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HOST_ASAN 1
+#endif
+#endif
+
+#define HOST_PARTS 2 /* of a slot, at most */
+
+typedef enum { HOST_EARLY, HOST_LATE, HOST_RANDOM } host_order_t;
+
+typedef struct {
+    uint32_t step;  /* HAL_NO_STEP between graphs */
+    uint32_t calls; /* of hal_parallel in this step */
+    uint64_t now;   /* the virtual clock */
+    uint32_t cores, trace;
+    host_order_t dma_order;
+    uint32_t seed;
+} host_t;
+extern host_t host;
+
+/* Ends the run with code 3: "hal: step 4 'fc1': <check>: ...". */
+_Noreturn void host_fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the run with code 2: the command line, a file or the map is wrong. */
+_Noreturn void host_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *host_allocate(uint64_t count, uint64_t bytes);
+/* A text that stays valid for the next few calls. */
+const char *host_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint32_t host_random(uint32_t *state); /* xorshift, state not 0 */
+
+/* ---- hal_memory.c ---- */
+
+/* A place in a level: the live buffer that holds it, and the buffer's part (the whole of a home) as level offsets. */
+typedef struct {
+    const hal_sim_buffer_t *buffer;
+    uint32_t level, offset, part, start, end;
+} host_place_t;
+
+void memory_init(void);
+void memory_enter(uint32_t step); /* ends and begins the lives of buffers; HAL_NO_STEP: opens all homes */
+void memory_check_guards(void);
+uint32_t memory_level(const void *address); /* level_count where it lies in none */
+/* Finds the live buffer, and part of a slot, that holds all of the range. */
+uint32_t memory_find(host_place_t *place, const void *address, uint32_t bytes);
+const char *memory_where(const void *address, uint32_t bytes); /* for messages: the nearest buffer and the distance */
+const char *memory_name(const host_place_t *place);
+void memory_poison(void *address, uint32_t bytes);
+uint32_t memory_unpoisoned(const void *address, uint32_t bytes); /* index of the first byte that is not poison */
+
+/* These touch level memory without AddressSanitizer's leave. */
+void memory_copy(void *to, const void *from, uint32_t bytes);
+uint32_t memory_difference(const void *a, const void *b, uint32_t bytes); /* first index, `bytes` where equal */
+void memory_close(const void *address, uint32_t bytes);                   /* to AddressSanitizer */
+void memory_open(const void *address, uint32_t bytes);
+
+/* ---- hal_dma.c ---- */
+
+/* One side of a transfer: planes x count runs of `run` bytes. */
+typedef struct {
+    uint8_t *base;
+    uint32_t run, count, stride, planes, plane_stride;
+    host_place_t place;
+} host_side_t;
+
+typedef struct {
+    uint32_t ticket, hop, inward, bytes, copied, waited;
+    host_side_t inner, outer;
+    uint8_t *snapshot; /* of the source at start, packed */
+    uint64_t end;
+} host_transfer_t;
+
+void dma_init(void);
+void dma_enter(void);                 /* a step begins: no transfer is known */
+void dma_tick(void);                  /* random order: some transfers get their copy now */
+const host_transfer_t *dma_any(void); /* one that nobody has waited for, or NULL */
+/* The first transfer in flight that writes (`writes`) or reads bytes of the level's range. */
+const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end, uint32_t writes);
+const char *dma_name(const host_transfer_t *transfer);
+uint32_t side_lines(const host_side_t *side);
+uint32_t side_run(const host_side_t *side, uint32_t line); /* level offset of a run */
+const host_side_t *dma_source(const host_transfer_t *transfer);
+const host_side_t *dma_target(const host_transfer_t *transfer);
+
+/* ---- hal_check.c ---- */
+
+void check_init(void);
+void check_enter(void);
+void check_transfer(const host_transfer_t *transfer); /* before it begins: conflicts, slots, coverage */
+void check_waited(const host_transfer_t *transfer);
+void check_kernel(const void *args);
+void check_leave(void);
+
+#endif

@@ -1,0 +1,7 @@
+/* Host: argument tables are ordinary constants; the level memories are declared by the generated header. */
+#ifndef HAL_TARGET_H
+#define HAL_TARGET_H
+
+#define HAL_TABLE
+
+#endif

@@ -1,0 +1,1 @@
+"""Mako templates: they loop and print, every decision is made before."""

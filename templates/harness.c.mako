@@ -1,0 +1,74 @@
+/* ${v.provenance}
+ *
+ * Loads the weights, runs ${v.updates} updates of ${v.accumulate} passes each, compares losses, dumps losses and weights.
+ */
+#include "Network.h"
+#include "format.h"
+
+#define PASSES ${v.passes}u
+#define ACCUMULATE ${v.accumulate}u
+
+static float losses[PASSES];
+
+static void print_value(const char *label, uint32_t (*format)(char *, float), float value) {
+    char text[32];
+    text[format(text, value)] = 0;
+    hal_print(label);
+    hal_print(text);
+}
+
+static void print_count(const char *label, uint64_t value) {
+    char text[32];
+    text[format_u64(text, value)] = 0;
+    hal_print(label);
+    hal_print(text);
+}
+
+static uint32_t report_loss(uint32_t pass, float computed, float reference) {
+    const float difference = computed > reference ? computed - reference : reference - computed;
+    print_count("[loss ", pass);
+    print_value("] computed=", format_f32, computed);
+    print_value(" ref=", format_f32, reference);
+    print_value(" diff=", format_e6, difference);
+    hal_print("\n");
+    return !(difference <= ${v.tolerance});
+}
+
+int main(int argc, char **argv) {
+    uint64_t train_cycles = 0, optimizer_cycles = 0;
+    uint32_t errors = 0;
+    hal_init(argc, argv);
+% for name, size in v.loaded:
+    hal_read(${name}, ${size});
+% endfor
+    for (uint32_t pass = 0; pass < PASSES; pass++) {
+        float reference;
+        hal_read(&reference, sizeof(reference));
+% for name, size in v.data:
+        hal_read(${name}, ${size});
+% endfor
+        const uint64_t begin = hal_cycles();
+        train_network_run(pass % ACCUMULATE == 0);
+        train_cycles += hal_cycles() - begin;
+        losses[pass] = *(const float *)${v.loss};
+        errors += report_loss(pass, losses[pass], reference);
+% for call in v.optimizer:
+        if (pass % ACCUMULATE == ACCUMULATE - 1) {
+            const uint64_t update = hal_cycles();
+            ${call}
+            optimizer_cycles += hal_cycles() - update;
+        }
+% endfor
+    }
+    hal_write(losses, sizeof(losses));
+% for name, size in v.results:
+    hal_write(${name}, ${size});
+% endfor
+    print_count("BENCH train_cycles=", train_cycles / PASSES);
+    print_count(" opt_cycles=", optimizer_cycles / ${v.update_divisor});
+    hal_print(" ${v.footprint} clock=${v.clock}\n");
+    print_count("Errors: ", errors);
+    print_count(" out of ", PASSES);
+    hal_print("\n");
+    hal_exit(errors != 0);
+}
