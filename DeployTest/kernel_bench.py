@@ -1,4 +1,4 @@
-"""Runs single C kernels from Python: one shared library of all kernels, and the tile loop of a step around it."""
+"""Runs single C kernels from Python: a shared library of all kernels, and the tile loop of a step."""
 
 import ctypes
 import shutil
@@ -34,7 +34,10 @@ from deployer.operator import (
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMON = ROOT / "targets" / "common"
-FLAGS = ("-O2", "-mfma", "-ffp-contract=off", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-O2", "-mfma", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+LINK = ("-nostdlib", "-Wl,--no-undefined")
+"""Kernels call nothing but the HAL, so nothing else is there to call."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""
 
@@ -70,7 +73,7 @@ def library() -> ctypes.CDLL:
         (folder / "math.c").write_text(_MATH)
         sources = [str(COMMON / "kernels" / f"{symbol}.c") for symbol in sorted(kernels)]
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
-        command = ["gcc", *FLAGS, "-Wl,--no-undefined", *includes, "stub.c", "math.c", *sources, "-o", "all.so"]
+        command = ["gcc", *FLAGS, *WARNINGS, *LINK, *includes, "stub.c", "math.c", *sources, "-o", "all.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"gcc refused a kernel:\n{done.stderr}")
@@ -116,7 +119,7 @@ class Step:
 
 
 def step_of(operator: Operator, sample: Sample) -> Step:
-    """The sample as a node named after its label, with inputs x0.. and outputs y0..; access where nothing is lowered."""
+    """The sample as a node with inputs x0.. and outputs y0..; it has an access where nothing is lowered."""
     names = tuple("" if x is None else f"x{i}" for i, x in enumerate(sample.inputs))
     outputs = tuple(f"y{i}" for i in range(sample.outputs))
     node = Node(sample.label, operator.name, names, outputs, dict(sample.attrs))
@@ -132,7 +135,7 @@ def step_of(operator: Operator, sample: Sample) -> Step:
 
 @dataclass
 class Slot:
-    """What a kernel pointer points at: the whole tensor (resident), or a packed copy of the box between guards."""
+    """What a kernel pointer points at: the whole tensor (resident), or a packed box between guards."""
 
     operand: Operand
     memory: Array
@@ -147,7 +150,7 @@ class Slot:
         return tuple(slice(start, start + length) for start, length in self.box)
 
     def turn_to(self, tile: Tile, load: bool) -> None:
-        """Write the old box back and, where the kernel reads it, fetch the new one; an unchanged box stays."""
+        """Write the old box back and, under `load`, fetch the new one; an unchanged box stays."""
         box = self.operand.box(tile)
         if box == self.box:
             return
@@ -212,7 +215,9 @@ def run_step(
     for operand in step.access.operands:
         kind = step.types[operand.tensor]
         old = values.get(operand.tensor)
-        content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
+        content = (
+            poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
+        )
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
     given = step.operator.args(step.node, step.access)
@@ -231,7 +236,8 @@ def run_step(
         slot.flush()
     results = {o.tensor: slots[o.arg].memory for o in step.access.operands if o.writes}
     results |= {
-        step.node.outputs[out]: results[step.node.inputs[source]] for out, source in step.operator.inplace.items()
+        step.node.outputs[out]: results[step.node.inputs[source]]
+        for out, source in step.operator.inplace.items()
     }
     return [results[n].reshape(step.types[n].shape) for n in step.node.outputs if n]
 

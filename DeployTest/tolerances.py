@@ -19,7 +19,7 @@ def table() -> dict[str, Any]:
 def tolerance(operator: str, dtype: str) -> tuple[float, float]:
     """(rtol, atol) for results of an operator in a dtype."""
     classes = table()["classes"]
-    found = next((c for c in classes.values() if operator in c["operators"]), {})
+    found: dict[str, Any] = next((c for c in classes.values() if operator in c["operators"]), {})
     entry = found.get(dtype, classes["default"][dtype])
     return entry["rtol"], entry["atol"]
 

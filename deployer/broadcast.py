@@ -68,13 +68,14 @@ def broadcast_access(node: Node, types: Mapping[str, TensorType], pointers: Sequ
 
 def loop_args(access: Access) -> dict[str, ArgValue]:
     """Lengths n0..n3 and strides `<arg>0`..`<arg>3` per operand; a missing loop has length 1 and stride 0."""
-    missing = LOOPS - len(access.dims)
-    values: dict[str, ArgValue] = {
-        f"n{i}": Const(1) if i < missing else Extent(f"n{i}") for i in range(LOOPS)
-    }
+    names = [f"n{i}" for i in range(LOOPS)]
+    present = access.sizes
+    values: dict[str, ArgValue] = {n: Extent(n) if n in present else Const(1) for n in names}
     for operand in access.operands:
-        for i in range(LOOPS):
-            values[f"{operand.arg}{i}"] = Const(0) if i < missing else Stride(operand.arg, i - missing)
+        position = {axis.dim: i for i, axis in enumerate(operand.axes) if isinstance(axis, At)}
+        for i, name in enumerate(names):
+            stride = Stride(operand.arg, position[name]) if name in position else Const(0)
+            values[f"{operand.arg}{i}"] = stride
     return values
 
 

@@ -66,8 +66,8 @@ LABEL_SCALARS: tuple[tuple[str, CType], ...] = (
     *(("n_start", "u32"), ("d_start", "u32")),
     *(("has_ignore", "u32"), ("ignore", "i32"), ("counted", "u32"), ("count", "f32")),
 )
-"""Kernel scalars that `label_args` fills: the tile's place in `labels`, the ignored label, and how many labels to
-count for the divisor (0 = take `count`)."""
+"""Kernel scalars that `label_args` fills: the tile's place in `labels`, the ignored label, how many
+labels to count for the divisor (0 = take `count`)."""
 
 
 def label_args(node: Node, n: int, d: int) -> dict[str, ArgValue]:

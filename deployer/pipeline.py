@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from deployer import artefact, verify
 from deployer.dataset import Dataset, data_inputs, load, load_inference
 from deployer.errors import OptionProblem, TilingInfeasible
 from deployer.harness import inference_input, training_input
-from deployer.interpret import with_oracle
-from deployer.ir import Program
+from deployer.interpret import run_inference, with_oracle
+from deployer.ir import Graph, Program
 from deployer.operator import Array
 from deployer.plan import Options, Plan, Tiling
 from deployer.stages import build, check, generate, lifetimes, parse, place, schedule, tile
@@ -43,18 +45,68 @@ class Case:
 
 
 def load_training(
-    directory: Path, n_steps: int | None = None, n_accum: int | None = None, learning_rate: float | None = None
+    directory: Path,
+    n_steps: int | None = None,
+    n_accum: int | None = None,
+    learning_rate: float | None = None,
+    changing: int | None = None,
 ) -> Case:
-    """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference."""
+    """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
+
+    `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs.
+    """
     folder = parse.train_dir(directory)
-    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    program = check.run(source, data_inputs=data_inputs(folder), learning_rate=learning_rate)
-    verify.verify_program(program)
+    program = _training_program(folder, learning_rate, changing)
     dataset = load(folder, program, n_steps=n_steps, n_accum=n_accum)
     note = "outputs.npz"
     if learning_rate is not None or len(dataset.expected_losses) < dataset.n_batches or not dataset.expected_weights:
         dataset, note = with_oracle(program, dataset), "the float64 reference (options differ from the recorded run)"
     return Case(folder, program, dataset, {}, dict(dataset.expected_weights), note)
+
+
+def _training_program(folder: Path, learning_rate: float | None, changing: int | None) -> Program:
+    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    program = check.run(source, data_inputs=changing or data_inputs(folder), learning_rate=learning_rate)
+    verify.verify_program(program)
+    return program
+
+
+def load_optimizer_case(directory: Path, learning_rate: float | None = None) -> Case:
+    """The optimizer graph of a training case alone, on its initial weights and gradients drawn from a fixed seed.
+
+    `directory` is the training or the optimizer folder; the float64 reference says what must come out.
+    """
+    name = directory.resolve().name
+    if name.endswith("_optimizer"):
+        directory = directory.resolve().with_name(name.removesuffix("_optimizer") + "_train")
+    folder = parse.train_dir(directory)
+    joint = _training_program(folder, learning_rate, None)
+    weights = load(folder, joint).weights
+    program = optimizer_program(joint)
+    draw = np.random.default_rng(0)
+    inputs = {n: draw.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
+    wanted = run_inference(program, {**inputs, **weights}, np.float64)
+    expected = {n: wanted[n].astype(np.float32) for n in program.outputs}
+    return Case(folder, program, None, {**inputs, **weights}, expected, "the float64 reference")
+
+
+def optimizer_program(joint: Program) -> Program:
+    """The optimizer graph with its gradients as data inputs and the updated weights as outputs."""
+    nodes = joint.graphs[-1].nodes
+    used = {name for node in nodes for name in (*node.inputs, *node.outputs) if name}
+    used |= {joint.storage(name) for name in used}
+    accumulators = set(joint.accumulators)
+    tensors = {n: replace(t, role="data") if n in accumulators else t for n, t in joint.tensors.items() if n in used}
+    return Program(
+        tensors,
+        (Graph("infer", nodes),),
+        data=tuple(n for n in joint.accumulators if n in used),
+        weights=tuple(n for n in joint.weights if n in used),
+        accumulators=(),
+        flag="",
+        outputs=tuple(n for n in joint.updated if n in used),
+        updated=joint.updated,
+    )
 
 
 def load_inference_case(directory: Path) -> Case:

@@ -151,6 +151,14 @@ class PlanDim:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """Model cycles spent waiting for ingress and for egress, an entry per tile."""
+
+    ingress_wait: tuple[int, ...]
+    egress_wait: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class PlanStep:
     """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call."""
 
@@ -164,6 +172,7 @@ class PlanStep:
     buffering: Buffering
     operands: tuple[PlanOperand, ...]
     tile_cycles: tuple[int, ...]
+    timeline: Timeline
     cycles: int
     bytes_in: int
     bytes_out: int

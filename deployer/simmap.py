@@ -131,7 +131,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
 
 def _step(step: PlanStep, index: dict[str, int]) -> SimStepView:
     covers = tuple(
-        CoverView(index[o.storage], 0, 0, _bytes(o), int(o.mode != "out" and _reads_all(o) and not o.fresh_on_flag), int(o.mode != "in"))
+        CoverView(index[o.storage], 0, 0, _bytes(o), _read_cover(o), int(o.mode != "in"))
         for o in step.operands
         if o.slots
     )
@@ -154,9 +154,14 @@ def _bytes(operand: PlanOperand) -> int:
     return size
 
 
-def _reads_all(operand: PlanOperand) -> bool:
-    """Whether the tiles together touch every element; a window with a stride may skip some."""
-    return all(isinstance(a, (At, Whole, Broadcast)) for a in operand.axes)
+def _read_cover(operand: PlanOperand) -> int:
+    """How the tiles together read the tensor: 2 every byte equally often, 1 at least once, 0 nothing is promised.
+
+    Windows overlap and may skip elements; what is fresh under the lazy-reset flag may not be read at all.
+    """
+    if operand.mode == "out" or operand.fresh_on_flag:
+        return 0
+    return 2 if all(isinstance(a, (At, Whole, Broadcast)) for a in operand.axes) else 0
 
 
 def _channel(channel: Channel) -> str:

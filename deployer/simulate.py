@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from deployer.access import Operand, tiles, transfer
 from deployer.cost import Clock, kernel_cycles
 from deployer.operator import operator_of
-from deployer.plan import Step, StepTiling
+from deployer.plan import Step, StepTiling, Timeline
 from deployer.target import Target
 
 
 @dataclass(frozen=True)
 class StepRun:
-    """What a step costs under the model: cycles in all, of each kernel call, and bytes moved in and out of the level."""
+    """What a step costs under the model: cycles in all, of each kernel call, waits per tile, and bytes moved."""
 
     cycles: int
     tile_cycles: tuple[int, ...]
+    timeline: Timeline
     bytes_in: int
     bytes_out: int
 
@@ -35,6 +36,14 @@ class _Mover:
         return (sum(self.begins[: tile + 1]) - 1) % self.slots
 
 
+@dataclass
+class _Waits:
+    """Cycles spent waiting, per tile."""
+
+    ingress: list[int]
+    egress: list[int]
+
+
 def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> StepRun:
     """Walk the step's loop. `fresh` says that the pass runs with the lazy-reset flag set."""
     walk = list(tiles(step.access, choice.tile, choice.order))
@@ -52,13 +61,15 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
             movers.append(_mover(operand, choice.slots[operand.arg], walk, fresh))
     clock = Clock(target.hops[0])
     clock.run(target.step)
+    waits = _Waits([0] * len(kernels), [0] * len(kernels))
     if choice.buffering == "double":
-        _double(clock, movers, kernels)
+        _double(clock, movers, kernels, waits)
     else:
-        _single(clock, movers, kernels)
+        _single(clock, movers, kernels, waits)
     moved_in = sum(size for m in movers if m.reads for (size, _), b in zip(m.moves, m.begins, strict=True) if b)
     moved_out = sum(size for m in movers if m.operand.writes for (size, _), e in zip(m.moves, m.ends, strict=True) if e)
-    return StepRun(clock.now, kernels, moved_in, moved_out)
+    timeline = Timeline(tuple(waits.ingress), tuple(waits.egress))
+    return StepRun(clock.now, kernels, timeline, moved_in, moved_out)
 
 
 def _mover(operand: Operand, slots: int, walk: list[dict[str, tuple[int, int]]], fresh: bool) -> _Mover:
@@ -72,46 +83,51 @@ def _mover(operand: Operand, slots: int, walk: list[dict[str, tuple[int, int]]],
     return _Mover(operand, slots, begins, ends, moves, operand.reads and not (operand.fresh_on_flag and fresh))
 
 
-def _single(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...]) -> None:
+def _single(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...], waits: _Waits) -> None:
     for tile, cycles in enumerate(kernels):
-        _wait_all(clock, [clock.start("in", *m.moves[tile]) for m in movers if m.reads and m.begins[tile]])
+        begin = clock.now
+        for ticket in [clock.start("in", *m.moves[tile]) for m in movers if m.reads and m.begins[tile]]:
+            clock.wait(ticket)
+        waits.ingress[tile] = clock.now - begin
         clock.run(cycles)
-        _wait_all(clock, [clock.start("out", *m.moves[tile]) for m in movers if m.operand.writes and m.ends[tile]])
+        begin = clock.now
+        for ticket in [clock.start("out", *m.moves[tile]) for m in movers if m.operand.writes and m.ends[tile]]:
+            clock.wait(ticket)
+        waits.egress[tile] = clock.now - begin
 
 
-def _double(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...]) -> None:
+def _double(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...], waits: _Waits) -> None:
     arriving = [[0, 0] for _ in movers]
     leaving = [[0, 0] for _ in movers]
 
-    def settle(index: int, slot: int) -> None:
+    def settle(index: int, slot: int, tile: int) -> None:
+        begin = clock.now
         clock.wait(leaving[index][slot])
         leaving[index][slot] = 0
+        waits.egress[tile] += clock.now - begin
 
     for turn in range(len(kernels) + 1):
         if turn < len(kernels):
             for i, m in enumerate(movers):
                 if m.operand.reads and m.begins[turn]:
                     if m.operand.writes:
-                        settle(i, m.slot(turn))
+                        settle(i, m.slot(turn), turn)
                     if m.reads:
                         arriving[i][m.slot(turn)] = clock.start("in", *m.moves[turn])
         if turn == 0:
             continue
         tile = turn - 1
         for i, m in enumerate(movers):
+            begin = clock.now
             if m.reads and m.begins[tile]:
                 clock.wait(arriving[i][m.slot(tile)])
+                waits.ingress[tile] += clock.now - begin
             elif not m.operand.reads and m.begins[tile]:
-                settle(i, m.slot(tile))
+                settle(i, m.slot(tile), tile)
         clock.run(kernels[tile])
         for i, m in enumerate(movers):
             if m.operand.writes and m.ends[tile]:
                 leaving[i][m.slot(tile)] = clock.start("out", *m.moves[tile])
     for i in range(len(movers)):
         for slot in range(2):
-            settle(i, slot)
-
-
-def _wait_all(clock: Clock, tickets: list[int]) -> None:
-    for ticket in tickets:
-        clock.wait(ticket)
+            settle(i, slot, len(kernels) - 1)

@@ -61,14 +61,24 @@ class KernelCost:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """How a program is compiled and started; `{program}` stands for the binary in `run`."""
+    """How a program is compiled and started.
+
+    `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of the
+    targets, and `{libgcc}`, the compiler's library under the flags `libgcc`. `sources` are folders of C beside the TOML.
+    `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words of
+    their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin`, then on PATH.
+    """
 
     compiler: tuple[str, ...]
     compiler_env: str
     flags: tuple[str, ...]
     sanitize: tuple[str, ...]
+    libgcc: tuple[str, ...]
+    link: tuple[str, ...]
     sources: tuple[str, ...]
     run: tuple[str, ...]
+    run_env: str
+    run_hint: str
 
 
 @dataclass(frozen=True)

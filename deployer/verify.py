@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from deployer.errors import DeployerError, VerifyFailed
 from deployer.ir import DTYPES, Graph, Node, Program, Role, Tensor
 from deployer.operator import registry
+from deployer.verify_plan import verify_plan
+from deployer.verify_tiling import verify_tiling
+
+__all__ = ["verify_plan", "verify_program", "verify_tiling"]
 
 
 def verify_program(program: Program) -> None:

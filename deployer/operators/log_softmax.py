@@ -15,7 +15,6 @@ from deployer.operator import (
     Array,
     Const,
     Extent,
-    GradientBuilder,
     Kernel,
     Operator,
     Sample,
@@ -32,6 +31,7 @@ class LogSoftmax(Operator):
     """`axis`, default the last."""
 
     name = "LogSoftmax"
+    no_gradient = "train through SoftmaxCrossEntropyLoss, whose gradient includes it"
     kernel = Kernel(
         "log_softmax_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),
@@ -50,18 +50,6 @@ class LogSoftmax(Operator):
         """x - max - log(sum(exp(x - max)))."""
         x = arrays(inputs, 1)[0]
         return (log_softmax(x, node.attr_int("axis", -1)),)
-
-    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """dX = dY - softmax(X) * sum(dY) along the axis."""
-        if not b.wanted(0):
-            return
-        axis = node.attr_int("axis", -1)
-        softmax, total, product = b.temp("softmax"), b.temp("total"), b.temp("product")
-        b.emit("Softmax", (node.inputs[0],), (softmax,), axis=axis)
-        axes = b.constant("axes", np.array([axis], np.int64))
-        b.emit("ReduceSum", (douts[0], axes), (total,), keepdims=1)
-        b.emit("Mul", (softmax, total), (product,))
-        b.emit("Sub", (douts[0], product), (b.grad(0),))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """X as [outer, classes, inner]; the class axis is whole in every tile."""

@@ -1,9 +1,13 @@
-"""Build: the target's toolchain over generated files, kernels and HAL."""
+"""Build: the target's toolchain over generated files, kernels and HAL; objects that never change are kept."""
 
+import hashlib
 import os
 import shlex
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from deployer.errors import BuildFailed, OptionProblem, ToolMissing
@@ -14,31 +18,51 @@ from deployer.target import TARGETS_DIR, Target, Toolchain
 COMMON = TARGETS_DIR / "common"
 
 
+@dataclass(frozen=True)
+class Job:
+    """One object file to make."""
+
+    source: Path
+    object: Path
+
+
 def run(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
     """Compile what `generate` wrote into `directory`; the program's path.
 
+    Kernels, runtime and HAL are compiled once per content, flags and compiler into the user's cache folder.
     Raises ToolMissing without a compiler, BuildFailed with the compiler's own words.
     """
-    target = target_of(plan.options)
-    tools = toolchain(target)
-    program = directory / "network"
-    command = [*compiler(tools), *tools.flags, *(tools.sanitize if sanitize else ())]
+    tools = toolchain(target_of(plan.options))
+    words = [*compiler(tools), *tools.flags, *(tools.sanitize if sanitize else ())]
     folders = [directory, COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
-    command += [f"-I{folder}" for folder in folders]
-    command += [str(p) for p in sources(plan, directory, tools)]
-    command += ["-o", str(program)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    (directory / "build.sh").write_text(shlex.join(command) + "\n")
-    if result.returncode != 0:
-        facts = [("command", str(directory / "build.sh")), ("compiler", result.stderr.strip()[-3000:])]
-        raise BuildFailed(f"{command[0]} refused the generated code in {directory}", facts)
+    words += [f"-I{folder}" for folder in folders]
+    generated = [Job(p, p.with_suffix(".o")) for p in sorted(directory.glob("*.c"))]
+    lasting = [Job(p, _kept(p, words, directory)) for p in lasting_sources(plan, tools)]
+    jobs = [*generated, *(job for job in lasting if not job.object.is_file())]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda job: _compile(job, words), jobs):
+            pass
+    program = directory / "network"
+    objects = [str(job.object) for job in (*generated, *lasting)]
+    _call([*words, *objects, *_link_words(tools, words[0]), "-o", str(program)], f"linking {program}")
     return program
+
+
+def _link_words(tools: Toolchain, command: str) -> list[str]:
+    """The linker's words with their placeholders filled in."""
+    library = ""
+    if tools.libgcc:
+        query = [command, *tools.libgcc, "-print-libgcc-file-name"]
+        library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    return [word.format(targets=TARGETS_DIR, libgcc=library) for word in tools.link]
 
 
 def toolchain(target: Target) -> Toolchain:
     """The target's toolchain; OptionProblem where it describes a machine that only others simulate."""
     if target.toolchain is None:
-        raise OptionProblem(f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock")
+        raise OptionProblem(
+            f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock"
+        )
     return target.toolchain
 
 
@@ -53,9 +77,9 @@ def compiler(tools: Toolchain) -> list[str]:
     return words
 
 
-def sources(plan: Plan, directory: Path, tools: Toolchain) -> list[Path]:
-    """Generated files, the plan's kernels (a target's own before the common one), runtime and HAL."""
-    found = sorted(directory.glob("*.c"))
+def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
+    """The plan's kernels (a target's own before the common one), runtime and HAL."""
+    found = []
     overrides = [TARGETS_DIR / s / "kernels" for s in tools.sources]
     for symbol in sorted({s.kernel.symbol for s in plan.steps}):
         places = [folder / f"{symbol}.c" for folder in (*overrides, COMMON / "kernels")]
@@ -67,3 +91,38 @@ def sources(plan: Plan, directory: Path, tools: Toolchain) -> list[Path]:
     for source in tools.sources:
         found += sorted(p for p in (TARGETS_DIR / source).iterdir() if p.suffix in (".c", ".S"))
     return found
+
+
+def _kept(source: Path, words: list[str], directory: Path) -> Path:
+    """Where the object of a file that no plan changes is kept: named by all it is made from."""
+    headers = sorted({*COMMON.rglob("*.h"), *source.parent.glob("*.h")})
+    text = hashlib.sha256(source.read_bytes())
+    for header in headers:
+        text.update(header.read_bytes())
+    own = directory / f"{source.stem}.h"
+    if own.is_file():
+        text.update(own.read_bytes())
+    flags = [w for w in words if not w.startswith("-I")]
+    text.update("\0".join([*flags, _version(flags[0])]).encode())
+    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "deployer" / "objects"
+    root.mkdir(parents=True, exist_ok=True)
+    return root / f"{source.stem}-{text.hexdigest()[:24]}.o"
+
+
+@cache
+def _version(command: str) -> str:
+    return subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _compile(job: Job, words: list[str]) -> None:
+    """Compile one file; the object appears whole or not at all."""
+    partial = job.object.with_suffix(f".{os.getpid()}.part.o")
+    _call([*words, "-c", str(job.source), "-o", str(partial)], f"compiling {job.source}")
+    partial.replace(job.object)
+
+
+def _call(command: list[str], what: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
+        raise BuildFailed(f"{what} failed", facts)

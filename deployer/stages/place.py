@@ -127,6 +127,7 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed
         buffering=choice.buffering,
         operands=tuple(operands),
         tile_cycles=result.tile_cycles,
+        timeline=result.timeline,
         cycles=result.cycles,
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,

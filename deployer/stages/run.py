@@ -1,6 +1,9 @@
 """Run: start the built program, let it talk, and read what it dumped."""
 
+import os
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.errors import RunFailed
+from deployer.errors import OptionProblem, RunFailed, ToolMissing
 from deployer.ir import Program
 from deployer.operator import Array
 from deployer.plan import Plan
 from deployer.stages.build import toolchain
 from deployer.stages.tile import target_of
+from deployer.target import Toolchain
 
 TIMEOUT = 600.0
 
@@ -30,28 +34,80 @@ class Outcome:
 
 
 def run(plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = ()) -> Outcome:
-    """Run `directory/network` on `directory/input.bin`.
+    """Run `directory/network` on `directory/input.bin`; `flags` are options of the simulator.
 
-    Raises RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
+    Raises OptionProblem for flags the target's machine does not take, ToolMissing without its simulator, RunFailed with the
+    program's last words where it hangs, traps, or the simulator finds a fault.
     """
-    binary, source, sink = (directory / name for name in ("network", "input.bin", "output.bin"))
+    sink = directory / "output.bin"
     sink.unlink(missing_ok=True)
-    tools = toolchain(target_of(plan.options))
-    words = [w.format(program=binary, input=source, output=sink, directory=directory) for w in tools.run]
-    command = [*words, "--input", str(source), "--output", str(sink), *flags]
+    target = target_of(plan.options)
+    command = command_line(target.name, toolchain(target), directory, flags)
+    status, said, errors = _supervised(command, directory)
+    if status not in (0, 1) or "BENCH" not in said:
+        words = (errors.strip() or said.strip())[-3000:]
+        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", words)])
+    return _outcome(plan, program, sink.read_bytes(), passes, said)
+
+
+def command_line(name: str, tools: Toolchain, directory: Path, flags: Sequence[str]) -> list[str]:
+    """The command that starts a built program."""
+    text = " ".join(tools.run)
+    if flags and "{flags}" not in text and "{semihosting}" not in text:
+        raise OptionProblem(
+            f"target {name!r} takes no {' '.join(flags)}", hint="these are options of simulated transfers; leave them out"
+        )
+    folder = directory.resolve()
+    places = {
+        "program": folder / "network",
+        "input": folder / "input.bin",
+        "output": folder / "output.bin",
+        "directory": folder,
+        "semihosting": "".join(f",arg={word}" for word in flags),
+    }
+    words: list[str] = []
+    for word in tools.run[1:]:
+        words += list(flags) if word == "{flags}" else [word.format(**places)]
+    return [_found(tools, tools.run[0].format(**places)), *words]
+
+
+def available(tools: Toolchain) -> bool:
+    """Whether the target's simulator is installed, or none is needed."""
+    return tools.run[0].startswith("{") or _search(tools, tools.run[0]) is not None
+
+
+def _search(tools: Toolchain, word: str) -> str | None:
+    installed = os.environ.get(tools.run_env, "") if tools.run_env else ""
+    return shutil.which(word, path=f"{installed}/bin") if installed else shutil.which(word)
+
+
+def _found(tools: Toolchain, word: str) -> str:
+    if word.startswith("/"):
+        return word
+    found = _search(tools, word)
+    if found is None:
+        raise ToolMissing(f"{word} is not installed", hint=f"{tools.run_hint}, or --skipsim to build only")
+    return found
+
+
+def _supervised(command: list[str], directory: Path) -> tuple[int, str, str]:
+    """Exit status and what was said; a program that hangs ends with all it started, and with its last words."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, start_new_session=True
+    )
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise RunFailed(f"{binary} did not end within {TIMEOUT:.0f} s") from error
-    if result.returncode not in (0, 1) or "BENCH" not in result.stdout:
-        words = (result.stderr or result.stdout).strip()[-3000:]
-        raise RunFailed(f"{binary} ended with status {result.returncode}", [("said", words)])
-    return _outcome(plan, program, sink.read_bytes(), passes, result.stdout)
+        said, errors = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired as expired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, errors = process.communicate()
+        words = (said + errors).strip()[-2000:] or "nothing"
+        raise RunFailed(f"{directory / 'network'} did not end within {TIMEOUT:.0f} s", [("said", words)]) from expired
+    return process.returncode, said, errors
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
     """Cut the dump: losses first in training, then each result in the plan's order."""
-    training = bool(plan.weights)
+    training = any(step.graph == "train" for step in plan.steps)
     losses = np.frombuffer(dump[: 4 * passes], np.float32) if training else np.empty(0, np.float32)
     at = 4 * len(losses)
     arrays: dict[str, Array] = {}

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "hal_target.h" /* HAL_TABLE: where kernel argument tables lie; HAL_LEVEL: address of a level's first byte */
+#include "hal_target.h" /* HAL_TABLE: where kernel argument tables lie */
 
 /* ---- compute ---- */
 

@@ -122,14 +122,14 @@ static inline float tanhf_f32(float x) {
         p = __builtin_fmaf(p, x2, -0x1.b827fep-5f);
         p = __builtin_fmaf(p, x2, 0x1.110692p-3f);
         p = __builtin_fmaf(p, x2, -0x1.55553p-2f);
-        return __builtin_fmaf(x * x2, p, x);
+        return __builtin_copysignf(__builtin_fmaf(x * x2, p, x), x); /* the sum of zeros would be +0 */
     }
     const float y = a < 10.0f ? 1.0f - 2.0f / (expf_f32(2.0f * a) + 1.0f) : 1.0f;
     return __builtin_copysignf(y, x);
 }
 
-/* x^y for positive finite x and finite y: log(x) as high + low from s = f / (2 + f) with its remainder, the product with
- * y as high + low, then exp of the sum. */
+/* x^y for positive finite x and finite y: log(x) as high + low from s = f / (2 + f) with its remainder, the product
+ * with y as high + low, then exp of the sum. */
 static inline float pow_positive_f32(float x, float y) {
     int32_t exponent;
     const float f = split_f32(x, &exponent), e = (float)exponent;

@@ -1,5 +1,5 @@
-/* loss = -log_prob[n, label, d] for each label that is not ignored, or their sum over a divisor. The sum runs ascending on
- * one core; between tiles the raw sum waits in loss. A label outside of the classes gives NaN. */
+/* loss = -log_prob[n, label, d] for each label that is not ignored, or their sum over a divisor. The sum runs ascending
+ * on one core; between tiles the raw sum waits in loss. A label outside of the classes gives NaN. */
 #include "nll_loss_f32.h"
 #include "hal.h"
 #include "labels_f32.h"

@@ -1,0 +1,133 @@
+"""Where test cases come from, how one is compiled and run, and what its results hash to."""
+
+import hashlib
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deployer import pipeline
+from deployer.pipeline import Case
+from deployer.plan import Options, Plan, Tiling
+from deployer.stages.run import Outcome
+
+HERE = Path(__file__).resolve().parent
+SHARED = HERE.parent.parent / "shared" / "data"
+STRATEGY = {"singlebuffer": "single", "doublebuffer": "double", "auto": "auto"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the registry."""
+
+    test: str
+    level: str
+    mode: str
+    l1: int
+
+    @property
+    def label(self) -> str:
+        """The test's id."""
+        return f"{self.test}-{self.level}-{self.mode}-{self.l1}"
+
+
+def registry() -> list[Entry]:
+    """All rows of registry.toml in file order."""
+    table = tomllib.loads((HERE / "registry.toml").read_text())
+    rows = []
+    for test, levels in table.items():
+        for level, modes in levels.items():
+            for mode, sizes in modes.items():
+                rows += [Entry(test, level, mode, size) for size in sizes]
+    return rows
+
+
+def parameters(**wanted: object) -> list[object]:
+    """The registry as pytest parameters with platform, level and mode marks; `wanted` filters by field."""
+    found = []
+    for entry in registry():
+        if all(getattr(entry, key) == value for key, value in wanted.items()):
+            marks = [getattr(pytest.mark, entry.level.lower()), getattr(pytest.mark, entry.mode)]
+            found.append(pytest.param(entry, id=entry.label, marks=marks))
+    return found
+
+
+def needs_shared(path: Path) -> Path:
+    """The path, or a skip that says what is absent."""
+    if not path.exists():
+        pytest.skip(f"reference data {path} is absent")
+    return path
+
+
+@cache
+def case_dir(test: str, root: Path) -> Path:
+    """The training folder of a test, generated below `root` where it is one of ours."""
+    if test.startswith("shared/"):
+        base = needs_shared(SHARED / "training" / test.removeprefix("shared/"))
+        return next(base.glob("*_train"))
+    from models import generate
+
+    return generate(test, root / test)
+
+
+@cache
+def load_case(test: str, root: Path) -> Case:
+    """A test's case."""
+    return pipeline.load_training(case_dir(test, root))
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A compiled case."""
+
+    case: Case
+    tiling: Tiling
+    plan: Plan
+    directory: Path
+
+    def run(self, *flags: str) -> Outcome:
+        """Run it with flags of the simulator."""
+        return pipeline.execute(self.case, self.plan, self.directory, flags)
+
+
+def compile_case(
+    case: Case,
+    directory: Path,
+    strategy: str,
+    l1: int,
+    *,
+    target: str = "host",
+    cores: int | None = None,
+    sanitize: bool = False,
+    opt_out: tuple[str, ...] = (),
+) -> Built:
+    """Plan, print and build a case."""
+    options = pipeline.accumulate_of(case, Options(target, strategy, {"L1": l1}, cores, 1, opt_out))
+    tiling, plan = pipeline.plan_program(case.program, options)
+    pipeline.write_case(case, tiling, plan, directory, 1e-5)
+    pipeline.build_case(plan, directory, sanitize)
+    return Built(case, tiling, plan, directory)
+
+
+def result_hash(outcome: Outcome) -> str:
+    """SHA-256 over the bits of all losses and final weights."""
+    text = hashlib.sha256(np.array(outcome.losses, np.float32).tobytes())
+    for name in sorted(outcome.arrays):
+        text.update(outcome.arrays[name].tobytes())
+    return text.hexdigest()
+
+
+def worst_difference(case: Case, outcome: Outcome) -> float:
+    """Largest absolute difference of a loss or a final weight from what the case expects; infinite for NaN."""
+    assert case.dataset is not None
+    pairs: list[tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]] = []
+    pairs.append((outcome.losses, case.dataset.expected_losses))
+    pairs += [(outcome.arrays[name], wanted) for name, wanted in case.expected.items()]
+    worst = 0.0
+    for found, wanted in pairs:
+        distance = np.abs(np.asarray(found, np.float64).ravel() - np.asarray(wanted, np.float64).ravel())
+        worst = max(worst, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
+    return worst

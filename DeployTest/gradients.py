@@ -1,0 +1,100 @@
+"""A gradient builder that runs: emitted nodes are evaluated through their references in float64."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.operator import Array, operator_of
+
+
+def evaluate(nodes: Sequence[Node], values: Mapping[str, Array]) -> dict[str, Array]:
+    """All values after the nodes ran in order, each by its reference."""
+    known = dict(values)
+    for node in nodes:
+        node = with_static_inputs(node, known)
+        results = operator_of(node).reference(node, [known[n] if n else None for n in node.inputs])
+        known.update((n, x) for n, x in zip(node.outputs, results, strict=False) if n)
+    return known
+
+
+def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
+    """The node with static inputs moved to attributes, as the check stage does."""
+    attrs, inputs = dict(node.attrs), list(node.inputs)
+    for position, attribute in operator_of(node).static_inputs.items():
+        if position < len(inputs) and inputs[position]:
+            attrs[attribute] = tuple(int(v) for v in constants[inputs[position]].reshape(-1))
+            inputs[position] = ""
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+class EvaluatingBuilder:
+    """The GradientBuilder protocol over one node whose inputs and outputs have the given types.
+
+    `only` are the inputs whose gradient is wanted; `nodes` is what the rule emitted, over `constants`.
+    """
+
+    def __init__(self, node: Node, types: Mapping[str, TensorType], only: Sequence[int]) -> None:
+        self.node = node
+        self.only = tuple(only)
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        self.asked: set[int] = set()
+        self._types = dict(types)
+        self._count = 0
+
+    def type(self, name: str) -> TensorType:
+        """dtype and shape of any value."""
+        return self._types[name]
+
+    def wanted(self, index: int) -> bool:
+        """Whether the gradient of this input is needed."""
+        return index in self.only
+
+    def grad(self, index: int) -> str:
+        """Name of the gradient of this input."""
+        assert index in self.only, f"the rule produces the gradient of input {index}, which is not wanted"
+        self.asked.add(index)
+        return f"grad{index}"
+
+    def temp(self, label: str) -> str:
+        """A fresh name."""
+        self._count += 1
+        return f"{label}_{self._count}"
+
+    def emit(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
+        """Append a node and infer its types, so that an ill-typed rule fails here."""
+        raw = Node(f"{op}_{len(self.nodes)}", op, tuple(inputs), tuple(outputs), attrs)
+        node = with_static_inputs(raw, self.constants)
+        found = operator_of(node).infer(node, [self._types[n] if n else None for n in node.inputs])
+        self._types.update((n, t) for n, t in zip(outputs, found, strict=False) if n)
+        self.nodes.append(node)
+
+    def constant(self, label: str, value: Array) -> str:
+        """A constant tensor."""
+        name = self.temp(label)
+        array = np.asarray(value)
+        self.constants[name] = array
+        self._types[name] = TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
+        return name
+
+    def reduce_to(self, name: str, shape: tuple[int, ...], out: str) -> None:
+        """Sum over the axes along which `shape` was broadcast."""
+        full = self.type(name).shape
+        aligned = (1,) * (len(full) - len(shape)) + shape
+        axes = tuple(i for i, (a, b) in enumerate(zip(full, aligned, strict=True)) if a != b)
+        total = name
+        if axes:
+            total = self.temp("sum")
+            self.emit("ReduceSum", (name, self.constant("axes", np.array(axes))), (total,), keepdims=1)
+        self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
+
+    def gradients(self, values: Mapping[str, Array]) -> dict[int, Array]:
+        """The gradient of every wanted input; zero where the rule did not produce it."""
+        wide = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in self.constants.items()}
+        known = evaluate(self.nodes, {**values, **wide})
+        zeros = {i: np.zeros(self.type(self.node.inputs[i]).shape) for i in self.only}
+        return zeros | {i: known[f"grad{i}"] for i in sorted(self.asked)}

@@ -1,0 +1,61 @@
+"""What all generators share: the options of a case, the forward model's file, and the command line."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from deployer.train_graph import Report, build_train_graph
+
+Array = npt.NDArray[Any]
+Generate = Callable[..., Path]
+OPSET = 17
+
+
+def save_forward(
+    path: Path,
+    nodes: Sequence[NodeProto],
+    weights: Mapping[str, Array],
+    inputs: Mapping[str, Sequence[int]],
+    outputs: Mapping[str, Sequence[int]],
+) -> Path:
+    """Write a float32 model with its weights as initializers."""
+    values = [
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in part.items()]
+        for part in (inputs, outputs)
+    ]
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, path.stem, *values, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def uniform(generator: np.random.Generator, fan_in: int, *shape: int) -> Array:
+    """Weights as PyTorch's layers start: uniform within 1 / sqrt(fan_in)."""
+    bound = fan_in**-0.5
+    return generator.uniform(-bound, bound, shape).astype(np.float32)
+
+
+def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
+    """The training case of a forward model beside the model's file; `options` are those of `build_train_graph`."""
+    rate = options.pop("learning_rate", 0.01)
+    return build_train_graph(model, loss, "sgd", rate, trainable, model.parent, **options)
+
+
+def main(generate: Generate, arguments: Sequence[str] | None = None) -> None:
+    """Write the case that the command line asks for, and print its folder."""
+    parser = argparse.ArgumentParser(description=(generate.__doc__ or "").split("\n")[0])
+    parser.add_argument("out", type=Path, help="folder for the model, the *_train and the *_optimizer folder")
+    parser.add_argument("--batch", type=int, default=1, help="rows per sample")
+    parser.add_argument("--samples", type=int, default=4, help="different samples")
+    parser.add_argument("--n-accum", type=int, default=1, help="forward passes per update")
+    parser.add_argument("--n-batches", type=int, help="forward passes in all")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and samples")
+    given = vars(parser.parse_args(arguments))
+    print(generate(given.pop("out"), **given))

@@ -1,0 +1,284 @@
+"""Every operator: its meaning against ONNX Runtime, its gradient against differences, its kernel."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from gradients import EvaluatingBuilder, evaluate
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_bench import Step, bits, run_step, step_of
+from onnx import helper, numpy_helper
+from tolerances import assert_close, tolerance
+
+from deployer.errors import NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.folded import Folded
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.operator import Array, Operator, Sample, registry
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+
+OPSET = 21
+DIRECTIONS = 4
+EXAMPLES = 100
+
+
+def _samples() -> Iterator[tuple[Operator, Sample]]:
+    for name, operator in registry().items():
+        if name == operator.name:
+            yield from ((operator, sample) for sample in operator.samples())
+
+
+SAMPLES = list(_samples())
+OPERATORS = [op for name, op in registry().items() if name == op.name]
+
+
+def _ids(pairs: list[tuple[Operator, Sample]]) -> list[str]:
+    return [f"{op.name}-{sample.label}" for op, sample in pairs]
+
+
+def _is_lowered(operator: Operator, sample: Sample) -> bool:
+    step = step_of(operator, sample)
+    return not isinstance(operator, Folded) and operator.lower(step.node, step.inputs) is not None
+
+
+def _differentiable(operator: Operator) -> bool:
+    return type(operator).gradient is not Operator.gradient
+
+
+ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
+DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op)]
+LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
+LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
+REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
+"""Samples of differentiable operators that have no rule."""
+KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not _is_lowered(op, s)]
+
+
+@pytest.mark.parametrize(("operator", "sample"), SAMPLES, ids=_ids(SAMPLES))
+def test_reference_has_the_inferred_types(operator: Operator, sample: Sample) -> None:
+    """`infer` and `reference` agree on the shape and dtype of every output."""
+    step = step_of(operator, sample)
+    inferred = operator.infer(step.node, step.inputs)
+    results = operator.reference(step.node, step.arrays)
+    assert [TensorType(r.dtype.name, r.shape) for r in results] == list(inferred)[: len(results)]
+    assert len(results) >= len(step.node.outputs)
+
+
+@pytest.mark.parametrize(("operator", "sample"), ONNX, ids=_ids(ONNX))
+def test_reference_equals_onnxruntime(operator: Operator, sample: Sample) -> None:
+    """The numpy meaning is ONNX's."""
+    step = step_of(operator, sample)
+    results = operator.reference(step.node, step.arrays)
+    for result, expected in zip(results, _onnxruntime(step), strict=False):
+        assert_close(operator.name, result, expected)
+
+
+def _onnxruntime(step: Step) -> list[Array]:
+    """Outputs of a one-node model; attributes that this opset wants as inputs become constants."""
+    attrs = dict(step.node.attrs)
+    names, constants = list(step.node.inputs), []
+    for position, attribute in step.operator.static_inputs.items():
+        if attribute in attrs:
+            names += [""] * (position + 1 - len(names))
+            names[position] = attribute
+            value = np.array(_as_list(attrs.pop(attribute)), np.int64)
+            constants.append(numpy_helper.from_array(value, attribute))
+    values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for n, x in values.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
+    node = helper.make_node(step.node.op, names, list(step.node.outputs))
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
+    graph = helper.make_graph([node], "one", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    session = onnxruntime.InferenceSession(onnx.shape_inference.infer_shapes(model).SerializeToString())
+    return [
+        x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))
+    ]
+
+
+def _as_list(value: AttrValue) -> list[object]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize(("operator", "sample"), DIFFERENTIABLE, ids=_ids(DIFFERENTIABLE))
+def test_gradient_equals_differences(operator: Operator, sample: Sample) -> None:
+    """The rule's nodes, evaluated in float64, give the directional derivative of the reference."""
+    _check_gradient(operator, sample, implied=False)
+
+
+@pytest.mark.parametrize(("operator", "sample"), LOSSES, ids=_ids(LOSSES))
+def test_gradient_of_a_loss_is_implied(operator: Operator, sample: Sample) -> None:
+    """The gradient of a scalar loss may arrive as the empty name, which means one."""
+    _check_gradient(operator, sample, implied=True)
+
+
+def _check_gradient(operator: Operator, sample: Sample, implied: bool) -> None:
+    step = step_of(operator, sample)
+    random = np.random.default_rng(7)
+    values = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in step.values.items()}
+    results = operator.reference(step.node, [values[n] if n else None for n in step.node.inputs])
+    dout = np.array(1.0) if implied else np.asarray(random.standard_normal(results[0].shape))
+    values.update(zip(step.node.outputs, results, strict=False), dout=dout)
+    douts = ["" if implied else "dout", *[""] * (len(step.node.outputs) - 1)]
+    types = {**step.types, "dout": TensorType("float32", dout.shape)}
+    wanted = _with_gradient(step, types, douts)
+    assert bool(wanted) == ((operator.name, sample.label) not in REFUSED)
+    if not wanted:
+        return
+    builder = EvaluatingBuilder(step.node, types, wanted)
+    operator.gradient(step.node, douts, builder)
+    rtol, atol = tolerance(operator.name, "float64")
+    for index, found in builder.gradients(values).items():
+        assert found.shape == step.values[step.node.inputs[index]].shape
+        for _ in range(DIRECTIONS):
+            direction = random.standard_normal(found.shape)
+            expected = _slope(step, values, index, direction, dout)
+            np.testing.assert_allclose(
+                np.sum(found * direction), expected, rtol, atol, err_msg=f"input {index}"
+            )
+
+
+def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -> list[int]:
+    """The float inputs for which the rule works alone."""
+    found = []
+    for index, name in enumerate(step.node.inputs):
+        if name and types[name].dtype == "float32":
+            try:
+                step.operator.gradient(step.node, douts, EvaluatingBuilder(step.node, types, [index]))
+            except NotDifferentiable:
+                continue
+            found.append(index)
+    return found
+
+
+def _slope(step: Step, values: dict[str, Array], index: int, direction: Array, dout: Array) -> float:
+    """Central difference of sum(dout * output 0) along a direction of one input."""
+    x = values[step.node.inputs[index]]
+    h = 1e-6 * max(1.0, float(np.sqrt(np.abs(x).max(initial=1.0))))
+    ends = []
+    for side in (h, -h):
+        moved = {**values, step.node.inputs[index]: x + side * direction}
+        inputs = [moved[n] if n else None for n in step.node.inputs]
+        ends.append(float(np.sum(step.operator.reference(step.node, inputs)[0] * dout)))
+    return (ends[0] - ends[1]) / (2 * h)
+
+
+@pytest.mark.parametrize(("operator", "sample"), LOWERED, ids=_ids(LOWERED))
+def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None:
+    """The nodes of `lower`, each by its reference, give the operator's own reference."""
+    step = step_of(operator, sample)
+    nodes = operator.lower(step.node, step.inputs)
+    assert nodes
+    assert len({n.name for n in nodes}) == len(nodes)
+    found = evaluate(nodes, step.values)
+    for name, expected in zip(step.node.outputs, operator.reference(step.node, step.arrays), strict=False):
+        assert_close(operator.name, found[name], expected)
+
+
+@pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
+def test_kernel_equals_reference(operator: Operator, sample: Sample) -> None:
+    """The C kernel on the whole step, on one core, gives the reference within the table's tolerance."""
+    step = step_of(operator, sample)
+    expected = operator.reference(step.node, step.arrays)
+    for result, reference in zip(run_step(step, step.access.sizes), expected, strict=False):
+        assert_close(operator.name, result, reference)
+
+
+@pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
+def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
+    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive."""
+    step = step_of(operator, sample)
+    assert operator.kernel is not None
+    pointers = [name for name, _, _ in operator.kernel.pointers]
+    used = [o.arg for o in step.access.operands]
+    assert used == [name for name in pointers if name in used]
+    for operand in step.access.operands:
+        assert operand.writes == next(w for name, _, w in operator.kernel.pointers if name == operand.arg)
+        assert step.types[operand.tensor].size == int(np.prod(operand.view, dtype=int))
+    assert set(operator.args(step.node, step.access)) == {name for name, _ in operator.kernel.scalars}
+    reductions = [d for d in step.access.dims if d.kind == "reduction"]
+    assert not any(d.splittable for d in reductions[1:])
+    work = operator.work(step.node, step.access, step.access.sizes)
+    assert work.macs + work.elements > 0
+    assert work.parallel > 0
+
+
+BY_KERNEL = {
+    op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)
+}
+
+
+@pytest.mark.parametrize("name", sorted(BY_KERNEL))
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
+    """Any tiles, cores in any order, packed or resident operands: the bits of the whole step on one core."""
+    step = step_of(registry()[name], data.draw(st.sampled_from(BY_KERNEL[name])))
+    sizes = {d.name: data.draw(st.integers(1, d.size)) if d.splittable else d.size for d in step.access.dims}
+    cores = data.draw(st.permutations(range(data.draw(st.integers(1, 9)))))
+    resident = [o.arg for o in step.access.operands if data.draw(st.booleans())]
+    whole = run_step(step, step.access.sizes)
+    tiled = run_step(step, sizes, cores, resident)
+    assert [bits(x) for x in tiled] == [bits(x) for x in whole]
+
+
+@pytest.mark.parametrize(
+    "operator", [op for op in OPERATORS if isinstance(op, Folded)], ids=lambda op: op.name
+)
+def test_folded_operators_never_reach_the_target(operator: Operator) -> None:
+    """A node that was not folded is an error that names it."""
+    step = step_of(operator, next(operator.samples()))
+    with pytest.raises(UnsupportedOperator, match="could not be folded"):
+        operator.lower(step.node, step.inputs)
+
+
+F32, I32 = "float32", "int32"
+WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], type[Exception], str]] = [
+    ("Add", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "do not broadcast"),
+    ("Add", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "dtype"),
+    ("Add", [(F32, (3,))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
+    ("MatMul", [(F32, (3, 4)), (F32, (5, 6))], {}, ShapeMismatch, "K = 4"),
+    ("MSELoss", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "differ"),
+    ("ReduceSum", [(F32, (3, 4))], {"axes": (2,)}, ShapeMismatch, "outside rank 2"),
+    ("ReduceMean", [(F32, (3, 4))], {"axes": (1, -1)}, ShapeMismatch, "twice"),
+    ("Reshape", [(F32, (3, 4))], {"shape": (5, -1)}, ShapeMismatch, "do not fill"),
+    ("Reshape", [(F32, (3, 4))], {"shape": (-1, -1)}, ShapeMismatch, "more than one -1"),
+    ("Reshape", [(F32, (3, 4)), (I32, (2,))], {}, UnsupportedOperator, "not constant"),
+    ("Squeeze", [(F32, (3, 1))], {"axes": (0,)}, ShapeMismatch, "not all of one element"),
+    ("Transpose", [(F32, (3, 4))], {"perm": (0, 0)}, ShapeMismatch, "no permutation"),
+    ("Expand", [(F32, (3,))], {"shape": (2,)}, ShapeMismatch, "does not broadcast"),
+    ("Scale", [(F32, (3,)), (F32, (3,))], {}, ShapeMismatch, "one element"),
+    ("LogSoftmax", [(F32, (3,))], {"axis": 1}, ShapeMismatch, "outside rank"),
+    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (I32, (4,))], {}, ShapeMismatch, "labels"),
+    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (F32, (3,))], {}, ShapeMismatch, "not integers"),
+    (
+        "SoftmaxCrossEntropyLoss",
+        [(F32, (3, 4)), (I32, (3,)), (F32, (4,))],
+        {},
+        UnsupportedOperator,
+        "class weights",
+    ),
+    ("SoftmaxCrossEntropyLossGrad", [(F32, (2,)), (F32, (3, 4)), (I32, (3,))], {}, ShapeMismatch, "dloss"),
+    ("InPlaceAccumulatorV2", [(F32, (3,)), (F32, (4,)), (I32, (1,))], {}, ShapeMismatch, "differ"),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs", "error", "says"), WRONG)
+def test_wrong_inputs_are_named(
+    op: str,
+    inputs: list[tuple[str, tuple[int, ...]]],
+    attrs: dict[str, AttrValue],
+    error: type[Exception],
+    says: str,
+) -> None:
+    """`infer` raises the user's error with the node's name and the cause."""
+    node = Node("culprit", op, tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
+    with pytest.raises(error, match=says) as raised:
+        registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
+    assert "culprit" in str(raised.value)

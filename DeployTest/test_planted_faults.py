@@ -1,0 +1,61 @@
+"""Faults planted in a copy of generated C are each caught by the host simulator, under a name that says what is wrong."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from cases import Built, compile_case, load_case
+from deployer import pipeline
+from deployer.errors import RunFailed
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
+
+
+@pytest.fixture(scope="module")
+def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A double-buffered program with many tiles."""
+    return compile_case(load_case("autoencoder", models_root), tmp_path_factory.mktemp("c"), "double", 8000)
+
+
+def planted(built: Built, folder: Path, pattern: str, replacement: str, file: str = "TrainingNetwork.c") -> Built:
+    """A copy of the program with the first match of a pattern replaced; the match must exist."""
+    shutil.copytree(built.directory, folder)
+    path = folder / file
+    text, count = re.subn(pattern, replacement, path.read_text(), count=1, flags=re.MULTILINE)
+    assert count == 1, f"{pattern} does not occur"
+    path.write_text(text)
+    copy = Built(built.case, built.tiling, built.plan, folder)
+    pipeline.build_case(built.plan, folder)
+    return copy
+
+
+FAULTS = {
+    "forgotten ingress wait": (r"^ *hal_dma_wait\(\w+_in\[\w+_use\]\);\n", "", "forgotten-wait"),
+    "forgotten egress wait": (r"^ *hal_dma_wait\(y_out\[1\]\);\n", "", "forgotten-wait"),
+    "swapped slot in the kernel": (r"(_args\.[ab] = .*\+ )(\w+_use) \* ", r"\g<1>(1 - \g<2>) * ", "forgotten-wait|swapped-slot"),
+    "swapped slot in the transfer": (r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w+_fill) \* ", r"\g<1>(1 - \g<2>) * ", "write-while-read|forgotten-wait|swapped-slot"),
+    "swapped slot on the way out": (r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w+_use) \* ", r"\g<1>(1 - \g<2>) * ", "stale-egress|swapped-slot"),
+    "ingress one element late": (r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+ \* \d+)", r"\g<1> + 4", "coverage|outside-buffer"),
+    "ingress one element short": (r"(hal_dma_in_1d\(0, .*, )(\d+)\)", r"\g<1>\g<2> - 4)", "coverage"),
+    "egress one element long": (r"(hal_dma_out_1d\(0, .*, )(\w+ \* 4|\d+)\)", r"\g<1>\g<2> + 4)", "coverage|outside-buffer"),
+    "egress one element late": (r"(hal_dma_out_\w+\(0, HOME_\w+ \+ \w+ \* \d+)", r"\g<1> + 4", "coverage|outside-buffer"),
+    "a tile too few": (r"(for \(uint32_t turn = 0; turn <= )(\d+)", r"\g<1>\g<2> - 1", "tile-count|coverage|forgotten-wait|swapped-slot"),
+}
+
+
+@pytest.mark.parametrize("order", ["early", "late", "random"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_caught(fault: str, order: str, built: Built, tmp_path: Path) -> None:
+    """The simulator names the fault and the step, whenever transfers happen."""
+    pattern, replacement, names = FAULTS[fault]
+    copy = planted(built, tmp_path / "c", pattern, replacement)
+    with pytest.raises(RunFailed) as caught:
+        copy.run("--dma-order", order)
+    assert re.search(rf"hal: step \d+ '[^']+': ({names}):", str(caught.value)), str(caught.value)
+
+
+def test_untouched_passes(built: Built, tmp_path: Path) -> None:
+    """The copy itself is sound, so that each fault above is the cause of its error."""
+    copy = planted(built, tmp_path / "c", r"\A", "")
+    assert copy.run().errors == 0

@@ -1,0 +1,39 @@
+# make demo | make test | make check | make clean. The first use builds .venv from the pinned requirements.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: demo test test-slow check package golden clean
+
+demo: $(READY)
+	$(PY) DeployTest/models/autoencoder.py --output out/demo
+	$(PY) -m deployer.cli train -t out/demo -o out/demo/c -p host --doublebuffer --l1 32000 --verbose
+
+test: $(READY)
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+test-slow: $(READY)
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+check: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+package: $(READY)
+	$(PY) DeployTest/check_package.py
+
+golden: $(READY)
+	$(PY) -m pytest -q DeployTest/test_golden.py --update-golden
+
+clean:
+	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; set PYTHON=python3.11 or later" >&2; exit 1; }
+	@command -v gcc >/dev/null || { echo "make: gcc is missing; install it with: apt-get install gcc" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || $(PYTHON) .ci/bootstrap_venv.py $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@

@@ -1,0 +1,165 @@
+"""A forward ONNX model as autodiff needs it: sorted live nodes, its parameters, and the names they get in C."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+from onnx import NodeProto
+
+from deployer.autodiff import Names, Rule, Tape, fixed_form, unreached
+from deployer.errors import GraphProblem, NotDifferentiable, OptionProblem
+from deployer.ir import Node, TensorType
+from deployer.operator import operator_of
+from deployer.order import check_producers, live_nodes, topological
+from deployer.reader import ELEMENTS
+from deployer.resolve import Resolved, resolve
+from deployer.roles import inference_roles
+from deployer.source import RawGraph
+from deployer.stages import parse
+
+OPSET = 17
+"""The lowest opset of a written graph: the first in which reductions, LayerNormalization and the losses have today's form."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A model without trained parameters chosen yet.
+
+    `raw` holds only the nodes that the output needs, producers first; `protos` the file's own node of each name,
+    `inputs` the data inputs, `initializers` the float initializers in file order.
+    """
+
+    raw: RawGraph
+    protos: dict[str, NodeProto]
+    inputs: dict[str, TensorType]
+    initializers: tuple[str, ...]
+    opset: int
+
+    @property
+    def output(self) -> str:
+        """The model's only output."""
+        return self.raw.outputs[0]
+
+    def resolved(self, trained: Mapping[str, TensorType] | None = None) -> Resolved:
+        """Types and compile-time constants, with the trained parameters as inputs; raises what `resolve` raises."""
+        return resolve(self.raw, self.raw.nodes, {**self.inputs, **(trained or {})})
+
+    def parameter_types(self, names: Mapping[str, str]) -> dict[str, TensorType]:
+        """Types of parameters, under the values of `names`."""
+        constants = self.raw.constants
+        return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
+
+
+def load(path: Path) -> Forward:
+    """Read a forward model; raises what reading raises, and GraphProblem where it has not exactly one output."""
+    raw = parse.run(path, None).main
+    check_producers(raw)
+    if len(raw.outputs) != 1:
+        raise GraphProblem(
+            f"{path} has {len(raw.outputs)} outputs, and the loss takes one",
+            [("outputs", ", ".join(raw.outputs) or "none")],
+            "leave the output that the loss reads",
+        )
+    inputs = inference_roles(raw).types
+    model = onnx.load(str(path))
+    protos = [n for n in model.graph.node if not (n.op_type == "Constant" and n.output)]
+    named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
+    nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
+    floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
+    opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
+    return Forward(replace(raw, nodes=nodes), named, inputs, tuple(floats), opset)
+
+
+def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
+    """The initializers to train, in file order.
+
+    `pattern` is searched for (`re.search`) in the initializer's name and in its name in C. Empty: every initializer
+    with at least one axis for which the operator that reads it gives a gradient.
+    Raises OptionProblem where nothing matches, GraphProblem where a match is unused.
+    """
+    if not pattern:
+        found = _default_parameters(model)
+        if not found:
+            raise OptionProblem(
+                "the model has no initializer that can be trained",
+                [("initializers", ", ".join(model.initializers) or "none")],
+                "export the weights as float initializers",
+            )
+        return found
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise OptionProblem(
+            f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]
+        ) from None
+    chosen = tuple(
+        n for n in model.initializers if expression.search(n) or expression.search(c_name(n))
+    )
+    if not chosen:
+        raise OptionProblem(
+            f"--trainable {pattern!r} matches no initializer",
+            [("initializers", ", ".join(model.initializers) or "none")],
+            "an expression that is found in one of these names",
+        )
+    for name in chosen:
+        if not any(name in node.inputs for node in model.raw.nodes):
+            raise unreached(name, ())
+    return chosen
+
+
+def _default_parameters(model: Forward) -> tuple[str, ...]:
+    state = model.resolved()
+    names = set(model.initializers)
+    nodes = [n for n in model.raw.nodes if not names.isdisjoint(n.inputs)]
+    found = {name for node in nodes for name in _places(fixed_form(state, node), state) if name in names}
+    return tuple(n for n in model.initializers if n in found and model.raw.constants[n].shape)
+
+
+def _places(node: Node, state: Resolved) -> set[str]:
+    """The node's float operands that its gradient rule serves; a rule that refuses one is asked again in earnest later."""
+    found = set()
+    for index, name in enumerate(node.inputs):
+        if not name or state.types[name].dtype != "float32":
+            continue
+        tape = Tape(Resolved(dict(state.types), dict(state.constants)), Names(set(state.types)))
+        douts = tuple(tape.names.fresh(f"{output}_grad") if output else "" for output in node.outputs)
+        tape.state.types.update({d: state.types[o] for d, o in zip(douts, node.outputs, strict=True) if d})
+        target = tape.names.fresh(f"{name}_grad")
+        try:
+            operator_of(node).gradient(node, douts, Rule(tape, node, {index: target}))
+        except NotDifferentiable:
+            found.add(name)
+        if target in tape.state.types:
+            found.add(name)
+    return found
+
+
+def c_name(name: str) -> str:
+    """The name with everything but letters, digits and underscores replaced by an underscore."""
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"p_{clean}" if clean[0].isdigit() else clean
+
+
+def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
+    """The model with values renamed; `names` holds those that change."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    def proto_of(node: Node) -> NodeProto:
+        proto = NodeProto()
+        proto.CopyFrom(model.protos[node.name])
+        proto.name = node.name
+        proto.input[:] = map(new, proto.input)
+        return proto
+
+    raw = model.raw
+    nodes = tuple(replace(n, inputs=tuple(map(new, n.inputs))) for n in raw.nodes)
+    constants = {new(n): c for n, c in raw.constants.items()}
+    declared = {new(n): d for n, d in raw.declared.items()}
+    protos = {n.name: proto_of(n) for n in raw.nodes}
+    initializers = tuple(map(new, model.initializers))
+    raw = replace(raw, nodes=nodes, constants=constants, declared=declared)
+    return replace(model, raw=raw, protos=protos, initializers=initializers)

@@ -1,0 +1,66 @@
+"""The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
+
+import html
+
+from deployer.plan import LevelUse, Plan
+
+WIDTH, HEIGHT, MARGIN = 1100, 420, 60
+COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tables": "#b279a2"}
+
+
+def memory_map(plan: Plan) -> str:
+    """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
+    body = "\n".join(_level(plan, level) for level in plan.levels)
+    legend = " ".join(f'<span style="color:{c}">&#9632; {html.escape(k)}</span>' for k, c in COLOURS.items())
+    style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000;stroke-width:1.5}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Memory map</title>'
+        f"<style>{style}</style></head>\n<body><h1>Memory map</h1><p>{legend}</p>\n{body}\n</body></html>\n"
+    )
+
+
+def _level(plan: Plan, level: LevelUse) -> str:
+    steps = max(len(plan.steps), 1)
+    top = max(level.budget if level.peak * 4 > level.budget else level.peak, 1)
+    x = (WIDTH - MARGIN) / steps
+    y = HEIGHT / top
+    shapes = []
+    for name, kind, offset, size, first, last in _buffers(plan, level):
+        left, width = MARGIN + first * x, (last - first + 1) * x
+        title = html.escape(f"{name}: {size} B at {offset}, steps {first}..{last}")
+        shapes.append(
+            f'<rect x="{left:.1f}" y="{HEIGHT - (offset + size) * y:.2f}" width="{width:.1f}" height="{max(size * y, 0.5):.2f}" '
+            f'fill="{COLOURS[kind]}"><title>{title}</title></rect>'
+        )
+    line = HEIGHT - level.budget * y
+    if line >= 0:
+        shapes.append(f'<line x1="{MARGIN}" x2="{WIDTH}" y1="{line:.1f}" y2="{line:.1f}" stroke="red" stroke-dasharray="6 3"/>')
+    marks = "".join(
+        f'<text x="{MARGIN - 4}" y="{HEIGHT - top * f * y + 4:.0f}" text-anchor="end" font-size="11">{int(top * f)}</text>'
+        for f in (0, 0.25, 0.5, 0.75, 1)
+    )
+    gap = level.peak - level.bound
+    facts = f"peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B ({100 * gap / max(level.bound, 1):.1f} %)"
+    return (
+        f"<h2>{html.escape(level.name)}</h2><p>{facts}; steps 0 to {steps - 1}</p>"
+        f'<svg viewBox="0 -10 {WIDTH} {HEIGHT + 20}" width="100%" role="img">{"".join(shapes)}{marks}</svg>'
+    )
+
+
+def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int, int]]:
+    """(name, kind, offset, bytes, first, last) of everything that lies in a level."""
+    last = len(plan.steps) - 1
+    found = []
+    if level.name == plan.levels[0].name and plan.table_bytes:
+        found.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
+    for home in plan.homes:
+        if home.level == level.name:
+            kind = "persistent" if home.persistent else "value"
+            found.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
+    if level.name == plan.levels[0].name:
+        for step in plan.steps:
+            for o in step.operands:
+                if o.slots:
+                    name = f"{step.name} {o.arg}: {o.slots} slots for {o.tensor}"
+                    found.append((name, "slot", o.slot_offset, o.slots * o.slot_bytes, step.index, step.index))
+    return found

@@ -1,0 +1,89 @@
+"""The numbers of a written case: samples from a seed or a file, and archives that are the same byte for byte."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from deployer.dataset import Dataset, read_npz
+from deployer.errors import DatasetMismatch, OptionProblem
+from deployer.ir import TensorType
+from deployer.operator import Array
+
+Samples = tuple[dict[str, Array], ...]
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: int, seed: int) -> Samples:
+    """Standard normal values for floats, uniform ones below `classes` for integers; OptionProblem without a bound."""
+    for name, kind in inputs.items():
+        if kind.dtype != "float32" and name not in classes:
+            raise OptionProblem(
+                f"there are no sample values for the integer input {name!r}",
+                [("type", str(kind))],
+                "give the samples with --data",
+            )
+    generator = np.random.default_rng(seed)
+    return tuple(
+        {
+            name: generator.integers(0, classes[name], kind.shape)
+            if name in classes
+            else generator.standard_normal(kind.shape).astype(np.float32)
+            for name, kind in inputs.items()
+        }
+        for _ in range(count)
+    )
+
+
+def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
+    """Samples from an npz archive or arrays: one per data input, under its name, samples along the first axis.
+
+    Raises FileProblem, and DatasetMismatch where names, shapes, dtypes or counts do not fit.
+    """
+    arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
+    shown = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
+    for name, kind in inputs.items():
+        array = arrays.get(name)
+        kinds = "f" if kind.dtype == "float32" else "iu"
+        if array is None or array.shape[1:] != kind.shape or array.dtype.kind not in kinds or not len(array):
+            raise DatasetMismatch(
+                f"{place} has no samples for {name!r}",
+                [("expected", f"{name} {kind.dtype}[samples, {list(kind.shape)}]"), ("found", shown)],
+                "one array per data input, under its name, with the samples along the first axis",
+            )
+    counts = {name: len(arrays[name]) for name in inputs}
+    if len(set(counts.values())) > 1:
+        raise DatasetMismatch(
+            f"{place} has different numbers of samples", [("samples", str(counts))], "one each per data input"
+        )
+    wide = {n: np.float32 if k.dtype == "float32" else np.int64 for n, k in inputs.items()}
+    count = next(iter(counts.values()), 0)
+    return tuple({n: arrays[n][s].astype(wide[n]) for n in inputs} for s in range(count))
+
+
+def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:
+    """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
+    first = [*samples[0].values(), *weights.values(), np.array([True])]
+    arrays = {f"arr_{i:04d}": array for i, array in enumerate(first)}
+    for k, sample in enumerate(samples[1:], 1):
+        arrays |= {f"mb{k}_arr_{i:04d}": array for i, array in enumerate(sample.values())}
+    meta = {"data_size": len(samples), "n_batches": n_batches, "n_accum": n_accum}
+    return arrays | {f"meta_{key}": np.array([number], np.int32) for key, number in meta.items()}
+
+
+def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:
+    """The same as a dataset without gold."""
+    narrow = [{n: a.astype(np.int32) if a.dtype.kind in "iu" else a for n, a in s.items()} for s in samples]
+    return Dataset(tuple(tuple(s.values()) for s in narrow), weights, n_batches, n_accum, (), {})
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """An npz archive without the time of writing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _EPOCH), content.getvalue())

@@ -1,0 +1,361 @@
+"""The judge of tilings: schedule, lifetimes, tiles and slots, one rule per function, without what chose them."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.access import Access, At, Axis, Operand, Window
+from deployer.errors import VerifyFailed
+from deployer.ir import Program
+from deployer.operator import Kernel, registry
+from deployer.plan import Step, StepTiling, Tiling
+from deployer.target import Target, load
+
+DMA_LEVELS = 2
+"""Strided levels a transfer of the HAL has besides its contiguous run."""
+MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
+"""Up to so many tiles and elements an output is marked tile by tile; beyond that, axis by axis."""
+
+Span = tuple[int, int]
+
+
+def verify_tiling(tiling: Tiling) -> None:
+    """Raises VerifyFailed with the rule: schedule, lifetime, tile, slots, cover or table."""
+    _order(tiling)
+    _declared(tiling)
+    _dataflow(tiling)
+    _lifetimes(tiling)
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        _tile(step, choice)
+        _slots(step, choice, tiling)
+        _inside(step, choice, tiling.lifetimes.schedule.program)
+        _covers(step, choice)
+    target = target_of(tiling)
+    check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
+
+
+def need(holds: bool, rule: str, cause: str, *facts: tuple[str, str]) -> None:
+    """VerifyFailed under the rule unless the condition holds."""
+    if not holds:
+        raise VerifyFailed(rule, cause, facts)
+
+
+def target_of(tiling: Tiling) -> Target:
+    """The target under the options the tiling was made for."""
+    options = tiling.lifetimes.schedule.options
+    return load(options.target).with_options(options.budgets or {}, options.cores)
+
+
+def cuts(size: int, tile: int) -> list[Span]:
+    """(start, length) of each piece of a dim."""
+    return [(start, min(tile, size - start)) for start in range(0, size, tile)]
+
+
+def axis_spans(axis: Axis, extent: int, pieces: Mapping[str, list[Span]]) -> list[Span]:
+    """(first index, length) on an axis per piece of the dim it depends on; one span where there is none."""
+    if isinstance(axis, At | Window):
+        return [axis.span({axis.dim: piece}, extent) for piece in pieces[axis.dim]]
+    return [axis.span({}, extent)]
+
+
+def largest_box(operand: Operand, pieces: Mapping[str, list[Span]]) -> int:
+    """Most elements a tile touches of the operand."""
+    longest = (
+        max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)
+    )
+    return math.prod(longest)
+
+
+def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
+    """The argument structs of all steps fit their share of the inner level."""
+    total = 0
+    for kernel in kernels:
+        size = target.pointer_bytes * len(kernel.pointers) + 4 * len(kernel.scalars)
+        total += -(-size // target.alignment) * target.alignment
+    need(
+        total <= table_bytes and table_bytes % target.alignment == 0,
+        "table",
+        f"{len(kernels)} argument structs take {total} B and have {table_bytes} B",
+    )
+
+
+def _place(step: Step) -> str:
+    return f"step {step.index} {step.name!r} ({step.node.op})"
+
+
+def _order(tiling: Tiling) -> None:
+    """The program's nodes once each, graph by graph in its order, counted through, with a choice per step."""
+    schedule = tiling.lifetimes.schedule
+    found = [s.graph for s in schedule.steps]
+    expected = [g.name for g in schedule.program.graphs for _ in g.nodes]
+    need(
+        found == expected,
+        "schedule",
+        "the steps are not those of the graphs, one graph after the other",
+        ("steps", f"{len(found)}, in the program {len(expected)}"),
+    )
+    for index, step in enumerate(schedule.steps):
+        need(step.index == index, "schedule", f"{_place(step)} stands at position {index}")
+    for graph in schedule.program.graphs:
+        nodes = {n.name: n for n in graph.nodes}
+        for step in schedule.steps:
+            if step.graph == graph.name:
+                same = nodes.pop(step.name, None) == step.node
+                need(same, "schedule", f"{_place(step)} is no node of {graph.name}, or there twice")
+    names = [choice.step for choice in tiling.steps]
+    need(
+        names == [s.name for s in schedule.steps],
+        "schedule",
+        "the tiled steps are not those of the schedule",
+    )
+
+
+def _declared(tiling: Tiling) -> None:
+    """A step is what its operator declares, and its operands are the node's: all outputs are written."""
+    program = tiling.lifetimes.schedule.program
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for step in tiling.lifetimes.schedule.steps:
+        place = _place(step)
+        operator = registry().get(step.node.op)
+        need(operator is not None and operator.kernel == step.kernel, "schedule", f"{place}: another kernel")
+        if operator is not None:
+            access = operator.access(step.node, types)
+            need(step.access == access, "schedule", f"{place}: another access than the operator declares")
+            same = step.args == operator.args(step.node, access)
+            need(same, "schedule", f"{place}: other arguments than the operator declares")
+        for o in step.access.operands:
+            there = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)
+            need(there, "schedule", f"{place}: operand {o.arg!r} is {o.tensor!r}, which is not the node's")
+        written = {program.storage(o.tensor) for o in step.access.operands if o.writes}
+        outputs = {program.storage(name) for name in step.node.outputs if name}
+        need(written == outputs, "schedule", f"{place} does not write exactly its outputs")
+        shared = [o.arg for o in step.access.operands if program.storage(o.tensor) in written]
+        need(
+            len(shared) == len(written),
+            "schedule",
+            f"{place}: operands {shared} share memory that is written",
+        )
+
+
+def _dataflow(tiling: Tiling) -> None:
+    """Every input is made before it is read, in its own graph, and not overwritten in between."""
+    program = tiling.lifetimes.schedule.program
+    produced = {name for node in program.nodes for name in node.outputs if name}
+    graph, made, newest = "", set[str](), dict[str, str]()
+    for step in tiling.lifetimes.schedule.steps:
+        if step.graph != graph:
+            graph, made, newest = step.graph, set(), {}
+        for name in filter(None, step.node.inputs):
+            chain = _chain(program, name)
+            source = next((link for link in chain if link in produced), chain[-1])
+            there = source in made if source in produced else program.tensors[source].role != "value"
+            need(there, "schedule", f"{_place(step)} reads {name!r} before it is made")
+            fresh = newest.get(chain[-1], chain[-1])
+            need(
+                fresh in chain, "schedule", f"{_place(step)} reads {name!r}, which {fresh!r} has overwritten"
+            )
+        for name in filter(None, step.node.outputs):
+            made.add(name)
+            newest[_chain(program, name)[-1]] = name
+
+
+def _chain(program: Program, name: str) -> list[str]:
+    """The names from `name` to the tensor whose memory it uses."""
+    chain = [name]
+    while program.tensors[chain[-1]].storage != chain[-1]:
+        chain.append(program.tensors[chain[-1]].storage)
+    return chain
+
+
+@dataclass
+class _Use:
+    """Steps that touch a storage, or read it after them: first, last and the graphs they are in."""
+
+    first: int
+    last: int
+    graphs: set[str]
+
+
+def _uses(tiling: Tiling) -> dict[str, _Use]:
+    """Every storage that needs memory. The harness reads an output at the end of the graph that makes it."""
+    schedule = tiling.lifetimes.schedule
+    uses: dict[str, _Use] = {}
+    for step in schedule.steps:
+        for operand in step.access.operands:
+            use = uses.setdefault(
+                schedule.program.storage(operand.tensor), _Use(step.index, step.index, set())
+            )
+            use.last = step.index
+            use.graphs.add(step.graph)
+    read_in = schedule.program.graphs[0].name
+    end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
+    for name in schedule.program.outputs:
+        use = uses.setdefault(schedule.program.storage(name), _Use(0, 0, set()))
+        use.last = max(use.last, end)
+        use.graphs.add(read_in)
+    return uses
+
+
+def _lifetimes(tiling: Tiling) -> None:
+    """Each storage in use has one lifetime over all its uses, what the harness fills or keeps included."""
+    program = tiling.lifetimes.schedule.program
+    final = len(tiling.lifetimes.schedule.steps) - 1
+    uses = _uses(tiling)
+    listed = [life.storage for life in tiling.lifetimes.storages]
+    need(sorted(listed) == sorted(uses), "lifetime", "the storages are not those in use, once each")
+    for life in tiling.lifetimes.storages:
+        tensor, use = program.tensors[life.storage], uses[life.storage]
+        persistent = tensor.role in ("weight", "accumulator", "constant")
+        loaded = persistent or tensor.role == "data"
+        first, last = 0 if loaded else use.first, final if persistent else use.last
+        span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
+        covered = life.first <= first and last <= life.last <= max(final, 0)
+        need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
+        role = (life.persistent, life.loaded) == (persistent, loaded)
+        need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
+        passes_on = persistent or len(use.graphs) == 1
+        need(passes_on, "lifetime", f"{life.storage!r} is not persistent, and used by {sorted(use.graphs)}")
+        size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
+        need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
+    unknown = sorted(set(tiling.resident) - set(listed))
+    need(not unknown, "lifetime", f"resident {unknown} have no lifetime")
+
+
+def _tile(step: Step, choice: StepTiling) -> None:
+    """Lengths within the dims, each dim once in the order, reductions innermost, only the outermost split."""
+    place, dims = _place(step), step.access.dims
+    names = sorted(d.name for d in dims)
+    need(sorted(choice.tile) == names, "tile", f"{place}: tile {choice.tile} is not over dims {names}")
+    need(sorted(choice.order) == names, "tile", f"{place}: order {choice.order} is not over dims {names}")
+    for d in dims:
+        length = choice.tile[d.name]
+        need(1 <= length <= d.size, "tile", f"{place}: tile {d.name}={length} is not within 1..{d.size}")
+        need(length == d.size or d.splittable, "tile", f"{place}: {d.name} must not be split")
+    reductions = [d for d in dims if d.kind == "reduction"]
+    inner = choice.order[len(dims) - len(reductions) :]
+    need(
+        set(inner) == {d.name for d in reductions},
+        "tile",
+        f"{place}: the reductions are not innermost in {choice.order}",
+    )
+    for d in reductions[1:]:
+        need(choice.tile[d.name] == d.size, "tile", f"{place}: {d.name}, an inner reduction, is split")
+    for o in step.access.operands:
+        levels = _strided_levels(o, step.access, choice) if choice.slots.get(o.arg) else 0
+        need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")
+
+
+def _strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
+    """Strides needed to walk the runs of the operand's largest box: where a whole axis ends a run goes on."""
+    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
+    longest = [
+        max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)
+    ]
+    axes = [(n, e) for n, e in zip(longest, operand.view, strict=True) if e > 1]
+    while axes and axes[-1][0] == axes[-1][1]:
+        axes.pop()
+    if not axes:
+        return 0
+    axes.pop()
+    levels, whole = 0, False
+    for length, extent in reversed(axes):
+        if length > 1:
+            levels += not whole
+            whole = length == extent
+        else:
+            whole = False
+    return levels
+
+
+def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """No slot where the storage is resident, else one; two in a double step exactly where the box changes."""
+    place, program = _place(step), tiling.lifetimes.schedule.program
+    args = sorted(o.arg for o in step.access.operands)
+    need(sorted(choice.slots) == args, "slots", f"{place}: slots {choice.slots} are not over operands {args}")
+    resident = set(tiling.resident)
+    for o in step.access.operands:
+        count, storage = choice.slots[o.arg], program.storage(o.tensor)
+        home = f"{storage!r} is {'' if storage in resident else 'not '}resident"
+        text = f"{place}: operand {o.arg!r} has {count} slots, and {home}"
+        need((count == 0) == (storage in resident) and 0 <= count <= 2, "slots", text)
+        changes = any(choice.tile[d] < step.access.dim(d).size for d in o.dims)
+        if choice.buffering == "double" and count:
+            moves = "changes" if changes else "stays"
+            text = f"{place} is double-buffered: {o.arg!r} has {count} slots, its box {moves}"
+            need(count == 1 + changes, "slots", text)
+        need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has 2 slots")
+    whole = choice.tile == step.access.sizes
+    need(whole or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
+
+
+def _inside(step: Step, choice: StepTiling, program: Program) -> None:
+    """Every box lies inside its tensor, and an operand's view is all of its tensor."""
+    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in step.access.dims}
+    for o in step.access.operands:
+        place = f"{_place(step)}: operand {o.arg!r}"
+        tensor = program.tensors[o.tensor]
+        text = f"{place}, seen as {list(o.view)}, is not {tensor.type}"
+        need(math.prod(o.view) == tensor.type.size, "cover", text)
+        for axis, extent in zip(o.axes, o.view, strict=True):
+            for low, length in axis_spans(axis, extent, pieces):
+                inside = low >= 0 and length >= 0 and low + length <= extent
+                need(inside, "cover", f"{place} reaches {low}..{low + length} of {extent}")
+
+
+def _covers(step: Step, choice: StepTiling) -> None:
+    """All tiles write each element of each output once; tiles on one box differ in reductions only."""
+    count = math.prod(-(-d.size // choice.tile[d.name]) for d in step.access.dims)
+    for o in step.access.operands:
+        if not o.writes:
+            continue
+        small = count <= MARKED_TILES and math.prod(o.view) <= MARKED_ELEMENTS
+        product = len(set(o.dims)) == len(o.dims)
+        once = (
+            marked_once(o, step.access, choice) if small or not product else axes_once(o, step.access, choice)
+        )
+        text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
+        need(once, "cover", text, ("tile", str(choice.tile)))
+
+
+def _walk(access: Access, choice: StepTiling) -> Iterator[dict[str, Span]]:
+    """All tiles in loop order."""
+    pieces = [cuts(access.dim(name).size, choice.tile[name]) for name in choice.order]
+    for tile in itertools.product(*pieces):
+        yield dict(zip(choice.order, tile, strict=True))
+
+
+def marked_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
+    """Whether each element is written in one stay on its box: every tile is walked and its box marked."""
+    marks = np.zeros(operand.view, np.uint32)
+    parallel = [d.name for d in access.dims if d.kind == "parallel"]
+    before: tuple[tuple[Span, ...], list[Span]] | None = None
+    for tile in _walk(access, choice):
+        box, at = operand.box(tile), [tile[name] for name in parallel]
+        if before is not None and before[0] == box:
+            if before[1] != at:
+                return False
+        else:
+            marks[tuple(slice(low, low + n) for low, n in box)] += 1
+        before = (box, at)
+    return bool((marks == 1).all())
+
+
+def axes_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
+    """The same by axes, for boxes that are products: axes are covered once, split parallel dims are on one.
+
+    A split reduction that is on no axis leaves the box where it is, because reductions are innermost.
+    """
+    split = [d for d in access.dims if d.kind == "parallel" and choice.tile[d.name] < d.size]
+    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
+    for axis, extent in zip(operand.axes, operand.view, strict=True):
+        reached = 0
+        for low, length in sorted(axis_spans(axis, extent, pieces)):
+            if low != reached or length < 1:
+                return False
+            reached = low + length
+        if reached != extent:
+            return False
+    return all(d.name in operand.dims for d in split)

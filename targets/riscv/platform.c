@@ -1,0 +1,76 @@
+/* The platform half of the HAL for bare-metal RISC-V: files by semihosting, text, steps, traps. */
+#include "platform.h"
+#include "format.h"
+#include "hal.h"
+#include "semihost.h"
+
+static intptr_t input_file = -1, output_file = -1;
+static volatile uint32_t current_step = HAL_NO_STEP;
+
+void hal_init(int argc, char **argv) {
+    platform_init(argc, argv);
+}
+
+void hal_step(uint32_t step) {
+    current_step = step;
+}
+
+void hal_print(const char *text) {
+    while (*text) platform_putc(*text++);
+}
+
+static void print_count(uint64_t value) {
+    char text[24];
+    text[format_u64(text, value)] = 0;
+    hal_print(text);
+}
+
+static void print_hex(uint32_t value) {
+    hal_print("0x");
+    for (int32_t shift = 28; shift >= 0; shift -= 4) platform_putc("0123456789abcdef"[(value >> shift) & 15]);
+}
+
+_Noreturn static void fail(const char *what) {
+    hal_print("hal: step ");
+    if (current_step == HAL_NO_STEP)
+        hal_print("none");
+    else
+        print_count(current_step);
+    hal_print(": ");
+    hal_print(what);
+    hal_print("\n");
+    platform_exit(3);
+}
+
+static intptr_t opened(intptr_t file, const char *path, uint32_t length, intptr_t mode) {
+    if (file >= 0) return file;
+    file = semihost_open(path, length, mode);
+    if (file < 0) fail("a data file cannot be opened");
+    return file;
+}
+
+void hal_read(void *destination, uint32_t bytes) {
+    input_file = opened(input_file, "input.bin", 9, SEMIHOST_MODE_READ);
+    if (semihost_transfer(SEMIHOST_READ, input_file, destination, bytes)) fail("input.bin is too short");
+}
+
+void hal_write(const void *source, uint32_t bytes) {
+    output_file = opened(output_file, "output.bin", 10, SEMIHOST_MODE_WRITE);
+    if (semihost_transfer(SEMIHOST_WRITE, output_file, source, bytes)) fail("output.bin cannot be written");
+}
+
+void hal_exit(int code) {
+    if (output_file >= 0) platform_close(output_file);
+    platform_exit(code);
+}
+
+void trap_report(uint32_t cause, uint32_t pc, uint32_t value) {
+    hal_print("hal: trap cause ");
+    print_count(cause);
+    hal_print(" at pc ");
+    print_hex(pc);
+    hal_print(" value ");
+    print_hex(value);
+    hal_print("\n");
+    fail("trap");
+}

@@ -1,0 +1,19 @@
+/* What a bare-metal RISC-V target adds to the shared platform code. */
+#ifndef PLATFORM_H
+#define PLATFORM_H
+
+#include <stdint.h>
+
+/* Sends one character to the console. */
+void platform_putc(char character);
+/* Ends the simulation; the host sees the code, or at least whether it is zero. */
+_Noreturn void platform_exit(int code);
+/* Starts the clock behind hal_cycles. */
+void platform_init(int argc, char **argv);
+/* Closes a semihosting file; the simulators disagree about the call's argument. */
+void platform_close(intptr_t file);
+
+/* From the trap vector: says what happened in which step, and ends the run. */
+_Noreturn void trap_report(uint32_t cause, uint32_t pc, uint32_t value);
+
+#endif
