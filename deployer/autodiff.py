@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of a graph: the backward nodes come from the operators' own gradient rules alone."""
+"""Reverse-mode differentiation of a graph by the operators' own gradient rules."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from deployer.operator import Array, operator_of
 from deployer.order import live_nodes
 from deployer.resolve import Resolved
 from deployer.resolve import _static as static_form
+
+_WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Rule:
         return index in self.targets
 
     def grad(self, index: int) -> str:
-        """Name under which the rule must produce the gradient of this input; one nobody reads where unwanted."""
+        """Name of the gradient that the rule must produce for this input; nobody reads an unwanted one."""
         return self.targets.get(index) or self.temp("unwanted")
 
     def temp(self, label: str) -> str:
@@ -126,8 +128,8 @@ def differentiate(
 ) -> Backward:
     """The gradients of `loss` with respect to `parameters`.
 
-    `nodes` is the forward graph in execution order, `state` its types and constants, `names` all names in use.
-    A value used n times gets `<value>_grad_0` ... and their sum `<value>_grad`; used once, `<value>_grad` directly.
+    `nodes` is the forward graph in execution order, `state` its types and constants, `names` those in use.
+    A value used several times gets `<value>_grad_0`, `<value>_grad_1`, ... and their sum `<value>_grad`.
     Raises NotDifferentiable with the node, and GraphProblem for a parameter that the loss does not depend on.
     """
     tape = Tape(Resolved(dict(state.types), dict(state.constants)), names)
@@ -141,7 +143,12 @@ def differentiate(
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
         targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in needed}
-        apply_rule(tape, node, douts, targets, [p for p in parameters if _feeds(fixed, p, node)])
+        try:
+            apply_rule(tape, node, douts, targets)
+        except NotDifferentiable as problem:
+            behind = ", ".join(p for p in parameters if _feeds(fixed, p, node))
+            facts = [*problem.facts, ("weights behind it", behind)]
+            raise NotDifferentiable(problem.cause, facts, problem.hint or _WAY_OUT) from None
     found = {name: gradients.total(name) for name in parameters}
     kept = live_nodes(tape.nodes, list(found.values()), {}, lambda n: False)
     read = {name for node in kept for name in node.inputs}
@@ -156,28 +163,21 @@ def fixed_form(state: Resolved, node: Node) -> Node:
     return static_form(state, replace(node, op=operator.name), operator)
 
 
-def apply_rule(
-    tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int, str], behind: Sequence[str]
-) -> None:
-    """Run the operator's rule; NotDifferentiable where it gives no gradient for a wanted input.
-
-    `behind` are the trainable parameters that the node depends on, for the error.
-    """
-    facts = [("weights behind it", ", ".join(behind))]
-    hint = "freeze these weights (leave them out of --trainable), or write the node with differentiable operators"
-    try:
-        operator_of(node).gradient(node, douts, Rule(tape, node, targets))
-    except NotDifferentiable as problem:
-        raise NotDifferentiable(problem.cause, [*problem.facts, *facts], problem.hint or hint) from None
+def apply_rule(tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int, str]) -> None:
+    """Run the operator's rule; NotDifferentiable where it gives no gradient for a wanted input."""
+    operator_of(node).gradient(node, douts, Rule(tape, node, targets))
     for index, target in targets.items():
         source = node.inputs[index]
         if target not in tape.state.types:
-            cause = f"node {node.name!r} ({node.op}) has no gradient with respect to input {index} ({source!r})"
-            raise NotDifferentiable(cause, facts, hint)
-        if tape.state.types[target] != tape.state.types[source]:
-            types = f"{tape.state.types[target]} for {tape.state.types[source]}"
-            cause = f"the gradient rule of {node.op} gives input {index} of node {node.name!r} another type"
-            raise InternalError(cause, [("types", types)])
+            raise NotDifferentiable(
+                f"node {node.name!r} ({node.op}) has no gradient with respect to input {index}, {source!r}"
+            )
+        found, right = tape.state.types[target], tape.state.types[source]
+        if found != right:
+            raise InternalError(
+                f"the gradient rule of {node.op} gives input {index} of node {node.name!r} another type",
+                [("gradient", str(found)), ("input", str(right))],
+            )
 
 
 def unreached(name: str, readers: Sequence[Node]) -> GraphProblem:

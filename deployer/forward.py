@@ -1,4 +1,4 @@
-"""A forward ONNX model as autodiff needs it: sorted live nodes, its parameters, and the names they get in C."""
+"""A forward ONNX model as autodiff needs it: sorted live nodes, its parameters and their names in C."""
 
 import re
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ from deployer.source import RawGraph
 from deployer.stages import parse
 
 OPSET = 17
-"""The lowest opset of a written graph: the first in which reductions, LayerNormalization and the losses have today's form."""
+"""The lowest opset of a written graph."""
 
 
 @dataclass(frozen=True)
 class Forward:
-    """A model without trained parameters chosen yet.
+    """A model with one output.
 
-    `raw` holds only the nodes that the output needs, producers first; `protos` the file's own node of each name,
+    `raw` holds only the nodes that the output needs, producers first; `protos` the file's node of each name,
     `inputs` the data inputs, `initializers` the float initializers in file order.
     """
 
@@ -43,7 +43,7 @@ class Forward:
         return self.raw.outputs[0]
 
     def resolved(self, trained: Mapping[str, TensorType] | None = None) -> Resolved:
-        """Types and compile-time constants, with the trained parameters as inputs; raises what `resolve` raises."""
+        """Types and compile-time constants, the trained parameters being inputs; raises what `resolve` raises."""
         return resolve(self.raw, self.raw.nodes, {**self.inputs, **(trained or {})})
 
     def parameter_types(self, names: Mapping[str, str]) -> dict[str, TensorType]:
@@ -53,7 +53,7 @@ class Forward:
 
 
 def load(path: Path) -> Forward:
-    """Read a forward model; raises what reading raises, and GraphProblem where it has not exactly one output."""
+    """Read a forward model; raises what reading raises, and GraphProblem where it has not one output."""
     raw = parse.run(path, None).main
     check_producers(raw)
     if len(raw.outputs) != 1:
@@ -75,8 +75,8 @@ def load(path: Path) -> Forward:
 def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
     """The initializers to train, in file order.
 
-    `pattern` is searched for (`re.search`) in the initializer's name and in its name in C. Empty: every initializer
-    with at least one axis for which the operator that reads it gives a gradient.
+    `pattern` is searched for (`re.search`) in the initializer's name and in its name in C. Empty: every
+    initializer with at least one axis for which an operator that reads it gives a gradient.
     Raises OptionProblem where nothing matches, GraphProblem where a match is unused.
     """
     if not pattern:
@@ -94,9 +94,7 @@ def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
         raise OptionProblem(
             f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]
         ) from None
-    chosen = tuple(
-        n for n in model.initializers if expression.search(n) or expression.search(c_name(n))
-    )
+    chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(c_name(n)))
     if not chosen:
         raise OptionProblem(
             f"--trainable {pattern!r} matches no initializer",
@@ -118,7 +116,7 @@ def _default_parameters(model: Forward) -> tuple[str, ...]:
 
 
 def _places(node: Node, state: Resolved) -> set[str]:
-    """The node's float operands that its gradient rule serves; a rule that refuses one is asked again in earnest later."""
+    """The float operands that the node's gradient rule serves, and those it refuses, so that the user hears of it."""
     found = set()
     for index, name in enumerate(node.inputs):
         if not name or state.types[name].dtype != "float32":

@@ -31,6 +31,7 @@ class HarnessView:
     run: str
     footprint: str
     clock: str
+    cores: int
 
 
 def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> HarnessView:
@@ -62,6 +63,7 @@ def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> H
         run=f"{order[0]}_network_run();",
         footprint=footprint,
         clock=target.clock,
+        cores=target.cores,
     )
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a written case: samples from a seed or a file, and archives that are the same byte for byte."""
+"""The numbers of a written case: samples from a seed or a file, and archives with reproducible bytes."""
 
 import io
 import zipfile
@@ -17,7 +17,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: int, seed: int) -> Samples:
-    """Standard normal values for floats, uniform ones below `classes` for integers; OptionProblem without a bound."""
+    """Standard normal floats, and uniform integers below `classes`; OptionProblem where it gives no bound."""
     for name, kind in inputs.items():
         if kind.dtype != "float32" and name not in classes:
             raise OptionProblem(
@@ -38,7 +38,7 @@ def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: in
 
 
 def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
-    """Samples from an npz archive or arrays: one per data input, under its name, samples along the first axis.
+    """Samples from an npz archive or arrays: one per data input, by name, samples along the first axis.
 
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes or counts do not fit.
     """
@@ -63,7 +63,9 @@ def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) ->
     return tuple({n: arrays[n][s].astype(wide[n]) for n in inputs} for s in range(count))
 
 
-def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:
+def input_arrays(
+    samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int
+) -> dict[str, Array]:
     """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
     first = [*samples[0].values(), *weights.values(), np.array([True])]
     arrays = {f"arr_{i:04d}": array for i, array in enumerate(first)}

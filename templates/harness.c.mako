@@ -5,6 +5,8 @@
 #include "Network.h"
 #include "format.h"
 
+const uint32_t hal_plan_cores = ${v.cores}; /* what the plan was made for */
+
 #define PASSES ${v.passes}u
 #define ACCUMULATE ${v.accumulate}u
 

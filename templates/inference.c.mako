@@ -5,6 +5,8 @@
 #include "Network.h"
 #include "format.h"
 
+const uint32_t hal_plan_cores = ${v.cores}; /* what the plan was made for */
+
 int main(int argc, char **argv) {
     char text[32];
     hal_init(argc, argv);

@@ -12,7 +12,9 @@ LABELS = ("encoder.0", "encoder.2", "encoder.4", "decoder.0", "decoder.2", "deco
 
 def generate(out: Path, *, batch: int = 1, samples: int = 4, seed: int = 0, **options: Any) -> Path:
     """Write an Autoencoder case to `out`; returns its *_train folder."""
-    return dense.autoencoder(out, "autoencoder", WIDTHS, LABELS, batch=batch, samples=samples, seed=seed, **options)
+    return dense.autoencoder(
+        out, "autoencoder", WIDTHS, LABELS, batch=batch, samples=samples, seed=seed, **options
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from onnx import helper
 from .generator import Array, save_forward, sgd_case, uniform
 
 
-def dense(path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool) -> Path:
+def dense(
+    path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool
+) -> Path:
     """Write Gemm layers `<label>.weight` [out, in], `<label>.bias` [out], with Relu between if asked for."""
     generator = np.random.default_rng(seed)
     nodes, weights, x = [], {}, "input"
@@ -29,7 +31,15 @@ def dense(path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, 
 
 
 def autoencoder(
-    out: Path, name: str, widths: Sequence[int], labels: Sequence[str], *, batch: int, samples: int, seed: int, **options: Any
+    out: Path,
+    name: str,
+    widths: Sequence[int],
+    labels: Sequence[str],
+    *,
+    batch: int,
+    samples: int,
+    seed: int,
+    **options: Any,
 ) -> Path:
     """The case of a chain with Relu between that learns its own input; returns the *_train folder."""
     model = dense(out / f"{name}.onnx", widths, labels, batch, seed, relu=True)

@@ -13,8 +13,11 @@
 
 typedef void (*hal_kernel_t)(const void *args);
 
+#ifndef HAL_INLINE_CORES /* a target may define these two as static inline functions in hal_target.h */
 uint32_t hal_core_id(void);
 uint32_t hal_core_count(void);
+#endif
+extern const uint32_t hal_plan_cores; /* cores the plan was made for; the harness defines it */
 /* Runs the kernel on every core and returns when all are done. */
 void hal_parallel(hal_kernel_t kernel, const void *args);
 

@@ -1,0 +1,175 @@
+/* Siracusa's cluster: dispatch by the event unit's barrier, MCHAN between L2 and L1, HyperRAM behind the uDMA. */
+#include "hal.h"
+#include "platform.h"
+#include "semihost.h"
+
+#define REGISTER(address) (*(volatile uint32_t *)(address))
+#define FETCH_ENABLE REGISTER(0x10200008)
+#define BARRIER_TRIGGER_MASK REGISTER(0x10204200)
+#define BARRIER_TARGET_MASK REGISTER(0x1020420c)
+#define BARRIER_WAIT 0x1020421c
+#define MCHAN_COMMAND REGISTER(0x10204400)
+#define MCHAN_STATUS REGISTER(0x10204404)
+#define SOC_EXIT REGISTER(0x1a1040a0)
+#define CONSOLE(core) REGISTER(0x1a10f000 + ((core) << 3))
+
+#define CORES 8u
+
+/* ---- platform ---- */
+
+void platform_putc(char character) {
+    CONSOLE(0) = (uint32_t)character;
+}
+
+void platform_exit(int code) {
+    SOC_EXIT = 0x80000000u | (uint32_t)code;
+    for (;;) __asm__ volatile("wfi");
+}
+
+void platform_close(intptr_t file) {
+    semihost(SEMIHOST_CLOSE, (const void *)file); /* the simulator wants the number itself */
+}
+
+/* Counts cycles from here on; the barrier is ready before the other cores are started. */
+void platform_init(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    __asm__ volatile("csrwi 0xb00, 0\n"
+                     "csrwi 0xcc0, 1\n"
+                     "csrwi 0xcc1, 1");
+    CLUSTER_JOB->cores = hal_plan_cores;
+    BARRIER_TRIGGER_MASK = (1u << CORES) - 1u;
+    BARRIER_TARGET_MASK = (1u << CORES) - 1u;
+    FETCH_ENABLE = (1u << CORES) - 1u;
+}
+
+/* The counter has 32 bits: called at least once per 2^32 cycles, this one has 64. */
+uint64_t hal_cycles(void) {
+    static uint32_t last, wraps;
+    uint32_t now;
+    __asm__ volatile("csrr %0, 0xb00" : "=r"(now));
+    if (now < last) wraps++;
+    last = now;
+    return (uint64_t)wraps << 32 | now;
+}
+
+/* ---- compute ---- */
+
+/* Sleeps until all cores have come here. */
+static inline void barrier(void) {
+    uint32_t ignored;
+    __asm__ volatile(".insn i 0x03, 6, %0, 0(%1)" : "=r"(ignored) : "r"(BARRIER_WAIT) : "memory");
+}
+
+void hal_parallel(hal_kernel_t kernel, const void *args) {
+    CLUSTER_JOB->kernel = kernel;
+    CLUSTER_JOB->args = args;
+    barrier();
+    kernel(args);
+    barrier();
+}
+
+_Noreturn void cluster_worker(void);
+void cluster_worker(void) {
+    const uint32_t id = hal_core_id();
+    for (;;) {
+        barrier();
+        if (id < CLUSTER_JOB->cores) CLUSTER_JOB->kernel(CLUSTER_JOB->args);
+        barrier();
+    }
+}
+
+/* ---- L2 <-> L1: MCHAN ---- */
+
+/* The engine's length field has 17 bits, and a full one silently moves nothing. */
+#define MCHAN_LIMIT 131068u
+enum { MCHAN_IN = 1 << 17, MCHAN_INCREMENT = 1 << 18, MCHAN_2D = 1 << 19 };
+
+static void mchan_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
+    while (bytes > 0) {
+        const uint32_t part = hal_min(bytes, MCHAN_LIMIT);
+        MCHAN_COMMAND = part | MCHAN_INCREMENT | direction;
+        MCHAN_COMMAND = inner;
+        MCHAN_COMMAND = outer;
+        inner += part;
+        outer += part;
+        bytes -= part;
+    }
+}
+
+static void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t count, uint32_t stride) {
+    if (run > MCHAN_LIMIT) {
+        for (; count > 0; count--, inner += run, outer += stride) mchan_1d(direction, inner, outer, run);
+        return;
+    }
+    const uint32_t lines = run * count <= MCHAN_LIMIT ? count : MCHAN_LIMIT / run;
+    while (count > 0) {
+        const uint32_t part = hal_min(count, lines);
+        MCHAN_COMMAND = run * part | MCHAN_INCREMENT | MCHAN_2D | direction;
+        MCHAN_COMMAND = inner;
+        MCHAN_COMMAND = outer;
+        MCHAN_COMMAND = run;
+        MCHAN_COMMAND = stride;
+        inner += run * part;
+        outer += stride * part;
+        count -= part;
+    }
+}
+
+/* Reading the command register allocates the id under which the commands that follow are counted. */
+static inline hal_ticket_t mchan_open(void) {
+    return MCHAN_COMMAND + 1;
+}
+
+void hal_dma_wait(hal_ticket_t ticket) {
+    if (ticket == HAL_DONE) return;
+    const uint32_t bit = 1u << (ticket - 1);
+    while (MCHAN_STATUS & bit) {}
+    MCHAN_STATUS = bit;
+}
+
+hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    mchan_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
+    return ticket;
+}
+
+hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
+    return ticket;
+}
+
+hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    mchan_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
+    return ticket;
+}
+
+hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
+    return ticket;
+}
+
+hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
+                           uint32_t planes, uint32_t plane_stride) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    for (uint32_t p = 0; p < planes; p++)
+        mchan_2d(MCHAN_IN, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
+    return ticket;
+}
+
+hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
+                            uint32_t planes, uint32_t plane_stride) {
+    (void)hop;
+    const hal_ticket_t ticket = mchan_open();
+    for (uint32_t p = 0; p < planes; p++)
+        mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
+    return ticket;
+}
