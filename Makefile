@@ -8,7 +8,7 @@ WORKERS ?= 2
 .PHONY: demo test test-slow check package golden clean
 
 demo: $(READY)
-	$(PY) DeployTest/models/autoencoder.py --output out/demo
+	$(PY) -m DeployTest.models.autoencoder out/demo
 	$(PY) -m deployer.cli train -t out/demo -o out/demo/c -p host --doublebuffer --l1 32000 --verbose
 
 test: $(READY)
@@ -20,7 +20,9 @@ test-slow: $(READY)
 check: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
+	@rm -rf out/types && mkdir -p out/types/deployer # mypy wants the installed layout of the packages
+	@ln -s $(CURDIR)/deployer/* $(CURDIR)/tilers $(CURDIR)/targets $(CURDIR)/templates out/types/deployer/
+	cd out/types && MYPYPATH=. $(CURDIR)/$(PY) -m mypy --config-file ../../pyproject.toml
 
 package: $(READY)
 	$(PY) DeployTest/check_package.py

@@ -1,4 +1,4 @@
-"""Make a virtual environment with pip on a Python without ensurepip, as Debian and Ubuntu ship it: bootstrap_venv.py DIR.
+"""Make a virtual environment with pip on a Python without ensurepip, as Debian ships it: bootstrap_venv.py DIR.
 
 Only the standard library is used. pip's own wheel comes from the package index (PIP_INDEX_URL or PyPI), its SHA-256 is
 checked against the index, and it installs itself.

@@ -1,6 +1,7 @@
 """Where test cases come from, how one is compiled and run, and what its results hash to."""
 
 import hashlib
+import importlib
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from deployer import pipeline
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan, Tiling
@@ -68,9 +70,9 @@ def case_dir(test: str, root: Path) -> Path:
     if test.startswith("shared/"):
         base = needs_shared(SHARED / "training" / test.removeprefix("shared/"))
         return next(base.glob("*_train"))
-    from models import generate
-
-    return generate(test, root / test)
+    name, _, batch = test.partition("_batch")
+    generator = importlib.import_module(f"DeployTest.models.{name}")
+    return Path(generator.generate(root / test, **({"batch": int(batch)} if batch else {})))
 
 
 @cache

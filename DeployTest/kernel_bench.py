@@ -215,9 +215,7 @@ def run_step(
     for operand in step.access.operands:
         kind = step.types[operand.tensor]
         old = values.get(operand.tensor)
-        content = (
-            poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
-        )
+        content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
     given = step.operator.args(step.node, step.access)
@@ -236,8 +234,7 @@ def run_step(
         slot.flush()
     results = {o.tensor: slots[o.arg].memory for o in step.access.operands if o.writes}
     results |= {
-        step.node.outputs[out]: results[step.node.inputs[source]]
-        for out, source in step.operator.inplace.items()
+        step.node.outputs[out]: results[step.node.inputs[source]] for out, source in step.operator.inplace.items()
     }
     return [results[n].reshape(step.types[n].shape) for n in step.node.outputs if n]
 

@@ -22,9 +22,7 @@ Value = onnx.ValueInfoProto
 Nodes = Sequence[onnx.NodeProto]
 
 
-def node(
-    op: str, inputs: Sequence[str], outputs: Sequence[str], name: str = "", **attrs: object
-) -> onnx.NodeProto:
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str], name: str = "", **attrs: object) -> onnx.NodeProto:
     """A node; its name is its op and first output unless given."""
     return helper.make_node(op, inputs, outputs, name or f"{op}_{outputs[0]}", **attrs)
 
@@ -52,9 +50,7 @@ class Model:
 
     def save(self, path: Path) -> Path:
         """Write the file, with its folder."""
-        graph = helper.make_graph(
-            self.nodes, "g", self.inputs, self.outputs, self.initializers, value_info=self.infos
-        )
+        graph = helper.make_graph(self.nodes, "g", self.inputs, self.outputs, self.initializers, value_info=self.infos)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self.opsets]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
@@ -68,9 +64,7 @@ TRAIN = Model(
         node("MSELoss", ("y", "t"), ("loss",)),
         node("MSELossGrad", ("y", "t"), ("y_grad",), domain="com.microsoft"),
         node("Gemm", ("y_grad", "x"), ("w_grad",), transA=1),
-        node(
-            "InPlaceAccumulatorV2", (BUFFER, "w_grad", "lazy_reset_grad"), ("w_out",), domain="com.microsoft"
-        ),
+        node("InPlaceAccumulatorV2", (BUFFER, "w_grad", "lazy_reset_grad"), ("w_out",), domain="com.microsoft"),
     ),
     inputs=(
         value("x", (2, 3)),

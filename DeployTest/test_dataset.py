@@ -84,9 +84,7 @@ def test_absent_accumulation_is_one_and_the_flag_array_is_optional(tmp_path: Pat
 
 
 def test_missing_and_extra_arrays(tmp_path: Path) -> None:
-    fails(
-        Case(drop=("arr_0002",)), tmp_path, DatasetMismatch, "'arr_0002', for 'w', is missing", "float32[4,3]"
-    )
+    fails(Case(drop=("arr_0002",)), tmp_path, DatasetMismatch, "'arr_0002', for 'w', is missing", "float32[4,3]")
     fails(Case(drop=("mb1_arr_0001",)), tmp_path, DatasetMismatch, "'mb1_arr_0001', for 't', is missing")
     for key in ("arr_0004", "mb1_arr_0002", "mb2_arr_0000"):
         fails(
@@ -138,9 +136,7 @@ def test_counts_must_be_positive(tmp_path: Path, count: int) -> None:
             f"{key} is no positive integer",
             str(count),
         )
-    fails(
-        Case(), tmp_path, DatasetMismatch, f"{count} passes with 2 per update make no update", n_steps=count
-    )
+    fails(Case(), tmp_path, DatasetMismatch, f"{count} passes with 2 per update make no update", n_steps=count)
     fails(Case(), tmp_path, DatasetMismatch, "4 passes with 5 per update make no update", n_accum=5)
 
 

@@ -92,9 +92,7 @@ def test_unsorted_graph_is_sorted_and_stable(tmp_path: Path) -> None:
     verify_program(reverse)
     for seed in range(10):
         shuffled = [TRAIN.nodes[i] for i in np.random.default_rng(seed).permutation(5)]
-        assert sorted(ops(Case(train=replace(TRAIN, nodes=shuffled)).program(tmp_path))) == sorted(
-            ops(straight)
-        )
+        assert sorted(ops(Case(train=replace(TRAIN, nodes=shuffled)).program(tmp_path))) == sorted(ops(straight))
     assert ops(straight) == ["Gemm", "MSELoss", "MSELossGrad", "Gemm", "InPlaceAccumulatorV2"]
 
 
@@ -112,9 +110,7 @@ def test_axes_as_attribute_or_input(tmp_path: Path, axes: object) -> None:
     listed = [axes] if isinstance(axes, int) else list(axes)  # type: ignore[call-overload]
     attribute = infer(tmp_path, chain(node("ReduceSum", ("x",), ("y",), axes=axes, keepdims=0)))
     initializers = (constant("axes", np.array(listed)),)
-    as_input = infer(
-        tmp_path, chain(node("ReduceSum", ("x", "axes"), ("y",), keepdims=0), initializers=initializers)
-    )
+    as_input = infer(tmp_path, chain(node("ReduceSum", ("x", "axes"), ("y",), keepdims=0), initializers=initializers))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     expected = x.sum(tuple(listed))
     for program in (attribute, as_input):
@@ -131,10 +127,7 @@ def test_partial_and_unknown_value_infos(tmp_path: Path) -> None:
 def test_untrusted_flag_output(tmp_path: Path) -> None:
     for shape in ((1,), (4, 3), (9, 9)):
         outputs = (TRAIN.outputs[0], value("w_out", shape, BOOL))
-        assert (
-            Case(train=replace(TRAIN, outputs=outputs)).program(tmp_path).tensors["w_out"].type.dtype
-            == "float32"
-        )
+        assert Case(train=replace(TRAIN, outputs=outputs)).program(tmp_path).tensors["w_out"].type.dtype == "float32"
 
 
 def test_loss_of_one_element_may_be_declared_with_another_rank(tmp_path: Path) -> None:
@@ -175,16 +168,12 @@ def test_constant_forms(tmp_path: Path, attrs: dict[str, object], kind: str) -> 
     assert ops(program) == ["Mul"]
     assert str(program.tensors["c"].type) == kind
     assert program.tensors["c"].role == "constant"
-    np.testing.assert_array_equal(
-        run_inference(program, {"x": np.ones((2, 3), "f4")})["y"], np.full((2, 3), 2)
-    )
+    np.testing.assert_array_equal(run_inference(program, {"x": np.ones((2, 3), "f4")})["y"], np.full((2, 3), 2))
 
 
 @pytest.mark.parametrize("attrs", [{"value_int": -1}, {"value_ints": [3, -1]}])
 def test_integer_constants_become_shapes(tmp_path: Path, attrs: dict[str, object]) -> None:
-    program = infer(
-        tmp_path, chain(node("Constant", (), ("s",), **attrs), node("Reshape", ("x", "s"), ("y",)))
-    )
+    program = infer(tmp_path, chain(node("Constant", (), ("s",), **attrs), node("Reshape", ("x", "s"), ("y",))))
     assert ops(program) == []
     assert program.storage("y") == "x"
     verify_program(program)
@@ -243,9 +232,7 @@ def test_chains_of_views_and_views_as_outputs(tmp_path: Path) -> None:
 
 def test_lowering_reaches_kernels(tmp_path: Path) -> None:
     nodes = (node("SoftmaxCrossEntropyLoss", ("x", "labels"), ("y", "")),)
-    program = infer(
-        tmp_path, Model(nodes, (value("x", (2, 3)), value("labels", (2,), INT64)), (value("y", ()),))
-    )
+    program = infer(tmp_path, Model(nodes, (value("x", (2, 3)), value("labels", (2,), INT64)), (value("y", ()),)))
     assert ops(program) == ["LogSoftmax", "NegativeLogLikelihoodLoss"]
     verify_program(program)
 
@@ -281,9 +268,7 @@ def test_accumulator_without_an_output_name(tmp_path: Path) -> None:
 
 
 def test_private_names_of_the_optimizer_are_renamed(tmp_path: Path) -> None:
-    optimizer = replace(
-        OPTIMIZER, nodes=(node("SGD", ("w", BUFFER), ("y",), "fc"),), outputs=(value("y", (4, 3)),)
-    )
+    optimizer = replace(OPTIMIZER, nodes=(node("SGD", ("w", BUFFER), ("y",), "fc"),), outputs=(value("y", (4, 3)),))
     program = Case(optimizer=optimizer).program(tmp_path)
     assert program.updated == {"optimizer/y": "w"}
     assert program.graphs[1].nodes[0].name == "optimizer/fc"

@@ -132,9 +132,7 @@ def test_optimizer_that_does_not_fit(tmp_path: Path) -> None:
             Case(optimizer=replace(OPTIMIZER, inputs=wrong)).program(tmp_path)
     with raises(GraphProblem, "weight 't' is in the optimizer graph, but has no gradient accumulator"):
         Case(optimizer=replace(OPTIMIZER, inputs=(*OPTIMIZER.inputs, value("t", (2, 4))))).program(tmp_path)
-    stray = with_nodes(
-        OPTIMIZER, node("Relu", ("w",), ("z",)), outputs=(value("z", None), *OPTIMIZER.outputs)
-    )
+    stray = with_nodes(OPTIMIZER, node("Relu", ("w",), ("z",)), outputs=(value("z", None), *OPTIMIZER.outputs))
     with raises(GraphProblem, "reads 'w' after it was overwritten", "node 'step' (SGD)"):
         Case(optimizer=stray).program(tmp_path)
     early = replace(stray, nodes=stray.nodes[::-1])
@@ -152,9 +150,7 @@ def test_reads_of_overwritten_memory(tmp_path: Path) -> None:
         node("Gemm", ("x", "view", "y"), ("z",), "late", transB=1),
         node("MSELoss", ("z", "t"), ("loss",)),
     )
-    with raises(
-        GraphProblem, "node 'late' (Gemm) reads 'view' after", "InPlaceAccumulatorV2_w_out", "read 'w_out'"
-    ):
+    with raises(GraphProblem, "node 'late' (Gemm) reads 'view' after", "InPlaceAccumulatorV2_w_out", "read 'w_out'"):
         Case(replace(TRAIN, nodes=(fc, *backward, *stale))).program(tmp_path)
     early = Case(replace(TRAIN, nodes=(fc, *stale, *backward))).program(tmp_path)
     verify_program(early)
@@ -218,9 +214,7 @@ def test_too_many_outputs_and_odd_attributes(tmp_path: Path) -> None:
     with raises(UnsupportedOperator, "attribute 'body'", "GRAPH"):
         infer(tmp_path, chain(node("Loop", ("x",), ("y",), body=body)))
     with raises(UnsupportedOperator, "(Constant)", "value"):
-        infer(
-            tmp_path, chain(node("Constant", (), ("c",), value_string="a"), node("Mul", ("x", "c"), ("y",)))
-        )
+        infer(tmp_path, chain(node("Constant", (), ("c",), value_string="a"), node("Mul", ("x", "c"), ("y",))))
 
 
 @pytest.mark.parametrize("shape", [("batch", 3), None, (0, 3)])
@@ -253,9 +247,7 @@ def test_values_that_do_not_fit(tmp_path: Path) -> None:
         infer(tmp_path, big)
     labels = constant("labels", np.array([1 << 40, 0]))
     with raises(ShapeMismatch, f"'labels' holds {1 << 40}, which int32 cannot hold"):
-        infer(
-            tmp_path, chain(node("SoftmaxCrossEntropyLoss", ("x", "labels"), ("y",)), initializers=(labels,))
-        )
+        infer(tmp_path, chain(node("SoftmaxCrossEntropyLoss", ("x", "labels"), ("y",)), initializers=(labels,)))
 
 
 def test_declared_type_that_contradicts(tmp_path: Path) -> None:

@@ -185,132 +185,212 @@ int main(int argc, char **argv) {
 # and the old text stands exactly once in it.
 FAULTS = {
     "no_wait_for_ingress": (
-        "forgotten-wait", "operand 'a' of kernel call 0 is 'x_l1' part 0",
-        "step_0: hal_dma_wait(in[p]); => (void)in[p];"),
-    "no_wait_at_end": (
-        "forgotten-wait", "the step ends", "step_0: hal_dma_wait(out[1]); => "),
+        "forgotten-wait",
+        "operand 'a' of kernel call 0 is 'x_l1' part 0",
+        "step_0: hal_dma_wait(in[p]); => (void)in[p];",
+    ),
+    "no_wait_at_end": ("forgotten-wait", "the step ends", "step_0: hal_dma_wait(out[1]); => "),
     "egress_read_early": (
-        "forgotten-wait", "begins to read L2",
+        "forgotten-wait",
+        "begins to read L2",
         "step_2: hal_dma_wait(hal_dma_out_1d(0, V_L2(o) + t * 64, V_L1, 64)); => "
-        "in[0] = hal_dma_out_1d(0, V_L2(o) + t * 64, V_L1, 64); if (t == 0) hal_dma_wait(in[0]);"),
+        "in[0] = hal_dma_out_1d(0, V_L2(o) + t * 64, V_L1, 64); if (t == 0) hal_dma_wait(in[0]);",
+    ),
     "refill_in_flight": (
-        "forgotten-wait", "begins to write L1",
-        "step_0: hal_step(0); => hal_step(0); hal_dma_in_1d(0, X_L1(0), X, 64);"),
+        "forgotten-wait",
+        "begins to write L1",
+        "step_0: hal_step(0); => hal_step(0); hal_dma_in_1d(0, X_L1(0), X, 64);",
+    ),
     "hidden_write_to_ingress": (
-        "forgotten-wait", "was written before the wait",
-        "step_0: hal_dma_wait(in[p]); => X_L1(p)[5] ^= 1; hal_dma_wait(in[p]);"),
+        "forgotten-wait",
+        "was written before the wait",
+        "step_0: hal_dma_wait(in[p]); => X_L1(p)[5] ^= 1; hal_dma_wait(in[p]);",
+    ),
     "kernel_reads_other_part": (
-        "forgotten-wait", "operand 'a' of kernel call 0 is 'x_l1' part 1",
-        "step_0: call(X_L1(p), X_L1(p), => call(X_L1(1 - p), X_L1(1 - p),"),
+        "forgotten-wait",
+        "operand 'a' of kernel call 0 is 'x_l1' part 1",
+        "step_0: call(X_L1(p), X_L1(p), => call(X_L1(1 - p), X_L1(1 - p),",
+    ),
     "staged_other_part": (
-        "forgotten-wait", "begins to read L2",
-        "step_2: U_L2(o) + t * 64, 64 => U_L2(1 - o) + t * 64, 64"),
+        "forgotten-wait",
+        "begins to read L2",
+        "step_2: U_L2(o) + t * 64, 64 => U_L2(1 - o) + t * 64, 64",
+    ),
     "no_wait_for_egress": (
-        "write-while-read", "kernel call 2 writes operand 'y'", "step_0: hal_dma_wait(out[p]); => "),
-    "in_place_refill": (
-        "write-while-read", "begins to write L1", "step_1: hal_dma_wait(out[1 - p]); => "),
+        "write-while-read",
+        "kernel call 2 writes operand 'y'",
+        "step_0: hal_dma_wait(out[p]); => ",
+    ),
+    "in_place_refill": ("write-while-read", "begins to write L1", "step_1: hal_dma_wait(out[1 - p]); => "),
     "hidden_write_to_egress": (
-        "write-while-read", "changed between start and wait",
-        "step_0: Y_L1(p), size(t)); => Y_L1(p), size(t)); Y_L1(p)[9] ^= 1;"),
+        "write-while-read",
+        "changed between start and wait",
+        "step_0: Y_L1(p), size(t)); => Y_L1(p), size(t)); Y_L1(p)[9] ^= 1;",
+    ),
     "egress_of_other_part": (
-        "stale-egress", "'y_l1' part 1", "step_0: Y + t * 64, Y_L1(p) => Y + t * 64, Y_L1(1 - p)"),
+        "stale-egress",
+        "'y_l1' part 1",
+        "step_0: Y + t * 64, Y_L1(p) => Y + t * 64, Y_L1(1 - p)",
+    ),
     "kernel_writes_other_part": (
-        "stale-egress", "'y_l1' part 0", "step_0: X_L1(p), Y_L1(p), => X_L1(p), Y_L1(1 - p),"),
+        "stale-egress",
+        "'y_l1' part 0",
+        "step_0: X_L1(p), Y_L1(p), => X_L1(p), Y_L1(1 - p),",
+    ),
     "staged_egress_short": (
-        "stale-egress", "'v_l2' part 0", "step_2: t * 64, V_L1, 64) => t * 64, V_L1, 64 - 4 * t)"),
+        "stale-egress",
+        "'v_l2' part 0",
+        "step_2: t * 64, V_L1, 64) => t * 64, V_L1, 64 - 4 * t)",
+    ),
     "source_past_end": (
-        "outside-buffer", "ends 4 B past the end of 'x'",
-        "step_0: size(t + 1)); => size(t + 1) + 4 * (t == 2));"),
-    "source_before": (
-        "outside-buffer", "begins 4 B before 'x'", "step_0: X_L1(0), X, => X_L1(0), X - 4,"),
+        "outside-buffer",
+        "ends 4 B past the end of 'x'",
+        "step_0: size(t + 1)); => size(t + 1) + 4 * (t == 2));",
+    ),
+    "source_before": ("outside-buffer", "begins 4 B before 'x'", "step_0: X_L1(0), X, => X_L1(0), X - 4,"),
     "box_too_wide": (
-        "outside-buffer", "ends 4 B past the end of 'y'",
-        "step_1: width(next), 2, 124 => width(next) + 4 * (t == 2), 2, 124"),
+        "outside-buffer",
+        "ends 4 B past the end of 'y'",
+        "step_1: width(next), 2, 124 => width(next) + 4 * (t == 2), 2, 124",
+    ),
     "slot_overrun": (
-        "outside-buffer", "ends 4 B past the end of part 0 of 'x_l1'",
-        "step_0: X_L1(0), X, size(0) => X_L1(0), X, size(0) + 4"),
+        "outside-buffer",
+        "ends 4 B past the end of part 0 of 'x_l1'",
+        "step_0: X_L1(0), X, size(0) => X_L1(0), X, size(0) + 4",
+    ),
     "stride_too_long": (
-        "outside-buffer", "ends 8 B past the end of 'y'", "step_1: width(0), 2, 124 => width(0), 2, 224"),
+        "outside-buffer",
+        "ends 8 B past the end of 'y'",
+        "step_1: width(0), 2, 124 => width(0), 2, 224",
+    ),
     "dead_buffer": (
-        "outside-buffer", "'x', live in steps 0 to 0 only", "step_1: YZ_L1(0), Y, => YZ_L1(0), X,"),
+        "outside-buffer",
+        "'x', live in steps 0 to 0 only",
+        "step_1: YZ_L1(0), Y, => YZ_L1(0), X,",
+    ),
     "operand_astray": (
-        "outside-buffer", "begins 4 B past the end of 'w'", "step_1: YZ_L1(p), W, => YZ_L1(p), W + 68,"),
-    "wrong_level": (
-        "outside-buffer", "not in L1", "step_0: X_L1(0), X, => Y, X,"),
-    "no_level": (
-        "outside-buffer", "lies in no level", "step_0: X_L1(0), X, => in, X,"),
-    "harness_reads_slot": (
-        "outside-buffer", "hal_read", "main: hal_read(X, 248) => hal_read(X_L1(0), 248)"),
+        "outside-buffer",
+        "begins 4 B past the end of 'w'",
+        "step_1: YZ_L1(p), W, => YZ_L1(p), W + 68,",
+    ),
+    "wrong_level": ("outside-buffer", "not in L1", "step_0: X_L1(0), X, => Y, X,"),
+    "no_level": ("outside-buffer", "lies in no level", "step_0: X_L1(0), X, => in, X,"),
+    "harness_reads_slot": ("outside-buffer", "hal_read", "main: hal_read(X, 248) => hal_read(X_L1(0), 248)"),
     "double_wait": (
-        "double-wait", "was waited for already", "step_0: hal_dma_wait(out[1]); => hal_dma_wait(out[0]);"),
+        "double-wait",
+        "was waited for already",
+        "step_0: hal_dma_wait(out[1]); => hal_dma_wait(out[0]);",
+    ),
     "ticket_of_other_step": (
-        "double-wait", "earlier step", "step_1: hal_step(1); => hal_step(1); hal_dma_wait(1);"),
+        "double-wait",
+        "earlier step",
+        "step_1: hal_step(1); => hal_step(1); hal_dma_wait(1);",
+    ),
     "unknown_ticket": (
-        "unknown-ticket", "ticket 1000", "step_1: hal_step(1); => hal_step(1); hal_dma_wait(1000);"),
-    "guard_after": (
-        "guard", "0 B past the end of 'w'", "step_1: hal_step(1); => hal_step(1); W[64] = 0;"),
-    "guard_before": (
-        "guard", "1 B before 'w'", "step_1: hal_step(1); => hal_step(1); *(W - 1) = 0;"),
+        "unknown-ticket",
+        "ticket 1000",
+        "step_1: hal_step(1); => hal_step(1); hal_dma_wait(1000);",
+    ),
+    "guard_after": ("guard", "0 B past the end of 'w'", "step_1: hal_step(1); => hal_step(1); W[64] = 0;"),
+    "guard_before": ("guard", "1 B before 'w'", "step_1: hal_step(1); => hal_step(1); *(W - 1) = 0;"),
     "guard_between_graphs": (
-        "guard", "0 B past the end of 'v'", 'main: print_cycles("end "); => V[256] = 1;'),
+        "guard",
+        "0 B past the end of 'v'",
+        'main: print_cycles("end "); => V[256] = 1;',
+    ),
     "source_shifted": (
-        "coverage", "element 16 (byte 64 of 248) of 'x' came in through hop 0 0 times",
-        "step_0: X + (t + 1) * 64, => X + (t + 1) * 64 + 4 * (t == 0),"),
+        "coverage",
+        "element 16 (byte 64 of 248) of 'x' came in through hop 0 0 times",
+        "step_0: X + (t + 1) * 64, => X + (t + 1) * 64 + 4 * (t == 0),",
+    ),
     "source_short": (
-        "coverage", "element 31 (byte 124 of 248) of 'x' came in through hop 0 0 times",
-        "step_0: size(t + 1)); => size(t + 1) - 4 * (t == 0));"),
+        "coverage",
+        "element 31 (byte 124 of 248) of 'x' came in through hop 0 0 times",
+        "step_0: size(t + 1)); => size(t + 1) - 4 * (t == 0));",
+    ),
     "egress_shifted": (
-        "coverage", "element 16 (byte 64 of 248) of 'y' went out through hop 0 0 times",
-        "step_0: Y + t * 64, => Y + t * 64 + 4 * (t == 1),"),
+        "coverage",
+        "element 16 (byte 64 of 248) of 'y' went out through hop 0 0 times",
+        "step_0: Y + t * 64, => Y + t * 64 + 4 * (t == 1),",
+    ),
     "egress_twice": (
-        "coverage", "of 'z' went out through hop 0 2 times, not exactly once",
-        "step_1: Z + t * 32, => Z + (t - (t == 3)) * 32,"),
+        "coverage",
+        "of 'z' went out through hop 0 2 times, not exactly once",
+        "step_1: Z + t * 32, => Z + (t - (t == 3)) * 32,",
+    ),
     "row_missing": (
-        "coverage", "element 31 (byte 124 of 248) of 'y' came in through hop 0 0 times",
-        "step_1: width(0), 2, 124 => width(0), 1, 124"),
+        "coverage",
+        "element 31 (byte 124 of 248) of 'y' came in through hop 0 0 times",
+        "step_1: width(0), 2, 124 => width(0), 1, 124",
+    ),
     "source_uneven": (
-        "coverage", "element 32 (byte 128 of 256) of 'u' came in through hop 1 1 times, not 2",
+        "coverage",
+        "element 32 (byte 128 of 256) of 'u' came in through hop 1 1 times, not 2",
         "step_2: hal_dma_wait(out[0]); => hal_dma_wait(out[0]);"
         " hal_dma_wait(hal_dma_in_1d(1, U_L2(0), U, 128));"
         " hal_dma_wait(hal_dma_in_1d(0, U_L1, U_L2(0), 64)); call(U_L1, U_L1, 0, 0);"
         " hal_dma_wait(hal_dma_in_1d(0, U_L1, U_L2(0) + 64, 64)); call(U_L1, U_L1, 0, 0);",
-        "map: covers_2, 2, cycles, 4 => covers_2, 2, cycles, 6"),
+        "map: covers_2, 2, cycles, 4 => covers_2, 2, cycles, 6",
+    ),
     "outside_of_tensor": (
-        "coverage", "leaves the tensor", "map: {0, 0, 0, 248, 2, 0} => {0, 0, 0, 240, 2, 0}"),
+        "coverage",
+        "leaves the tensor",
+        "map: {0, 0, 0, 248, 2, 0} => {0, 0, 0, 240, 2, 0}",
+    ),
     "tile_too_many": (
-        "tile-count", "kernel call 4 of a step of 3",
-        "map: covers_0, 2, cycles, 4 => covers_0, 2, cycles, 3"),
+        "tile-count",
+        "kernel call 4 of a step of 3",
+        "map: covers_0, 2, cycles, 4 => covers_0, 2, cycles, 3",
+    ),
     "tile_missing": (
-        "tile-count", "4 kernel calls in a step of 5",
-        "map: covers_0, 2, cycles, 4 => covers_0, 2, cycles, 5"),
-    "step_out_of_range": (
-        "order", "steps are 0 to 2", "step_1: hal_step(1) => hal_step(3)"),
-    "step_backwards": (
-        "order", "comes after step 1", "one_pass: step_0(); => step_1(); step_0();"),
+        "tile-count",
+        "4 kernel calls in a step of 5",
+        "map: covers_0, 2, cycles, 4 => covers_0, 2, cycles, 5",
+    ),
+    "step_out_of_range": ("order", "steps are 0 to 2", "step_1: hal_step(1) => hal_step(3)"),
+    "step_backwards": ("order", "comes after step 1", "one_pass: step_0(); => step_1(); step_0();"),
     "transfer_between_graphs": (
-        "order", "a transfer through hop 0 outside of any step", "step_0: hal_step(0); => "),
+        "order",
+        "a transfer through hop 0 outside of any step",
+        "step_0: hal_step(0); => ",
+    ),
     "kernel_between_graphs": (
-        "order", "a kernel runs outside of any step", "main: hal_read(W, 64); => call(W, W, W, 16);"),
-    "ends_inside_step": (
-        "order", "ends inside a step", "one_pass: hal_step(HAL_NO_STEP); => hal_exit(0);"),
+        "order",
+        "a kernel runs outside of any step",
+        "main: hal_read(W, 64); => call(W, W, W, 16);",
+    ),
+    "ends_inside_step": ("order", "ends inside a step", "one_pass: hal_step(HAL_NO_STEP); => hal_exit(0);"),
     "last_tile_other_part": (
-        "swapped-slot", "byte 0 of part 1 of 'x_l1' came in and was never read",
-        "step_0: call(X_L1(p), X_L1(p), => call(X_L1(t == 3 ? 0 : p), X_L1(t == 3 ? 0 : p),"),
+        "swapped-slot",
+        "byte 0 of part 1 of 'x_l1' came in and was never read",
+        "step_0: call(X_L1(p), X_L1(p), => call(X_L1(t == 3 ? 0 : p), X_L1(t == 3 ? 0 : p),",
+    ),
     "reads_empty_part": (
-        "swapped-slot", "kernel call 0 reads operand 'b', 'v_l1'",
-        "step_2: call(U_L1, U_L1, => call(U_L1, V_L1,"),
+        "swapped-slot",
+        "kernel call 0 reads operand 'b', 'v_l1'",
+        "step_2: call(U_L1, U_L1, => call(U_L1, V_L1,",
+    ),
     "ingress_to_other_part": (
-        "swapped-slot", "overwrites byte 0 of a tile that nobody has read yet",
+        "swapped-slot",
+        "overwrites byte 0 of a tile that nobody has read yet",
         "step_0: if (t < 3) in[1 - p] = hal_dma_in_1d(0, X_L1(1 - p), => "
-        "hal_dma_wait(in[p]); in[p] = HAL_DONE; if (t < 3) in[1 - p] = hal_dma_in_1d(0, X_L1(p),"),
+        "hal_dma_wait(in[p]); in[p] = HAL_DONE; if (t < 3) in[1 - p] = hal_dma_in_1d(0, X_L1(p),",
+    ),
     "written_not_sent": (
-        "swapped-slot", "part 1 of 'y_l1' was written and never sent out",
-        "step_0: out[p] = hal_dma_out_1d => out[p] = HAL_DONE; if (t < 3) out[p] = hal_dma_out_1d"),
+        "swapped-slot",
+        "part 1 of 'y_l1' was written and never sent out",
+        "step_0: out[p] = hal_dma_out_1d => out[p] = HAL_DONE; if (t < 3) out[p] = hal_dma_out_1d",
+    ),
     "staged_source_shifted": (
-        "swapped-slot", "byte 0 of part 0 of 'u_l2' came in and was never read",
-        "step_2: U_L2(o) + t * 64, 64 => U_L2(o) + t * 64 + 4 * (t == 0), 64"),
+        "swapped-slot",
+        "byte 0 of part 0 of 'u_l2' came in and was never read",
+        "step_2: U_L2(o) + t * 64, 64 => U_L2(o) + t * 64 + 4 * (t == 0), 64",
+    ),
     "staged_not_filled": (
-        "swapped-slot", "nobody filled", "step_2: U_L2(o) + t * 64, 64 => V_L2(o) + t * 64, 64"),
+        "swapped-slot",
+        "nobody filled",
+        "step_2: U_L2(o) + t * 64, 64 => V_L2(o) + t * 64, 64",
+    ),
 }
 
 
@@ -451,13 +531,15 @@ def test_fault_is_named(fault, objects, tmp_path):
 
 def test_dead_and_newborn_buffers_are_nan(objects, tmp_path):
     """x ends with step 0, y is born in it, z in step 1: these two begin with nothing in them, x ends so."""
-    edits = ["step_0: hal_step(0); => hal_step(0); hal_write(Y, 248);",
-             "step_1: hal_step(1); => hal_step(1); hal_write(X, 248); hal_write(Z, 248);"]
+    edits = [
+        "step_0: hal_step(0); => hal_step(0); hal_write(Y, 248);",
+        "step_1: hal_step(1); => hal_step(1); hal_write(X, 248); hal_write(Z, 248);",
+    ]
     result, output = simulate(build(tmp_path / "program", objects, edits))
     assert result.returncode == 0, result.stderr.decode()
     one_pass = bytes.fromhex("addea07f") * 62 * 3
     assert output[:744] == one_pass
-    assert output[1248:1248 + 744] == one_pass
+    assert output[1248 : 1248 + 744] == one_pass
 
 
 def test_accumulator_needs_no_ingress(objects, tmp_path):
@@ -485,13 +567,16 @@ def test_sanitizer_sees_hidden_reads(access, sanitized, tmp_path):
     assert b"use-after-poison" in result.stderr
 
 
-@pytest.mark.parametrize(("flags", "words"), [
-    (["--colour"], "unknown flag '--colour'"),
-    (["--seed"], "--seed needs a value"),
-    (["--cores", "0"], "--cores 0: give a number from 1"),
-    (["--dma-order", "soon"], "choose early, late or random"),
-    (["--input", "/nonexistent"], "--input /nonexistent cannot be opened"),
-])
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--colour"], "unknown flag '--colour'"),
+        (["--seed"], "--seed needs a value"),
+        (["--cores", "0"], "--cores 0: give a number from 1"),
+        (["--dma-order", "soon"], "choose early, late or random"),
+        (["--input", "/nonexistent"], "--input /nonexistent cannot be opened"),
+    ],
+)
 def test_wrong_command_line(good, flags, words):
     result = run([good, *flags])
     assert result.returncode == 2

@@ -14,9 +14,7 @@ pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 BITS = np.arange(0, 2**32, 4099, dtype=np.uint32).view(np.float32)
 """About a million floats of every sign and exponent, with subnormals, infinities and NaN."""
-CORNERS = np.array(
-    [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, 1.1754944e-38], np.float32
-)
+CORNERS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, 1.1754944e-38], np.float32)
 DENSE: dict[str, list[tuple[float, float]]] = {
     "exp": [(-104, 89), (-1, 1)],
     "log": [(0.3, 3), (0, 1e-38)],

@@ -88,8 +88,7 @@ def _onnxruntime(step: Step) -> list[Array]:
             constants.append(numpy_helper.from_array(value, attribute))
     values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
     inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for n, x in values.items()
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
     ]
     outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
     node = helper.make_node(step.node.op, names, list(step.node.outputs))
@@ -97,9 +96,7 @@ def _onnxruntime(step: Step) -> list[Array]:
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
     session = onnxruntime.InferenceSession(onnx.shape_inference.infer_shapes(model).SerializeToString())
-    return [
-        x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))
-    ]
+    return [x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))]
 
 
 def _as_list(value: AttrValue) -> list[object]:
@@ -139,9 +136,7 @@ def _check_gradient(operator: Operator, sample: Sample, implied: bool) -> None:
         for _ in range(DIRECTIONS):
             direction = random.standard_normal(found.shape)
             expected = _slope(step, values, index, direction, dout)
-            np.testing.assert_allclose(
-                np.sum(found * direction), expected, rtol, atol, err_msg=f"input {index}"
-            )
+            np.testing.assert_allclose(np.sum(found * direction), expected, rtol, atol, err_msg=f"input {index}")
 
 
 def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -> list[int]:
@@ -209,9 +204,7 @@ def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
     assert work.parallel > 0
 
 
-BY_KERNEL = {
-    op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)
-}
+BY_KERNEL = {op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)}
 
 
 @pytest.mark.parametrize("name", sorted(BY_KERNEL))
@@ -228,9 +221,7 @@ def test_tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
     assert [bits(x) for x in tiled] == [bits(x) for x in whole]
 
 
-@pytest.mark.parametrize(
-    "operator", [op for op in OPERATORS if isinstance(op, Folded)], ids=lambda op: op.name
-)
+@pytest.mark.parametrize("operator", [op for op in OPERATORS if isinstance(op, Folded)], ids=lambda op: op.name)
 def test_folded_operators_never_reach_the_target(operator: Operator) -> None:
     """A node that was not folded is an error that names it."""
     step = step_of(operator, next(operator.samples()))

@@ -1,4 +1,4 @@
-"""Faults planted in a copy of generated C are each caught by the host simulator, under a name that says what is wrong."""
+"""Faults planted in a copy of generated C are each caught by the host simulator, by the right name."""
 
 import re
 import shutil
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cases import Built, compile_case, load_case
+
 from deployer import pipeline
 from deployer.errors import RunFailed
 
@@ -33,14 +34,42 @@ def planted(built: Built, folder: Path, pattern: str, replacement: str, file: st
 FAULTS = {
     "forgotten ingress wait": (r"^ *hal_dma_wait\(\w+_in\[\w+_use\]\);\n", "", "forgotten-wait"),
     "forgotten egress wait": (r"^ *hal_dma_wait\(y_out\[1\]\);\n", "", "forgotten-wait"),
-    "swapped slot in the kernel": (r"(_args\.[ab] = .*\+ )(\w+_use) \* ", r"\g<1>(1 - \g<2>) * ", "forgotten-wait|swapped-slot"),
-    "swapped slot in the transfer": (r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w+_fill) \* ", r"\g<1>(1 - \g<2>) * ", "write-while-read|forgotten-wait|swapped-slot"),
-    "swapped slot on the way out": (r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w+_use) \* ", r"\g<1>(1 - \g<2>) * ", "stale-egress|swapped-slot"),
-    "ingress one element late": (r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+ \* \d+)", r"\g<1> + 4", "coverage|outside-buffer"),
+    "swapped slot in the kernel": (
+        r"(_args\.[ab] = .*\+ )(\w+_use) \* ",
+        r"\g<1>(1 - \g<2>) * ",
+        "forgotten-wait|swapped-slot",
+    ),
+    "swapped slot in the transfer": (
+        r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w+_fill) \* ",
+        r"\g<1>(1 - \g<2>) * ",
+        "write-while-read|forgotten-wait|swapped-slot",
+    ),
+    "swapped slot on the way out": (
+        r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w+_use) \* ",
+        r"\g<1>(1 - \g<2>) * ",
+        "stale-egress|swapped-slot",
+    ),
+    "ingress one element late": (
+        r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+ \* \d+)",
+        r"\g<1> + 4",
+        "coverage|outside-buffer",
+    ),
     "ingress one element short": (r"(hal_dma_in_1d\(0, .*, )(\d+)\)", r"\g<1>\g<2> - 4)", "coverage"),
-    "egress one element long": (r"(hal_dma_out_1d\(0, .*, )(\w+ \* 4|\d+)\)", r"\g<1>\g<2> + 4)", "coverage|outside-buffer"),
-    "egress one element late": (r"(hal_dma_out_\w+\(0, HOME_\w+ \+ \w+ \* \d+)", r"\g<1> + 4", "coverage|outside-buffer"),
-    "a tile too few": (r"(for \(uint32_t turn = 0; turn <= )(\d+)", r"\g<1>\g<2> - 1", "tile-count|coverage|forgotten-wait|swapped-slot"),
+    "egress one element long": (
+        r"(hal_dma_out_1d\(0, .*, )(\w+ \* 4|\d+)\)",
+        r"\g<1>\g<2> + 4)",
+        "coverage|outside-buffer",
+    ),
+    "egress one element late": (
+        r"(hal_dma_out_\w+\(0, HOME_\w+ \+ \w+ \* \d+)",
+        r"\g<1> + 4",
+        "coverage|outside-buffer",
+    ),
+    "a tile too few": (
+        r"(for \(uint32_t turn = 0; turn <= )(\d+)",
+        r"\g<1>\g<2> - 1",
+        "tile-count|coverage|forgotten-wait|swapped-slot",
+    ),
 }
 
 

@@ -1,12 +1,22 @@
-"""End to end on the host: every case, L1 and mode trains to the expected losses and weights, always to the same bits."""
+"""End to end on the host: every case, L1 and mode trains to the expected losses and weights, to the same bits."""
 
 from pathlib import Path
 
 import pytest
-from cases import STRATEGY, Entry, case_dir, compile_case, load_case, parameters, result_hash, worst_difference
+from cases import (
+    STRATEGY,
+    Entry,
+    case_dir,
+    compile_case,
+    load_case,
+    parameters,
+    result_hash,
+    worst_difference,
+)
+from tolerances import table
+
 from deployer import pipeline
 from deployer.plan import Options
-from tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DMA_ORDERS = (("early", 0), ("late", 0), ("random", 1), ("random", 2), ("random", 3))
@@ -86,7 +96,9 @@ def test_few_cores(test: str, models_root: Path, tmp_path: Path) -> None:
         assert result_hash(built.run("--core-order", "reverse")) == wanted
 
 
-@pytest.mark.parametrize(("test", "l1"), [("simple_mlp", 2000), ("autoencoder", 8000), ("deep_autoencoder_batch4", 16000)])
+@pytest.mark.parametrize(
+    ("test", "l1"), [("simple_mlp", 2000), ("autoencoder", 8000), ("deep_autoencoder_batch4", 16000)]
+)
 def test_sanitizers(test: str, l1: int, models_root: Path, tmp_path: Path) -> None:
     """Address and undefined-behaviour sanitizers have nothing to say."""
     case = load_case(test, models_root)

@@ -77,12 +77,8 @@ def stale_read(program: Program) -> Program:
 
 def without_accumulation(program: Program) -> Program:
     """No node of the training graph writes the accumulator."""
-    shorter = nodes(
-        program, 0, lambda all_: tuple(n for n in all_ if n.name in ("scale", "fc", "MSELoss_loss"))
-    )
-    gone = {x for n in program.graphs[0].nodes for x in n.outputs} - {
-        x for n in shorter.nodes for x in n.outputs
-    }
+    shorter = nodes(program, 0, lambda all_: tuple(n for n in all_ if n.name in ("scale", "fc", "MSELoss_loss")))
+    gone = {x for n in program.graphs[0].nodes for x in n.outputs} - {x for n in shorter.nodes for x in n.outputs}
     return shorter.with_tensors({k: t for k, t in shorter.tensors.items() if k not in gone})
 
 

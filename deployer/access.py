@@ -38,7 +38,7 @@ class At:
 
 @dataclass(frozen=True)
 class Window:
-    """The axis index is `dim * stride + k * dilation - pad` for all k below `kernel`; indices outside the axis are padding."""
+    """The axis index is `dim * stride + k * dilation - pad` for all k below `kernel`; outside the axis is padding."""
 
     dim: str
     kernel: int
@@ -79,9 +79,9 @@ Mode = Literal["in", "out", "inout"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One kernel pointer: the tensor behind it, seen in shape `view` (same elements, row-major), and a map per view axis.
+    """One kernel pointer: the tensor behind it seen in shape `view` (same elements, row-major), and a map per axis.
 
-    `fresh_on_flag` marks an inout operand whose old content is not read in a pass that runs with the lazy-reset flag set.
+    `fresh_on_flag` marks an inout operand whose old content is not read in a pass with the lazy-reset flag set.
     """
 
     arg: str
@@ -189,7 +189,8 @@ class Transfer:
 
 def transfer(view: tuple[int, ...], box: tuple[int, ...]) -> Transfer:
     """Runs and strides of a box of that shape inside a row-major array of shape `view`."""
-    run, levels, stride, contiguous = 1, [], 1, True
+    levels: list[tuple[int, int]] = []
+    run, stride, contiguous = 1, 1, True
     for extent, length in zip(reversed(view), reversed(box), strict=True):
         if contiguous:
             run *= length

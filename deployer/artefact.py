@@ -36,7 +36,7 @@ def to_jsonable(value: Any) -> Any:
 
 
 def from_jsonable(expected: Any, value: Any) -> Any:
-    """Rebuild a value of the annotated type `expected`; raises TypeError, KeyError or ValueError where it does not fit."""
+    """Rebuild a value of the annotated type `expected`; TypeError, KeyError or ValueError where it does not fit."""
     origin, args = get_origin(expected), get_args(expected)
     if expected is Any:
         return value
@@ -116,7 +116,7 @@ def load(cls: type[T], path: Path) -> T:
     envelope = _envelope(path)
     if envelope["kind"] != cls.__name__ or envelope["version"] != VERSION:
         raise FileProblem(
-            f"{path} is a {envelope['kind']} of version {envelope['version']}, not a {cls.__name__} of version {VERSION}",
+            f"{path} is a {envelope['kind']} {envelope['version']}, not a {cls.__name__} {VERSION}",
             hint="dump it again with this version of the deployer",
         )
     try:
@@ -133,5 +133,7 @@ def _envelope(path: Path) -> dict[str, Any]:
     except (ValueError, OSError) as error:
         raise FileProblem(f"{path} is not a JSON artefact", [("cause", str(error))]) from error
     if not isinstance(envelope, dict) or not {"kind", "version", "body"} <= set(envelope):
-        raise FileProblem(f"{path} is JSON, but no artefact of the deployer", hint="give a file that --dump-artefacts wrote")
+        raise FileProblem(
+            f"{path} is JSON, but no artefact of the deployer", hint="give a file that --dump-artefacts wrote"
+        )
     return envelope

@@ -43,9 +43,7 @@ def broadcast_access(node: Node, types: Mapping[str, TensorType], pointers: Sequ
     `pointers` names the kernel's arguments, the output last.
     """
     if any(types[name].dtype != "float32" for name in (*node.inputs, node.outputs[0])):
-        raise unsupported(
-            node, "integer operands reach the target", "constant integer operands, which are folded"
-        )
+        raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
     inputs = node.inputs[: len(pointers) - 1]
     sizes, views = merged(types[node.outputs[0]].shape, [types[name].shape for name in inputs])
     if len(sizes) > LOOPS:
@@ -58,8 +56,7 @@ def broadcast_access(node: Node, types: Mapping[str, TensorType], pointers: Sequ
     operands = []
     for arg, tensor, view in zip(pointers, inputs, views, strict=False):
         axes: tuple[Axis, ...] = tuple(
-            At(name) if length == size else Broadcast()
-            for name, length, size in zip(names, view, sizes, strict=True)
+            At(name) if length == size else Broadcast() for name, length, size in zip(names, view, sizes, strict=True)
         )
         operands.append(Operand(arg, tensor, "in", view, axes))
     operands.append(Operand(pointers[-1], node.outputs[0], "out", sizes, tuple(map(At, names))))

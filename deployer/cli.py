@@ -17,8 +17,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
         prog="deployer",
-        description="Compile neural-network training graphs to plain C for microcontrollers, run them, and check every weight.",
-        epilog="exit codes: 0 all is well, 1 values beyond the tolerance, 2 bad input or request, 70 a fault of the compiler",
+        description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
+        epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 bad input or request, 70 a fault of the compiler",
     )
     top.add_argument("--version", action="version", version=f"deployer {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
@@ -31,7 +31,13 @@ def parser() -> argparse.ArgumentParser:
     compile_text = "compile a case to C and stop"
     compiled = commands.add_parser("compile", help=compile_text, description=compile_text)
     add_run_options(compiled)
-    compiled.add_argument("--from", dest="from_file", type=Path, metavar="tiling.json", help="start from this tiling, edited or not")
+    compiled.add_argument(
+        "--from",
+        dest="from_file",
+        type=Path,
+        metavar="tiling.json",
+        help="start from this tiling, edited or not",
+    )
     emit_text = "print the C of a plan.json again"
     emit = commands.add_parser("emit", help=emit_text, description=emit_text)
     emit.add_argument("--plan", type=Path, required=True, metavar="plan.json")
@@ -47,27 +53,62 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
     case.add_argument("-t", "--test", type=Path, required=True, metavar="DIR", help="folder of the test case")
-    case.add_argument("-o", "--output", type=Path, metavar="DIR", help="where generated files go (default out/<case>/<platform>)")
+    case.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where generated files go (default out/<case>/<platform>)",
+    )
     case.add_argument("--n-steps", type=_positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=_positive, metavar="N", help="passes per update (default: as recorded)")
     case.add_argument("--data-inputs", type=_positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=float, metavar="LR", help="replaces the optimizer's own")
-    case.add_argument("--tolerance", type=float, default=1e-5, metavar="T", help="largest absolute difference (default 1e-5)")
+    case.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-5,
+        metavar="T",
+        help="largest absolute difference (default 1e-5)",
+    )
     machine = p.add_argument_group("machine")
-    machine.add_argument("-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)")
-    machine.add_argument("--l1", type=_positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables")
+    machine.add_argument(
+        "-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)"
+    )
+    machine.add_argument(
+        "--l1", type=_positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables"
+    )
     machine.add_argument("--l2", type=_positive, metavar="BYTES", help="budget of L2")
-    machine.add_argument("--defaultMemLevel", choices=("L2", "L3"), default="L2", help="outermost level tensors may live in")
+    machine.add_argument(
+        "--defaultMemLevel", choices=("L2", "L3"), default="L2", help="outermost level tensors may live in"
+    )
     machine.add_argument("--cores", type=_positive, metavar="N", help="cores that share a kernel")
     tiling = p.add_argument_group("buffering")
     mode = tiling.add_mutually_exclusive_group()
-    mode.add_argument("--buffering", choices=BUFFERINGS, default="auto", help="who decides (default auto: the cost model, per step)")
-    mode.add_argument("--doublebuffer", action="store_const", const="double", dest="buffering", help="two slots per operand")
-    mode.add_argument("--singlebuffer", action="store_const", const="single", dest="buffering", help="one slot per operand")
-    tiling.add_argument("--opt-out", action="append", default=[], metavar="NAME", help="operator or node that training_double keeps single")
+    mode.add_argument(
+        "--buffering",
+        choices=BUFFERINGS,
+        default="auto",
+        help="who decides (default auto: the cost model, per step)",
+    )
+    mode.add_argument(
+        "--doublebuffer", action="store_const", const="double", dest="buffering", help="two slots per operand"
+    )
+    mode.add_argument(
+        "--singlebuffer", action="store_const", const="single", dest="buffering", help="one slot per operand"
+    )
+    tiling.add_argument(
+        "--opt-out",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="operator or node that training_double keeps single",
+    )
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")
-    run.add_argument("--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)")
+    run.add_argument(
+        "--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)"
+    )
     run.add_argument("--seed", type=int, metavar="N", help="for random orders")
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")
@@ -75,7 +116,11 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     out = p.add_argument_group("output")
     out.add_argument("--dump", type=Path, metavar="out.npz", help="write final weights by graph name, and `loss`")
     out.add_argument("--plotMemAlloc", action="store_true", help="write memory.html: buffers over time and addresses")
-    out.add_argument("--profileTiling", action="store_true", help="per step and tile: DMA wait, kernel, egress wait; also profile.json")
+    out.add_argument(
+        "--profileTiling",
+        action="store_true",
+        help="per step and tile: DMA wait, kernel, egress wait; also profile.json",
+    )
     out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
 
 

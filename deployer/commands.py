@@ -114,7 +114,13 @@ def _extras(a: argparse.Namespace, plan: Plan, directory: Path, console: Console
 
 
 def _judge(
-    a: argparse.Namespace, case: Case, plan: Plan, outcome: Outcome, directory: Path, console: Console, timings: dict[str, float]
+    a: argparse.Namespace,
+    case: Case,
+    plan: Plan,
+    outcome: Outcome,
+    directory: Path,
+    console: Console,
+    timings: dict[str, float],
 ) -> int:
     losses = case.dataset.expected_losses if case.dataset else ()
     result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance)
@@ -123,7 +129,7 @@ def _judge(
         arrays = dict(outcome.arrays)
         if outcome.losses:
             arrays["loss"] = np.array(outcome.losses, np.float32)
-        np.savez(a.dump, **arrays)
+        np.savez(a.dump, allow_pickle=False, **arrays)
     console.print(outcome.text.rstrip(), markup=False, soft_wrap=True)
     report.show(result, plan, console)
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
@@ -134,17 +140,17 @@ def _judge(
 @contextmanager
 def _timed(console: Console, timings: dict[str, float]) -> Iterator[pipeline.Progress]:
     """Show the running stage on a terminal and note how long each took."""
-    current = ["load", time.perf_counter()]
+    stage, since = "load", time.perf_counter()
 
     def close() -> None:
-        name, since = str(current[0]), float(current[1])
-        timings[name] = timings.get(name, 0.0) + time.perf_counter() - since
+        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - since
 
-    with console.status("load") as status:
+    with console.status(stage) as status:
 
         def progress(message: str) -> None:
+            nonlocal stage, since
             close()
-            current[:] = [message.split(",")[0], time.perf_counter()]
+            stage, since = message.split(",")[0], time.perf_counter()
             status.update(message)
 
         yield progress
@@ -213,4 +219,3 @@ def list_operators(a: argparse.Namespace, console: Console) -> int:
         table.add_row(name, kind, "yes" if has else f"no: {operator.no_gradient}")
     console.print(table)
     return 0
-

@@ -54,9 +54,7 @@ def data_inputs(case_dir: Path) -> int | None:
     return len(keys) or None
 
 
-def load(
-    case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None
-) -> Dataset:
+def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
     """Read a training case; `n_steps` replaces the number of forward passes, `n_accum` those per update.
 
     Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
@@ -72,16 +70,12 @@ def load(
             [("recorded", f"{recorded[0]} passes, {recorded[1]} per update")],
             "use --n-steps of at least --n-accum, both positive",
         )
-    size = _meta(
-        inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")})
-    )
+    size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
     _check_labels(program, samples, source)
     losses, finals = _gold(program, outputs, gold, recorded[0])
     same = (batches, accum) == recorded
-    valid = (
-        min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
-    )
+    valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {})
 
 
@@ -100,9 +94,7 @@ def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
 def read_npz(path: Path) -> Arrays:
     """All arrays of a file, in its order; FileProblem where it is missing, truncated or something else."""
     if not path.is_file():
-        raise FileProblem(
-            f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz"
-        )
+        raise FileProblem(f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz")
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
@@ -121,15 +113,11 @@ def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
     found = arrays[key]
     if found.size != 1 or found.dtype.kind not in "iu" or int(found.reshape(-1)[0]) < 1:
         shown = np.array2string(found.reshape(-1)[:4])
-        raise DatasetMismatch(
-            f"{path}: {key} is no positive integer", [("found", shown)], "export the case again"
-        )
+        raise DatasetMismatch(f"{path}: {key} is no positive integer", [("found", shown)], "export the case again")
     return int(found.reshape(-1)[0])
 
 
-def _inputs(
-    program: Program, arrays: Arrays, path: Path, size: int
-) -> tuple[tuple[tuple[Array, ...], ...], Arrays]:
+def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tuple[tuple[Array, ...], ...], Arrays]:
     """Samples and initial weights; `arr_<i>` is the i-th graph input that is no accumulation buffer."""
     order = [t.name for t in program.tensors.values() if t.role in ("data", "weight", "flag")]
     keys = {name: f"arr_{i:04d}" for i, name in enumerate(order)}
@@ -165,13 +153,9 @@ def _array(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) ->
     array = arrays[key]
     facts = [("expected", str(kind)), ("found", f"{array.dtype}{list(array.shape)}")]
     if array.shape != kind.shape and not (array.size == 1 and kind.size == 1):
-        raise DatasetMismatch(
-            f"{place} has another shape than the graph", facts, "export graph and data together"
-        )
+        raise DatasetMismatch(f"{place} has another shape than the graph", facts, "export graph and data together")
     if not _same_kind(array, kind):
-        raise DatasetMismatch(
-            f"{place} has another dtype than the graph", facts, "export graph and data together"
-        )
+        raise DatasetMismatch(f"{place} has another dtype than the graph", facts, "export graph and data together")
     return _converted(array, kind, place, facts)
 
 
@@ -186,11 +170,7 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
         far = np.isfinite(array) & ~np.isfinite(narrow)
     else:
         narrow = array.astype(np.int32)
-        far = (
-            np.zeros(array.shape, bool)
-            if array.dtype == bool
-            else (array < _INT32.min) | (array > _INT32.max)
-        )
+        far = np.zeros(array.shape, bool) if array.dtype == bool else (array < _INT32.min) | (array > _INT32.max)
     if far.any():
         value = str(array[far].reshape(-1)[0])
         raise DatasetMismatch(

@@ -43,7 +43,7 @@ class Forward:
         return self.raw.outputs[0]
 
     def resolved(self, trained: Mapping[str, TensorType] | None = None) -> Resolved:
-        """Types and compile-time constants, the trained parameters being inputs; raises what `resolve` raises."""
+        """Types and compile-time constants, trained parameters being inputs; raises what `resolve` raises."""
         return resolve(self.raw, self.raw.nodes, {**self.inputs, **(trained or {})})
 
     def parameter_types(self, names: Mapping[str, str]) -> dict[str, TensorType]:
@@ -91,9 +91,7 @@ def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise OptionProblem(
-            f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]
-        ) from None
+        raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
     chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(c_name(n)))
     if not chosen:
         raise OptionProblem(
@@ -116,7 +114,7 @@ def _default_parameters(model: Forward) -> tuple[str, ...]:
 
 
 def _places(node: Node, state: Resolved) -> set[str]:
-    """The float operands that the node's gradient rule serves, and those it refuses, so that the user hears of it."""
+    """Float operands that the gradient rule serves, and those it refuses, so that the user hears of it."""
     found = set()
     for index, name in enumerate(node.inputs):
         if not name or state.types[name].dtype != "float32":

@@ -87,7 +87,11 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
 def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -> bytes:
     """The inference harness's input file: constants and weights, then the data inputs."""
     parts = [_content(program, h.storage, inputs) for h in loaded_homes(plan)]
-    parts += [_packed(program, name, inputs[name]) for name in plan.data if plan.storage_of[name] in {h.storage for h in plan.homes}]
+    parts += [
+        _packed(program, name, inputs[name])
+        for name in plan.data
+        if plan.storage_of[name] in {h.storage for h in plan.homes}
+    ]
     return b"".join(parts)
 
 

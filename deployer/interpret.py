@@ -82,9 +82,7 @@ def run_training(
     for index in range(dataset.n_batches):
         memory.update(zip(program.data, dataset.sample(index), strict=True))
         if program.flag:
-            memory[program.flag] = np.full(
-                program.tensors[program.flag].type.shape, index % dataset.n_accum == 0
-            )
+            memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
         run_graph(train, memory, trace)
         losses.append(float(memory[program.outputs[0]].reshape(())))
         if (index + 1) % dataset.n_accum == 0:

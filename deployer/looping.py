@@ -29,7 +29,7 @@ class Move:
 
 
 class TileLoop:
-    """Expressions over the loop variables of a step; `prefix` tells the fetched tile's variables from the computed one's."""
+    """Expressions over the loop variables of a step; `prefix` tells the fetched tile's from the computed one's."""
 
     def __init__(self, step: PlanStep, prefix: str = "") -> None:
         self.step = step
@@ -125,7 +125,7 @@ class TileLoop:
         return Move(mul(self.element(operand), ELEMENT), mul(run, ELEMENT), tuple(levels))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
-        """Elements between neighbours along an axis: of the whole tensor where resident, of the packed box in a slot."""
+        """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""
         if isinstance(operand.axes[axis], Broadcast):
             return 0
         if operand.slots == 0:

@@ -11,9 +11,7 @@ from deployer.ir import Node, TensorType
 from deployer.operator import ArgValue, Array, Const, CType, Sample, Start, mismatch, rng, unsupported
 
 
-def check_labels(
-    node: Node, scores: TensorType, labels: TensorType, inputs: Sequence[TensorType | None]
-) -> None:
+def check_labels(node: Node, scores: TensorType, labels: TensorType, inputs: Sequence[TensorType | None]) -> None:
     """Scores [N, C, d1..] and integer labels [N, d1..]; `reduction` is one of the three."""
     if len(scores.shape) < 2:
         raise mismatch(node, "scores need a batch and a class axis", inputs)
@@ -22,9 +20,7 @@ def check_labels(
     if labels.dtype != "int32":
         raise mismatch(node, "labels are not integers", inputs)
     if node.attr_str("reduction", "mean") not in ("mean", "sum", "none"):
-        raise unsupported(
-            node, f"reduction {node.attr_str('reduction', 'mean')!r} does not exist", "mean, sum or none"
-        )
+        raise unsupported(node, f"reduction {node.attr_str('reduction', 'mean')!r} does not exist", "mean, sum or none")
 
 
 def check_loss(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, TensorType]:
@@ -44,11 +40,7 @@ def extents(shape: Sequence[int]) -> tuple[int, int, int]:
 
 def kept(node: Node, labels: Array) -> Array:
     """Which labels count."""
-    return (
-        labels != node.attr_int("ignore_index", 0)
-        if "ignore_index" in node.attrs
-        else np.ones(labels.shape, bool)
-    )
+    return labels != node.attr_int("ignore_index", 0) if "ignore_index" in node.attrs else np.ones(labels.shape, bool)
 
 
 def counts_labels(node: Node) -> bool:

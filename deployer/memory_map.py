@@ -12,7 +12,7 @@ def memory_map(plan: Plan) -> str:
     """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
     body = "\n".join(_level(plan, level) for level in plan.levels)
     legend = " ".join(f'<span style="color:{c}">&#9632; {html.escape(k)}</span>' for k, c in COLOURS.items())
-    style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000;stroke-width:1.5}"
+    style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Memory map</title>'
         f"<style>{style}</style></head>\n<body><h1>Memory map</h1><p>{legend}</p>\n{body}\n</body></html>\n"
@@ -27,23 +27,26 @@ def _level(plan: Plan, level: LevelUse) -> str:
     shapes = []
     for name, kind, offset, size, first, last in _buffers(plan, level):
         left, width = MARGIN + first * x, (last - first + 1) * x
+        place = f'x="{left:.1f}" y="{HEIGHT - (offset + size) * y:.2f}"'
+        extent = f'width="{width:.1f}" height="{max(size * y, 0.5):.2f}"'
         title = html.escape(f"{name}: {size} B at {offset}, steps {first}..{last}")
-        shapes.append(
-            f'<rect x="{left:.1f}" y="{HEIGHT - (offset + size) * y:.2f}" width="{width:.1f}" height="{max(size * y, 0.5):.2f}" '
-            f'fill="{COLOURS[kind]}"><title>{title}</title></rect>'
-        )
+        shapes.append(f'<rect {place} {extent} fill="{COLOURS[kind]}"><title>{title}</title></rect>')
     line = HEIGHT - level.budget * y
     if line >= 0:
-        shapes.append(f'<line x1="{MARGIN}" x2="{WIDTH}" y1="{line:.1f}" y2="{line:.1f}" stroke="red" stroke-dasharray="6 3"/>')
-    marks = "".join(
-        f'<text x="{MARGIN - 4}" y="{HEIGHT - top * f * y + 4:.0f}" text-anchor="end" font-size="11">{int(top * f)}</text>'
-        for f in (0, 0.25, 0.5, 0.75, 1)
-    )
+        ends = f'x1="{MARGIN}" x2="{WIDTH}" y1="{line:.1f}" y2="{line:.1f}"'
+        shapes.append(f'<line {ends} stroke="red" stroke-dasharray="6 3"/>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        at = HEIGHT - top * share * y + 4
+        text = f'x="{MARGIN - 4}" y="{at:.0f}" text-anchor="end" font-size="11"'
+        shapes.append(f"<text {text}>{int(top * share)}</text>")
     gap = level.peak - level.bound
-    facts = f"peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B ({100 * gap / max(level.bound, 1):.1f} %)"
+    share_of_bound = 100 * gap / max(level.bound, 1)
+    facts = (
+        f"peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B ({share_of_bound:.1f} %)"
+    )
     return (
         f"<h2>{html.escape(level.name)}</h2><p>{facts}; steps 0 to {steps - 1}</p>"
-        f'<svg viewBox="0 -10 {WIDTH} {HEIGHT + 20}" width="100%" role="img">{"".join(shapes)}{marks}</svg>'
+        f'<svg viewBox="0 -10 {WIDTH} {HEIGHT + 20}" width="100%" role="img">{"".join(shapes)}</svg>'
     )
 
 

@@ -41,9 +41,7 @@ class OnnxGraph:
             value_info=[float_value(name, kind.shape) for name, kind in self.infos.items()],
         )
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(
-            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer"
-        )
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(model.SerializeToString(deterministic=True))
         return path
@@ -78,6 +76,4 @@ def _attribute(name: str, value: AttrValue) -> AttributeProto:
     if not isinstance(value, tuple):
         return helper.make_attribute(name, value, attr_type=_KINDS[type(value)])
     floats = any(isinstance(v, float) for v in value)
-    return helper.make_attribute(
-        name, value, attr_type=AttributeProto.FLOATS if floats else AttributeProto.INTS
-    )
+    return helper.make_attribute(name, value, attr_type=AttributeProto.FLOATS if floats else AttributeProto.INTS)

@@ -1,4 +1,4 @@
-"""What an operator is: its shapes, numpy meaning, gradient, access, work, kernel and samples, in one class of one file."""
+"""What an operator is: its shapes, meaning, gradient, access, work, kernel and samples, in one class of one file."""
 
 import importlib
 import pkgutil
@@ -98,7 +98,7 @@ class Kernel:
 class Work:
     """What one tile costs apart from data movement.
 
-    `macs` multiply-accumulates, `elements` other element operations, `parallel` independent pieces that cores can share.
+    `macs` multiply-accumulates, `elements` other element operations, `parallel` pieces that cores can share.
     """
 
     macs: int
@@ -240,7 +240,10 @@ def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:
     """The error for an operator or a form of it that does not exist here."""
     return UnsupportedOperator(
         f"node {node.name!r} ({node.op}): {why}",
-        [("inputs", ", ".join(node.inputs) or "none"), ("attributes", str(node.attrs) if node.attrs else "none")],
+        [
+            ("inputs", ", ".join(node.inputs) or "none"),
+            ("attributes", str(node.attrs) if node.attrs else "none"),
+        ],
         nearest,
     )
 

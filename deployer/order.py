@@ -14,9 +14,7 @@ def check_producers(graph: RawGraph) -> None:
     made: dict[str, str] = {}
     for item in graph.inputs:
         if item.name in made:
-            raise GraphProblem(
-                f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one"
-            )
+            raise GraphProblem(f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one")
         made[item.name] = "a graph input"
     for name in graph.constants:
         made.setdefault(name, "a constant")
@@ -40,11 +38,7 @@ def check_producers(graph: RawGraph) -> None:
 
 def _missing(graph: str, consumer: str, name: str, made: Iterable[str]) -> GraphProblem:
     near = difflib.get_close_matches(name, list(made), 1)
-    hint = (
-        f"rename it to {near[0]!r}, or produce it"
-        if near
-        else "add a node, an initializer or a graph input with it"
-    )
+    hint = f"rename it to {near[0]!r}, or produce it" if near else "add a node, an initializer or a graph input with it"
     return GraphProblem(f"{name!r} has no producer in the {graph} graph", [("consumer", consumer)], hint)
 
 

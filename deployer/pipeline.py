@@ -60,7 +60,10 @@ def load_training(
     dataset = load(folder, program, n_steps=n_steps, n_accum=n_accum)
     note = "outputs.npz"
     if learning_rate is not None or len(dataset.expected_losses) < dataset.n_batches or not dataset.expected_weights:
-        dataset, note = with_oracle(program, dataset), "the float64 reference (options differ from the recorded run)"
+        dataset, note = (
+            with_oracle(program, dataset),
+            "the float64 reference (options differ from the recorded run)",
+        )
     return Case(folder, program, dataset, {}, dict(dataset.expected_weights), note)
 
 
@@ -130,7 +133,9 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
         except PackingGap as problem:
             gap = problem.gap
     raise TilingInfeasible(
-        f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts", [("withheld", f"{gap} B")], "a larger L1"
+        f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
+        [("withheld", f"{gap} B")],
+        "a larger L1",
     )
 
 

@@ -1,4 +1,4 @@
-"""The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan. Each holds what came before it."""
+"""The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -95,7 +95,7 @@ class StepTiling:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Homes at the inner level and a choice per step. `gap` is the bytes placement asked the budget to be tightened by."""
+    """Homes at the inner level and a choice per step. `gap` is what placement withholds from the budget."""
 
     lifetimes: Lifetimes
     resident: tuple[str, ...]
@@ -121,7 +121,7 @@ class Home:
 
 @dataclass(frozen=True)
 class PlanOperand:
-    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none where it is resident there)."""
+    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident)."""
 
     arg: str
     tensor: str
@@ -185,7 +185,7 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class LevelUse:
-    """A level's budget and what the plan takes: `peak` is the highest byte used, `bound` the most bytes live at once."""
+    """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
 
     name: str
     budget: int

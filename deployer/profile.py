@@ -30,7 +30,14 @@ def profile_tiles(plan: Plan, target: Target) -> list[StepProfile]:
         spent = sum(t.ingress_wait) + sum(step.tile_cycles) + sum(t.egress_wait)
         rows.append(
             StepProfile(
-                step.index, step.name, step.op, t.ingress_wait, step.tile_cycles, t.egress_wait, step.cycles - spent, step.cycles
+                step.index,
+                step.name,
+                step.op,
+                t.ingress_wait,
+                step.tile_cycles,
+                t.egress_wait,
+                step.cycles - spent,
+                step.cycles,
             )
         )
     return rows

@@ -53,9 +53,7 @@ def read_graph(path: Path, name: str) -> RawGraph:
 
 def _load(path: Path) -> onnx.ModelProto:
     if not path.is_file():
-        raise FileProblem(
-            f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=_WAY_OUT
-        )
+        raise FileProblem(f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=_WAY_OUT)
     facts = [("size", f"{path.stat().st_size} B")]
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -127,9 +125,7 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
             values = tuple(array.reshape(-1).tolist())
             return values[0] if len(values) == 1 else values
     kind = AttributeProto.AttributeType.Name(attr.type)
-    raise unsupported(
-        node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of numbers"
-    )
+    raise unsupported(node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of numbers")
 
 
 def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
@@ -138,9 +134,7 @@ def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
             return _constant(proto.output[0], attr.t)
         if attr.name in _CONSTANT_FORMS:
             value = onnx.helper.get_attribute_value(attr)
-            return _packed(
-                proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64)
-            )
+            return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
     node = Node(name, "Constant", (), tuple(proto.output))
     raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
 
@@ -151,9 +145,7 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError) as error:
         facts = [("declared", str(list(tensor.dims))), ("cause", _line(error))]
-        raise FileProblem(
-            f"constant {name!r} does not hold the numbers it declares", facts, _WAY_OUT
-        ) from None
+        raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, _WAY_OUT) from None
     return _packed(name, array)
 
 
@@ -166,9 +158,7 @@ def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
     lost = np.isfinite(array) & ~np.isfinite(narrow)
     if lost.any():
         value = array[lost].reshape(-1)[0]
-        raise ShapeMismatch(
-            f"constant {name!r} holds {value}, which float32 cannot hold", hint="scale the constant"
-        )
+        raise ShapeMismatch(f"constant {name!r} holds {value}, which float32 cannot hold", hint="scale the constant")
     return RawConstant("float32", array.shape, narrow.tobytes())
 
 
@@ -196,7 +186,5 @@ def _declared(value: onnx.ValueInfoProto) -> Declared:
 def _declared_input(value: onnx.ValueInfoProto) -> Declared:
     kind = value.type.WhichOneof("value")
     if kind not in ("tensor_type", None):
-        raise ShapeMismatch(
-            f"graph input {value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one"
-        )
+        raise ShapeMismatch(f"graph input {value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
     return _declared(value)

@@ -105,9 +105,7 @@ class Reduction(Operator):
         """Parallel dims k0..k2, reduction dims r0..r2; only the outermost reduction can be split."""
         x = types[node.inputs[0]]
         if x.dtype != "float32":
-            raise unsupported(
-                node, "integer operands reach the target", "constant integer operands, which are folded"
-            )
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         axes = self.axes(node, x)
         groups: list[tuple[bool, int]] = []
         for axis, size in enumerate(x.shape):
@@ -129,9 +127,7 @@ class Reduction(Operator):
         reduced[1:] = [Dim(d.name, d.size, "reduction", splittable=False) for d in reduced[1:]]
         y_axes: tuple[Axis, ...] = tuple(At(d.name) for d in kept) or (Broadcast(),)
         y_view = tuple(d.size for d in kept) or (1,)
-        x_operand = Operand(
-            "x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims)
-        )
+        x_operand = Operand("x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims))
         return Access((*kept, *reduced), (x_operand, Operand("y", node.outputs[0], "out", y_view, y_axes)))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

@@ -80,9 +80,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
         state.storage[node.outputs[0]] = node.inputs[0]
         return
     if operator.kernel is None:
-        raise unsupported(
-            node, "it has no kernel, and its inputs are not constant", "computing it in the exporter"
-        )
+        raise unsupported(node, "it has no kernel, and its inputs are not constant", "computing it in the exporter")
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
     state.nodes.append(node)

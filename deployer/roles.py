@@ -119,9 +119,7 @@ def static_type(item: Input) -> TensorType:
     """The input's type; ShapeMismatch where the file leaves it open."""
     said = item.declared
     if not said.dtype or said.shape is None or any(d < 1 for d in said.shape):
-        shown = (
-            "none" if said.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in said.shape)}]"
-        )
+        shown = "none" if said.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in said.shape)}]"
         raise ShapeMismatch(
             f"graph input {item.name!r} has no static type with at least one element",
             [("dtype", said.dtype or "none"), ("shape", shown)],
@@ -153,9 +151,7 @@ def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> di
 
 def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
     """The optimizer graph with an `optimizer/` prefix on names that mean something else in training."""
-    taken = (
-        {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
-    )
+    taken = {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
     private = set(optimizer.constants) | {o for n in optimizer.nodes for o in n.outputs if o}
     private -= {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
     labels = {n.name for n in train.nodes}

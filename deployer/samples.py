@@ -63,9 +63,7 @@ def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) ->
     return tuple({n: arrays[n][s].astype(wide[n]) for n in inputs} for s in range(count))
 
 
-def input_arrays(
-    samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int
-) -> dict[str, Array]:
+def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:
     """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
     first = [*samples[0].values(), *weights.values(), np.array([True])]
     arrays = {f"arr_{i:04d}": array for i, array in enumerate(first)}

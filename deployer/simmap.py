@@ -98,14 +98,24 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     """Buffers, coverage and costs of a plan on a target whose memories are simulated."""
     memory = Memory(plan, target)
     number = {level.name: i for i, level in enumerate(plan.levels)}
-    buffers = []
+    buffers: list[BufferView] = []
     index: dict[str, int] = {}
     for home in plan.homes:
         index[home.storage] = len(buffers)
         first, last = ("0", ALWAYS) if home.persistent else (f"{home.first}u", f"{home.last}u")
         address = memory.address(home.level, home.offset)
         buffers.append(
-            BufferView(_text(home.storage), "HAL_SIM_HOME", number[home.level], address, home.bytes, 1, first, last, int(home.loaded))
+            BufferView(
+                _text(home.storage),
+                "HAL_SIM_HOME",
+                number[home.level],
+                address,
+                home.bytes,
+                1,
+                first,
+                last,
+                int(home.loaded),
+            )
         )
     inner = plan.levels[0].name
     for step in plan.steps:
@@ -113,7 +123,9 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
             if o.slots:
                 address, when = memory.address(inner, o.slot_offset), f"{step.index}u"
                 name = _text(f"{step.name}.{o.arg}")
-                buffers.append(BufferView(name, "HAL_SIM_SLOT", 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
+                buffers.append(
+                    BufferView(name, "HAL_SIM_SLOT", 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0)
+                )
     return SimulationView(
         provenance=provenance(plan),
         kernels=tuple(sorted({s.kernel.symbol for s in plan.steps})),

@@ -1,4 +1,4 @@
-"""The generated program's timeline, walked in Python: exactly the transfers, waits and kernel calls the emitter prints."""
+"""The generated program's timeline in Python: exactly the transfers, waits and kernel calls the emitter prints."""
 
 from dataclasses import dataclass
 

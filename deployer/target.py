@@ -63,10 +63,10 @@ class KernelCost:
 class Toolchain:
     """How a program is compiled and started.
 
-    `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of the
-    targets, and `{libgcc}`, the compiler's library under the flags `libgcc`. `sources` are folders of C beside the TOML.
-    `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words of
-    their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin`, then on PATH.
+    `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
+    the targets, and `{libgcc}`, the compiler's library under the flags `libgcc`. `sources` are folders beside the TOML.
+    `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
+    of their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin` and PATH.
     """
 
     compiler: tuple[str, ...]
@@ -173,10 +173,27 @@ def parse(path: Path) -> Target:
     kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in sorted(raw.get("kernels", {}).items())}
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = raw.get("cost", {})
-    known = {"name", "description", "clock", "cores", "alignment", "pointer_bytes", "levels", "hops", "cost", "kernels"}
+    known = {
+        "name",
+        "description",
+        "clock",
+        "cores",
+        "alignment",
+        "pointer_bytes",
+        "levels",
+        "hops",
+        "cost",
+        "kernels",
+    }
     known |= {"toolchain", "guard_bytes", "simulates"}
     faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
-    for key, kind in (("name", str), ("clock", str), ("cores", int), ("alignment", int), ("pointer_bytes", int)):
+    for key, kind in (
+        ("name", str),
+        ("clock", str),
+        ("cores", int),
+        ("alignment", int),
+        ("pointer_bytes", int),
+    ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
     for key in ("dispatch", "step"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
@@ -197,7 +214,7 @@ def parse(path: Path) -> Target:
         alignment=raw["alignment"],
         pointer_bytes=raw["pointer_bytes"],
         levels=tuple(levels),
-        hops=tuple(hops),
+        hops=tuple(hop for hop in hops if hop is not None),
         dispatch=cost["dispatch"],
         step=cost["step"],
         kernels=kernels,

@@ -98,9 +98,9 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
 ) -> Report:
-    """Write `<out>/<name>_train` and `<out>/<name>_optimizer`; an empty `name` is the model file's stem.
+    """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
-    `loss` is a key of LOSSES, `optimizer` one of OPTIMIZERS, `trainable` as `forward.choose_parameters` has it.
+    `loss` is a key of LOSSES, `optimizer` of OPTIMIZERS, `trainable` as `forward.choose_parameters` has it.
     `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
@@ -118,9 +118,7 @@ def build_train_graph(
     losses = np.array(dataset.expected_losses, np.float32)
     numbers.write_npz(folder / "inputs.npz", numbers.input_arrays(drawn, case.weights, batches, n_accum))
     numbers.write_npz(folder / "outputs.npz", {**dataset.expected_weights, "loss": losses})
-    frozen = tuple(
-        n for n in source.initializers if n in source.raw.constants and n not in case.trained.values()
-    )
+    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
     counts = len(case.model.raw.nodes) + 1, len(case.backward.nodes)
     return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, losses)))
 
@@ -129,7 +127,7 @@ def build_train_graph(
 class TrainGraph:
     """The parts of a training graph before they are written.
 
-    `data` are the data inputs, the labels or the target last; `trained` maps each parameter to the model's name.
+    `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
     """
 
     model: Forward
@@ -150,9 +148,7 @@ class TrainGraph:
         return {n: self.state.types[n] for n in self.trained}
 
 
-def _check_options(
-    loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None
-) -> None:
+def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None) -> None:
     for kind, given, known in (("loss", loss, LOSSES), ("optimizer", optimizer, OPTIMIZERS)):
         if given not in known:
             raise OptionProblem(f"there is no {kind} {given!r}", hint=f"one of {', '.join(known)}")
@@ -167,9 +163,7 @@ def _check_options(
 
 
 def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> TrainGraph:
-    names = Names(
-        {n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs)
-    )
+    names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.taken |= {node.name for node in source.raw.nodes} | set(chosen)
     for reserved in (FLAG, loss.target):
         if reserved in names.taken:
@@ -241,9 +235,7 @@ def write_optimizer(case: TrainGraph, op: str, rate: float, path: Path) -> None:
     nodes, inputs, outputs = [], [], []
     for name, kind in case.types.items():
         buffer, updated = name + BUFFER_SUFFIX, f"{name}_updated"
-        nodes.append(
-            node_proto(Node(f"{op.lower()}_{name}", op, (name, buffer), (updated,), {"lr": float(rate)}))
-        )
+        nodes.append(node_proto(Node(f"{op.lower()}_{name}", op, (name, buffer), (updated,), {"lr": float(rate)})))
         inputs += [float_value(n, kind.shape) for n in (name, buffer)]
         outputs.append(float_value(updated, kind.shape))
     OnnxGraph("optimizer", nodes, inputs, outputs, {}, {}, case.model.opset).save(path)

@@ -182,9 +182,7 @@ def _typed(program: Program) -> None:
         _need(known, "typed", f"{tensor.name!r} has no usable type", ("type", str(tensor.type)))
     for node in program.nodes:
         try:
-            given = registry()[node.op].infer(
-                node, [program.tensors[n].type if n else None for n in node.inputs]
-            )
+            given = registry()[node.op].infer(node, [program.tensors[n].type if n else None for n in node.inputs])
         except DeployerError as error:
             raise VerifyFailed("typed", error.cause, error.facts) from error
         for name, expected in zip(node.outputs, given, strict=False):
@@ -200,9 +198,7 @@ def _no_dead_nodes(program: Program) -> None:
         for node in reversed(graph.nodes):
             lasting = any(_lasting(program.tensors[_chain(program, n)[-1]]) for n in _names(node.outputs))
             used = lasting or not wanted.isdisjoint(_names(node.outputs))
-            _need(
-                used, "reachable", f"nothing needs node {node.name!r} ({node.op}) of the {graph.name} graph"
-            )
+            _need(used, "reachable", f"nothing needs node {node.name!r} ({node.op}) of the {graph.name} graph")
             wanted |= _links(program, _names(node.inputs))
 
 

@@ -63,9 +63,7 @@ def axis_spans(axis: Axis, extent: int, pieces: Mapping[str, list[Span]]) -> lis
 
 def largest_box(operand: Operand, pieces: Mapping[str, list[Span]]) -> int:
     """Most elements a tile touches of the operand."""
-    longest = (
-        max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)
-    )
+    longest = (max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True))
     return math.prod(longest)
 
 
@@ -154,9 +152,7 @@ def _dataflow(tiling: Tiling) -> None:
             there = source in made if source in produced else program.tensors[source].role != "value"
             need(there, "schedule", f"{_place(step)} reads {name!r} before it is made")
             fresh = newest.get(chain[-1], chain[-1])
-            need(
-                fresh in chain, "schedule", f"{_place(step)} reads {name!r}, which {fresh!r} has overwritten"
-            )
+            need(fresh in chain, "schedule", f"{_place(step)} reads {name!r}, which {fresh!r} has overwritten")
         for name in filter(None, step.node.outputs):
             made.add(name)
             newest[_chain(program, name)[-1]] = name
@@ -185,9 +181,7 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
     uses: dict[str, _Use] = {}
     for step in schedule.steps:
         for operand in step.access.operands:
-            use = uses.setdefault(
-                schedule.program.storage(operand.tensor), _Use(step.index, step.index, set())
-            )
+            use = uses.setdefault(schedule.program.storage(operand.tensor), _Use(step.index, step.index, set()))
             use.last = step.index
             use.graphs.add(step.graph)
     read_in = schedule.program.graphs[0].name
@@ -251,9 +245,7 @@ def _tile(step: Step, choice: StepTiling) -> None:
 def _strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
     """Strides needed to walk the runs of the operand's largest box: where a whole axis ends a run goes on."""
     pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
-    longest = [
-        max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)
-    ]
+    longest = [max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)]
     axes = [(n, e) for n, e in zip(longest, operand.view, strict=True) if e > 1]
     while axes and axes[-1][0] == axes[-1][1]:
         axes.pop()
@@ -313,9 +305,7 @@ def _covers(step: Step, choice: StepTiling) -> None:
             continue
         small = count <= MARKED_TILES and math.prod(o.view) <= MARKED_ELEMENTS
         product = len(set(o.dims)) == len(o.dims)
-        once = (
-            marked_once(o, step.access, choice) if small or not product else axes_once(o, step.access, choice)
-        )
+        once = marked_once(o, step.access, choice) if small or not product else axes_once(o, step.access, choice)
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
         need(once, "cover", text, ("tile", str(choice.tile)))
 

@@ -44,9 +44,7 @@ def reshape_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) 
     b.emit("Reshape", (name, b.constant("shape", np.array(shape, np.int64))), (out,))
 
 
-def normalized_axes(
-    node: Node, axes: Sequence[int], rank: int, inputs: Sequence[TensorType | None]
-) -> tuple[int, ...]:
+def normalized_axes(node: Node, axes: Sequence[int], rank: int, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
     """Axes counted from the front, ascending; ShapeMismatch where one is outside the rank or occurs twice."""
     if any(not -rank <= axis < rank for axis in axes):
         raise mismatch(node, f"axes {tuple(axes)} outside rank {rank}", inputs)

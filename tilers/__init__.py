@@ -1,1 +1,1 @@
-"""Tiling and placement: candidates, the CP-SAT model per memory level, strategies and the oracles they are tested against."""
+"""Tiling and placement: candidates, the CP-SAT model per memory level, strategies, and the oracles of the tests."""

@@ -22,7 +22,7 @@ FRONT_LIMIT = 10
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run a step. `resident` are storages with their home at the inner level; `slots` is per kernel argument."""
+    """One way to run a step. `resident` are storages at home at the inner level; `slots` is per kernel argument."""
 
     tile: dict[str, int]
     order: tuple[str, ...]
@@ -141,7 +141,12 @@ def smallest(step: Step, storage_of: Mapping[str, str], target: Target, mode: Bu
 
 
 def _geometries(
-    step: Step, tile: Mapping[str, int], order: tuple[str, ...], storage_of: Mapping[str, str], target: Target, fresh: bool
+    step: Step,
+    tile: Mapping[str, int],
+    order: tuple[str, ...],
+    storage_of: Mapping[str, str],
+    target: Target,
+    fresh: bool,
 ) -> list[Geometry] | None:
     """Footprint and transfer cost of each operand, or None where the DMA cannot describe a box."""
     hop, parts = target.hops[0], []
@@ -179,8 +184,14 @@ def _kernel_total(step: Step, tile: Mapping[str, int], target: Target) -> int:
 
 
 def _candidate(
-    tile: Mapping[str, int], order: tuple[str, ...], mode: Buffering, mask: frozenset[str], moved: list[Geometry], step: Step,
-    target: Target, kernels: int,
+    tile: Mapping[str, int],
+    order: tuple[str, ...],
+    mode: Buffering,
+    mask: frozenset[str],
+    moved: list[Geometry],
+    step: Step,
+    target: Target,
+    kernels: int,
 ) -> Candidate:
     slots = {o.arg: 0 for o in step.access.operands}
     slots |= {g.operand.arg: 2 if mode == "double" and g.loads > 1 else 1 for g in moved}

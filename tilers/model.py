@@ -1,4 +1,4 @@
-"""One CP-SAT model for a level: a candidate per step, a home per tensor, everything alive at a step within the level."""
+"""One CP-SAT model for a level: a candidate per step, a home per tensor, what is alive at a step within the level."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from deployer.plan import Lifetime
 from deployer.tilers.candidates import Candidate
 
 SOLVER_LIMIT = 1.0
-"""Deterministic seconds of one solve; with one worker and a fixed seed the same model gives the same choice anywhere."""
+"""Deterministic seconds of one solve: one worker and a fixed seed give the same choice anywhere."""
 GAP = 0.002
 
 
@@ -122,4 +122,3 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     resident = frozenset(s for s, v in home.items() if solver.value(v))
     found = Choice(picks, resident, objective(problem, picks))
     return found if start is None or found.cycles <= start.cycles else start
-

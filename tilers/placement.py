@@ -1,4 +1,4 @@
-"""Addresses: buffers with lifetimes packed into a level, by first fit and, where that leaves a gap, by CP-SAT feasibility."""
+"""Addresses: buffers with lifetimes packed into a level, by first fit and, where that leaves a gap, by CP-SAT."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,11 @@ def place(items: Sequence[Item], capacity: int, alignment: int = 4) -> Placement
     not, anywhere within the capacity.
     """
     bound = lower_bound(items)
-    best = min((first_fit(items, order) for order in _orders(items)), key=lambda p: p.height, default=Placement({}, 0, 0))
+    best = min(
+        (first_fit(items, order) for order in _orders(items)),
+        key=lambda p: p.height,
+        default=Placement({}, 0, 0),
+    )
     for limit in (bound, capacity):
         if best.height <= max(limit, bound) or limit < bound:
             continue

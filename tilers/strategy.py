@@ -1,4 +1,4 @@
-"""Strategies: which bufferings a step may choose from. One per file, found by package scan, named on the command line."""
+"""Strategies: which bufferings a step may choose from; one per file, found by package scan."""
 
 import importlib
 import pkgutil

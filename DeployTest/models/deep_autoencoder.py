@@ -1,4 +1,4 @@
-"""DeepAutoencoder: 640-128-128-128-8-128-128-128-640 with Relu between and mean squared error against its input."""
+"""DeepAutoencoder: 640-128-128-128-8-128-128-128-640, Relu between, mean squared error against its input."""
 
 from pathlib import Path
 from typing import Any

@@ -11,9 +11,7 @@ from onnx import helper
 from .generator import Array, save_forward, sgd_case, uniform
 
 
-def dense(
-    path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool
-) -> Path:
+def dense(path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool) -> Path:
     """Write Gemm layers `<label>.weight` [out, in], `<label>.bias` [out], with Relu between if asked for."""
     generator = np.random.default_rng(seed)
     nodes, weights, x = [], {}, "input"
@@ -44,4 +42,4 @@ def autoencoder(
     """The case of a chain with Relu between that learns its own input; returns the *_train folder."""
     model = dense(out / f"{name}.onnx", widths, labels, batch, seed, relu=True)
     x: Array = np.random.default_rng(seed + 1).standard_normal((samples, batch, widths[0])).astype(np.float32)
-    return sgd_case(model, "mse", data={"input": x, "target": x}, **options).train
+    return sgd_case(model, "mse", data={"input": x, "target": x}, **{"learning_rate": 1.0} | options).train

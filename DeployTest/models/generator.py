@@ -43,7 +43,7 @@ def uniform(generator: np.random.Generator, fan_in: int, *shape: int) -> Array:
 
 
 def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
-    """The training case of a forward model beside the model's file; `options` are those of `build_train_graph`."""
+    """The training case of a model, beside its file; `options` are those of `build_train_graph`."""
     rate = options.pop("learning_rate", 0.01)
     return build_train_graph(model, loss, "sgd", rate, trainable, model.parent, **options)
 

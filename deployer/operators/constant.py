@@ -37,6 +37,4 @@ def _value(node: Node) -> Array:
         for name in (attribute, f"{attribute}s"):
             if name in node.attrs:
                 return np.array(node.attrs[name], dtype)
-    raise unsupported(
-        node, "the constant has no numeric value", "value_int(s), value_float(s) or an initializer"
-    )
+    raise unsupported(node, "the constant has no numeric value", "value_int(s), value_float(s) or an initializer")

@@ -35,7 +35,12 @@ class Gemm(Operator):
     name = "Gemm"
     kernel = Kernel(
         "gemm_f32",
-        pointers=(("a", "float32", False), ("b", "float32", False), ("c", "float32", False), ("y", "float32", True)),
+        pointers=(
+            ("a", "float32", False),
+            ("b", "float32", False),
+            ("c", "float32", False),
+            ("y", "float32", True),
+        ),
         scalars=(
             *((name, "u32") for name in ("batch", "m", "n", "k")),
             *((name, "u32") for name in ("a_b", "a_m", "a_k", "b_b", "b_k", "b_n", "c_b", "c_m", "c_n", "y_b", "y_m")),
@@ -63,7 +68,8 @@ class Gemm(Operator):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """alpha * (op(A) @ op(B)) + beta * C."""
         a, b, c = (*inputs, None)[:3]
-        assert a is not None and b is not None
+        assert a is not None
+        assert b is not None
         a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
         b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
         y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
@@ -90,7 +96,7 @@ class Gemm(Operator):
             beta = node.attr_float("beta", 1.0)
             scaled = dy if beta == 1.0 else b.temp("scaled")
             if beta != 1.0:
-                b.emit("Mul", (dy, b.constant("beta", np.float32(beta))), (scaled,))
+                b.emit("Mul", (dy, b.constant("beta", np.array(beta, np.float32))), (scaled,))
             b.reduce_to(scaled, b.type(node.inputs[2]).shape, b.grad(2))
         if b.wanted(1):
             product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
@@ -106,14 +112,25 @@ class Gemm(Operator):
         count = int(np.prod(batch, dtype=int))
         size_a, size_b = int(np.prod(a[:-2], dtype=int)), int(np.prod(b[:-2], dtype=int))
         if size_a not in (1, count) or size_b not in (1, count):
-            raise unsupported(node, f"batch axes {a[:-2]} and {b[:-2]} broadcast in both directions", "expand one side first")
+            raise unsupported(
+                node,
+                f"batch axes {a[:-2]} and {b[:-2]} broadcast in both directions",
+                "expand one side first",
+            )
         c_name = node.inputs[2] if len(node.inputs) > 2 and node.attr_float("beta", 1.0) != 0.0 else ""
         c = (1,) * (len(y) - len(types[c_name].shape)) + types[c_name].shape if c_name else ()
         size_c = int(np.prod(c[:-2], dtype=int)) if c else 1
         if size_c not in (1, count):
             raise unsupported(node, f"C of shape {c} broadcasts along some batch axes only", "expand C first")
         ta, tb = node.attr_int("transA", 0), node.attr_int("transB", 0)
-        if size_b == 1 and not ta and (count == 1 or (size_a == count and (size_c == count and m == c[-2] or (not c or c[-2] == 1 and size_c == 1)))):
+        if (
+            size_b == 1
+            and not ta
+            and (
+                count == 1
+                or (size_a == count and ((size_c == count and m == c[-2]) or (not c or (c[-2] == 1 and size_c == 1))))
+            )
+        ):
             m, count, size_a = m * count, 1, 1
             c = (m if size_c > 1 or (c and c[-2] > 1) else 1, c[-1]) if c else ()
             size_c = 1

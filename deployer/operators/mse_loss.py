@@ -58,9 +58,7 @@ class MSELoss(Flat):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One flat reduction dim."""
         size = types[node.inputs[0]].size
-        pred, target = (
-            Operand(a, node.inputs[i], "in", (size,), (At("n"),)) for i, a in enumerate(("pred", "target"))
-        )
+        pred, target = (Operand(a, node.inputs[i], "in", (size,), (At("n"),)) for i, a in enumerate(("pred", "target")))
         y = Operand("y", node.outputs[0], "out", (1,), (Broadcast(),))
         return Access((Dim("n", size, "reduction"),), (pred, target, y))
 

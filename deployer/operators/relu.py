@@ -6,7 +6,19 @@ import numpy as np
 
 from deployer.access import Access, At, Dim, Operand
 from deployer.ir import Node, TensorType
-from deployer.operator import ArgValue, Array, Extent, GradientBuilder, Kernel, Operator, Sample, Work, mismatch, register, rng
+from deployer.operator import (
+    ArgValue,
+    Array,
+    Extent,
+    GradientBuilder,
+    Kernel,
+    Operator,
+    Sample,
+    Work,
+    mismatch,
+    register,
+    rng,
+)
 
 
 @register

@@ -34,9 +34,7 @@ class Scale(Operator):
         if b.wanted(1):
             raise NotDifferentiable(f"node {node.name!r} (Scale) has no gradient with respect to the scale")
         if b.wanted(0):
-            b.emit(
-                "Scale", (douts[0], node.inputs[1]), (b.grad(0),), scale_down=node.attr_int("scale_down", 0)
-            )
+            b.emit("Scale", (douts[0], node.inputs[1]), (b.grad(0),), scale_down=node.attr_int("scale_down", 0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Mul or Div by the scale as a scalar."""

@@ -51,10 +51,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             ("dx", "float32", True),
         ),
         scalars=(
-            *(
-                (name, "u32")
-                for name in ("n", "c", "d", "c_start", "g_n", "g_d", "p_n", "p_c", "l_n", "x_n", "x_c")
-            ),
+            *((name, "u32") for name in ("n", "c", "d", "c_start", "g_n", "g_d", "p_n", "p_c", "l_n", "x_n", "x_c")),
             *LABEL_SCALARS,
         ),
     )

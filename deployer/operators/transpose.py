@@ -67,14 +67,10 @@ class Transpose(Operator):
         """Up to four parallel dims in the order of Y, axes that stay neighbours merged."""
         x = types[node.inputs[0]]
         if x.dtype != "float32":
-            raise unsupported(
-                node, "integer operands reach the target", "constant integer operands, which are folded"
-            )
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         blocks = _blocks(node, x.shape)
         if len(blocks) > LOOPS:
-            raise unsupported(
-                node, f"perm {_perm(node, len(x.shape))} needs {len(blocks)} loops", "two Transposes"
-            )
+            raise unsupported(node, f"perm {_perm(node, len(x.shape))} needs {len(blocks)} loops", "two Transposes")
         names = {block: f"n{LOOPS - len(blocks) + i}" for i, block in enumerate(blocks)}
         sizes = {block: math.prod(x.shape[axis] for axis in block) for block in blocks}
         operands_of = []

@@ -60,9 +60,7 @@ def _link_words(tools: Toolchain, command: str) -> list[str]:
 def toolchain(target: Target) -> Toolchain:
     """The target's toolchain; OptionProblem where it describes a machine that only others simulate."""
     if target.toolchain is None:
-        raise OptionProblem(
-            f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock"
-        )
+        raise OptionProblem(f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock")
     return target.toolchain
 
 

@@ -26,9 +26,7 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     main = source.main
     check_producers(main)
     if not main.outputs:
-        raise GraphProblem(
-            f"the {main.name} graph has no outputs", hint="declare the loss, or the results, as outputs"
-        )
+        raise GraphProblem(f"the {main.name} graph has no outputs", hint="declare the loss, or the results, as outputs")
     if source.optimizer is None:
         return _inference(main)
     check_producers(source.optimizer)

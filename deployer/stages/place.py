@@ -4,7 +4,18 @@ from deployer.access import box_shape, loads
 from deployer.artefact import digest
 from deployer.errors import PlacementInfeasible
 from deployer.ir import Tensor
-from deployer.plan import Home, Lifetime, LevelUse, Plan, PlanDim, PlanOperand, PlanStep, Step, StepTiling, Tiling
+from deployer.plan import (
+    Home,
+    LevelUse,
+    Lifetime,
+    Plan,
+    PlanDim,
+    PlanOperand,
+    PlanStep,
+    Step,
+    StepTiling,
+    Tiling,
+)
 from deployer.simulate import simulate
 from deployer.stages.tile import target_of
 from deployer.target import Target
@@ -26,7 +37,10 @@ def run(tiling: Tiling) -> Plan:
     target = target_of(schedule.options)
     inner, outer = target.levels[0], target.levels[1]
     resident = set(tiling.resident)
-    homes = {level: [x for x in tiling.lifetimes.storages if (x.storage in resident) == (level == inner.name)] for level in (inner.name, outer.name)}
+    homes = {
+        level: [x for x in tiling.lifetimes.storages if (x.storage in resident) == (level == inner.name)]
+        for level in (inner.name, outer.name)
+    }
     slots = _slot_items(tiling, target)
     items = [*(_home_item(x, target) for x in homes[inner.name]), *slots]
     placed = {inner.name: _above(place(items, inner.budget - tiling.table_bytes, target.alignment), tiling.table_bytes)}
@@ -96,7 +110,17 @@ def _slot_items(tiling: Tiling, target: Target) -> list[Item]:
 
 
 def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
-    return Home(life.storage, tensor.type, level, offset, life.bytes, life.first, life.last, life.loaded, life.persistent)
+    return Home(
+        life.storage,
+        tensor.type,
+        level,
+        offset,
+        life.bytes,
+        life.first,
+        life.last,
+        life.loaded,
+        life.persistent,
+    )
 
 
 def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: Placement) -> PlanStep:
@@ -109,7 +133,18 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed
         offset = placed.offsets[_slot_name(step, o.arg)] if slots else 0
         size = _slot_bytes(step, choice, o.arg, target) if slots else 0
         operands.append(
-            PlanOperand(o.arg, o.tensor, program.storage(o.tensor), o.mode, o.view, o.axes, o.fresh_on_flag, slots, size, offset)
+            PlanOperand(
+                o.arg,
+                o.tensor,
+                program.storage(o.tensor),
+                o.mode,
+                o.view,
+                o.axes,
+                o.fresh_on_flag,
+                slots,
+                size,
+                offset,
+            )
         )
         assert slots < 2 or loads(o, step.access, choice.tile, choice.order) > 1
     dims = [

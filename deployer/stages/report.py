@@ -42,7 +42,12 @@ class Report:
 
 
 def run(
-    plan: Plan, outcome: Outcome, losses: tuple[float, ...], expected: dict[str, Array], reference: str, tolerance: float
+    plan: Plan,
+    outcome: Outcome,
+    losses: tuple[float, ...],
+    expected: dict[str, Array],
+    reference: str,
+    tolerance: float,
 ) -> Report:
     """Compare every loss and every expected array with what the program dumped; NaN is a fault."""
     faults = []
@@ -60,7 +65,14 @@ def run(
             faults.append(f"{name}{list(difference_of.index)}: differs by {difference_of.largest:.3e}")
     predicted = {graph: plan.cycles(graph) for graph in dict.fromkeys(s.graph for s in plan.steps)}
     return Report(
-        reference, tolerance, outcome.losses, loss_difference, tuple(differences), tuple(faults), outcome.bench, predicted
+        reference,
+        tolerance,
+        outcome.losses,
+        loss_difference,
+        tuple(differences),
+        tuple(faults),
+        outcome.bench,
+        predicted,
     )
 
 
@@ -98,7 +110,9 @@ def show(report: Report, plan: Plan, console: Console) -> None:
     """The verdict in a few lines."""
     for level in plan.levels:
         over = level.peak - level.bound
-        console.print(f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {over} B")
+        console.print(
+            f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {over} B"
+        )
     worst = max((d for d in report.weights), key=lambda d: d.largest, default=None)
     count = len(report.losses)
     if count:

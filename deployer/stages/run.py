@@ -24,7 +24,7 @@ TIMEOUT = 600.0
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run printed and dumped: losses per pass (training), final weights or outputs by graph name, BENCH figures."""
+    """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures."""
 
     text: str
     losses: tuple[float, ...]
@@ -36,7 +36,7 @@ class Outcome:
 def run(plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = ()) -> Outcome:
     """Run `directory/network` on `directory/input.bin`; `flags` are options of the simulator.
 
-    Raises OptionProblem for flags the target's machine does not take, ToolMissing without its simulator, RunFailed with the
+    Raises OptionProblem for flags the machine does not take, ToolMissing without its simulator, RunFailed with the
     program's last words where it hangs, traps, or the simulator finds a fault.
     """
     sink = directory / "output.bin"
@@ -55,7 +55,8 @@ def command_line(name: str, tools: Toolchain, directory: Path, flags: Sequence[s
     text = " ".join(tools.run)
     if flags and "{flags}" not in text and "{semihosting}" not in text:
         raise OptionProblem(
-            f"target {name!r} takes no {' '.join(flags)}", hint="these are options of simulated transfers; leave them out"
+            f"target {name!r} takes no {' '.join(flags)}",
+            hint="these are options of simulated transfers; leave them out",
         )
     folder = directory.resolve()
     places = {
@@ -93,7 +94,13 @@ def _found(tools: Toolchain, word: str) -> str:
 def _supervised(command: list[str], directory: Path) -> tuple[int, str, str]:
     """Exit status and what was said; a program that hangs ends with all it started, and with its last words."""
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=directory,
+        start_new_session=True,
     )
     try:
         said, errors = process.communicate(timeout=TIMEOUT)
@@ -120,5 +127,9 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
     line = next(x for x in text.splitlines() if x.startswith("BENCH"))
     errors = re.search(r"^Errors: (\d+) out of", text, re.MULTILINE)
     return Outcome(
-        text, tuple(float(v) for v in losses), arrays, dict(re.findall(r"(\w+)=(\S+)", line)), int(errors[1]) if errors else 0
+        text,
+        tuple(float(v) for v in losses),
+        arrays,
+        dict(re.findall(r"(\w+)=(\S+)", line)),
+        int(errors[1]) if errors else 0,
     )
