@@ -32,10 +32,10 @@ def planted(built: Built, folder: Path, pattern: str, replacement: str, file: st
 
 
 FAULTS = {
-    "forgotten ingress wait": (r"^ *hal_dma_wait\(\w+_in\[\w+_use\]\);\n", "", "forgotten-wait"),
+    "forgotten ingress wait": (r"hal_dma_wait\((\w+_in\[\w+_use\])\)", r"(void)\g<1>", "forgotten-wait"),
     "forgotten egress wait": (r"^ *hal_dma_wait\(y_out\[1\]\);\n", "", "forgotten-wait"),
     "swapped slot in the kernel": (
-        r"(_args\.[ab] = .*\+ )(\w+_use) \* ",
+        r"(args->\w+ = .*\+ )(\w+_use) \* ",
         r"\g<1>(1 - \g<2>) * ",
         "forgotten-wait|swapped-slot",
     ),
@@ -61,14 +61,14 @@ FAULTS = {
         "coverage|outside-buffer",
     ),
     "egress one element late": (
-        r"(hal_dma_out_\w+\(0, HOME_\w+ \+ \w+ \* \d+)",
+        r"(hal_dma_out_\w+\(0, HOME_\w+ \+ [^,]+)",
         r"\g<1> + 4",
         "coverage|outside-buffer",
     ),
     "a tile too few": (
         r"(for \(uint32_t turn = 0; turn <= )(\d+)",
         r"\g<1>\g<2> - 1",
-        "tile-count|coverage|forgotten-wait|swapped-slot",
+        "tile-count|coverage|forgotten-wait|swapped-slot|double-wait",
     ),
 }
 

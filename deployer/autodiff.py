@@ -10,8 +10,7 @@ from deployer.errors import GraphProblem, InternalError, NotDifferentiable
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, operator_of
 from deployer.order import live_nodes
-from deployer.resolve import Resolved
-from deployer.resolve import _static as static_form
+from deployer.resolve import Resolved, static_form
 
 _WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
 

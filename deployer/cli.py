@@ -104,6 +104,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="operator or node that training_double keeps single",
     )
+    tiling.add_argument("--no-fusion", action="store_true", help="leave out rewrites that save memory and change no bit")
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")
     run.add_argument(
@@ -131,7 +132,10 @@ def _add_train_graph(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     p.add_argument("--loss", choices=("cross_entropy", "mse"), required=True)
     p.add_argument("--optimizer", choices=("sgd",), default="sgd")
     p.add_argument("--lr", type=float, default=0.01, help="learning rate (default 0.01)")
-    p.add_argument("--trainable", default=".*", metavar="REGEX", help="initializers to train (default all)")
+    trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
+    p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
+    p.add_argument("--data", type=Path, metavar="data.npz", help=data)
     p.add_argument("--samples", type=_positive, default=4, metavar="N", help="samples to draw (default 4)")
     p.add_argument("--n-accum", type=_positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=_positive, metavar="N", help="forward passes in all (default: one per sample)")

@@ -56,7 +56,7 @@ def options_of(a: argparse.Namespace) -> Options:
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
     budgets = {level: value for level, value in (("L1", a.l1), ("L2", a.l2)) if value is not None}
-    return Options(a.platform, a.buffering, budgets or None, a.cores, 1, tuple(sorted(a.opt_out)))
+    return Options(a.platform, a.buffering, budgets or None, a.cores, 1, tuple(sorted(a.opt_out)), not a.no_fusion)
 
 
 def run_case(a: argparse.Namespace, console: Console) -> int:
@@ -194,6 +194,7 @@ def train_graph(a: argparse.Namespace, console: Console) -> int:
         n_accum=a.n_accum,
         n_batches=a.n_steps,
         seed=a.seed,
+        data=a.data,
     )
     console.print(str(made), soft_wrap=True)
     return 0

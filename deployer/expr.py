@@ -13,14 +13,18 @@ def add(*terms: Expr) -> Expr:
 
 
 def mul(*factors: Expr) -> Expr:
-    """Product; ones vanish, a zero wins, sums are bracketed, the constant stands last."""
+    """Product; ones vanish, a zero wins, sums are bracketed, the constants gather at the end."""
     constant = 1
     parts: list[str] = []
     for factor in factors:
         if isinstance(factor, int):
             constant *= factor
+        elif " + " in factor:
+            parts.append(f"({factor})")
         else:
-            parts.append(f"({factor})" if " " in factor else factor)
+            *names, last = factor.split(" * ")
+            parts += names if last.isdigit() else [factor]
+            constant *= int(last) if last.isdigit() else 1
     if constant == 0 or not parts:
         return constant
     if constant != 1:

@@ -14,7 +14,7 @@ from deployer.interpret import run_inference, with_oracle
 from deployer.ir import Graph, Program
 from deployer.operator import Array
 from deployer.plan import Options, Plan, Tiling
-from deployer.stages import build, check, generate, lifetimes, parse, place, schedule, tile
+from deployer.stages import build, check, fuse, generate, lifetimes, parse, place, schedule, tile
 from deployer.stages import run as run_stage
 from deployer.stages.place import PackingGap
 from deployer.stages.run import Outcome
@@ -123,7 +123,9 @@ def load_inference_case(directory: Path) -> Case:
 def plan_program(program: Program, options: Options, progress: Progress = silent) -> tuple[Tiling, Plan]:
     """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
     progress("schedule and lifetimes")
-    alive = lifetimes.run(schedule.run(program, options))
+    fused = fuse.run(program, options)
+    verify.verify_program(fused)
+    alive = lifetimes.run(schedule.run(fused, options))
     gap = 0
     for _ in range(PACKING_ATTEMPTS):
         progress("tiles" if not gap else f"tiles, {gap} B withheld for packing")

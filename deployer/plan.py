@@ -15,7 +15,8 @@ class Options:
     """What the user chose: everything besides the graphs that a plan depends on.
 
     `budgets` are level budgets in bytes that differ from the target's; `opt_out` names operators or nodes that
-    `training_double` keeps single-buffered; `accumulate` is the number of passes per update.
+    `training_double` keeps single-buffered; `accumulate` is the number of passes per update; `fuse` allows rewrites
+    that change no bit.
     """
 
     target: str = "host"
@@ -24,6 +25,7 @@ class Options:
     cores: int | None = None
     accumulate: int = 1
     opt_out: tuple[str, ...] = ()
+    fuse: bool = True
 
 
 @dataclass(frozen=True)

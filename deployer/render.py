@@ -216,7 +216,7 @@ def _step_view(plan: Plan, step: PlanStep, names: Names) -> StepView:
     ahead = TileLoop(step, "next_") if double and loop.split else loop
     form = "once" if not loop.split else step.buffering
     table = f"step_{step.index:02d}_args"
-    fixed, varying = _arguments(step, loop, names, table)
+    fixed, varying = _arguments(step, loop, names)
     moved = [o for o in step.operands if o.slots]
     writer = _Double(step, names, loop, ahead) if form == "double" else _Single(step, names, loop)
     fetch = [line for o in moved for line in writer.fetch(o)]
@@ -229,7 +229,11 @@ def _step_view(plan: Plan, step: PlanStep, names: Names) -> StepView:
         kernel=step.kernel.symbol,
         table=table,
         fields=tuple(_wrapped(fixed)),
-        variables=(*_coordinates(loop, ahead if runs_ahead else None), *writer.variables(moved)),
+        variables=(
+            *([f"{step.kernel.symbol}_args_t *args = &{table};"] if varying else []),
+            *_coordinates(loop, ahead if runs_ahead else None),
+            *writer.variables(moved),
+        ),
         tiles=step.tiles,
         fetch=tuple(fetch),
         arrive=tuple(line for o in moved for line in writer.arrive(o)),
@@ -261,7 +265,7 @@ def _used(variables: dict[str, str], lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(text for name, text in variables.items() if any(re.search(rf"\b{name}\b", x) for x in lines))
 
 
-def _arguments(step: PlanStep, loop: TileLoop, names: Names, table: str) -> tuple[list[str], list[str]]:
+def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str], list[str]]:
     """Initialisers of what never changes and is not zero, and assignments of what each tile or pass changes."""
     fixed, varying = [], []
     by_arg = {o.arg: o for o in step.operands}
@@ -282,13 +286,13 @@ def _arguments(step: PlanStep, loop: TileLoop, names: Names, table: str) -> tupl
         if constant:
             fixed.append(f".{name} = {text}")
         else:
-            varying.append(f"{table}.{name} = {text};")
+            varying.append(f"args->{name} = {text};")
     for name, _ in step.kernel.scalars:
         value = loop.argument(step.args[name])
         if isinstance(step.args[name], Const) or isinstance(value, int):
             fixed += [f".{name} = {value}"] if value not in (0, "0.0f") else []
         else:
-            varying.append(f"{table}.{name} = {value};")
+            varying.append(f"args->{name} = {value};")
     return fixed, varying
 
 
@@ -410,5 +414,4 @@ class _Double:
 
 def loaded_homes(plan: Plan) -> list[Home]:
     """Homes the harness fills once: weights and constants, in plan order."""
-    accumulators = {o.storage for s in plan.steps for o in s.operands if o.fresh_on_flag}
-    return [h for h in plan.homes if h.loaded and h.persistent and h.storage not in accumulators]
+    return [h for h in plan.homes if h.loaded and h.persistent]

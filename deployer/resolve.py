@@ -59,7 +59,7 @@ def _find(node: Node, domain: str) -> Operator:
 
 def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator: Operator) -> None:
     """Type one node and fold, lower, alias or keep it."""
-    node = _static(state, replace(raw, op=operator.name), operator)
+    node = static_form(state, replace(raw, op=operator.name), operator)
     inputs = [state.types[n] if n else None for n in node.inputs]
     types = _inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
@@ -95,7 +95,7 @@ def _inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None
         raise unsupported(node, why, "the form that the ONNX operator list gives") from error
 
 
-def _static(state: Resolved, node: Node, operator: Operator) -> Node:
+def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     """Static inputs become attributes, in-place outputs get a name, absent trailing names go."""
     inputs, attrs = list(node.inputs), dict(node.attrs)
     for position, attribute in operator.static_inputs.items():

@@ -105,18 +105,16 @@ def _storage(program: Program) -> None:
 
 
 def _in_place(program: Program, node: Node) -> None:
-    """Outputs of a node are new memory, or the operand that the operator overwrites and may overwrite."""
+    """Outputs of a node are new memory, an accumulator as a whole, or the operand that the operator overwrites."""
     inplace = registry()[node.op].inplace
     for position, name in enumerate(node.outputs):
         if not name:
             continue
         source = node.inputs[inplace[position]] if position in inplace else name
         place = f"node {node.name!r} ({node.op})"
-        _need(
-            program.tensors[name].storage == source,
-            "storage",
-            f"{place}: {name!r} does not lie in {source!r}",
-        )
+        storage = program.tensors[name].storage
+        computed_there = position not in inplace and program.tensors[storage].role == "accumulator"
+        _need(storage == source or computed_there, "storage", f"{place}: {name!r} does not lie in {source!r}")
         role = program.tensors[_chain(program, name)[-1]].role
         _need(role in ("value", "weight", "accumulator"), "storage", f"{place} overwrites a {role}")
 

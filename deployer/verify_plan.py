@@ -35,17 +35,17 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
     _outline(plan, tiling, target)
     homes = {home.storage: home for home in plan.homes}
     _homes(plan, tiling, target)
-    for step, declared in zip(plan.steps, tiling.lifetimes.schedule.steps, strict=True):
+    for step, declared, choice in zip(plan.steps, tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         _moves(step, declared, homes, target)
+        _step(step, declared, choice, tiling)
+        _kernel(step, tiling)
     check_tables([s.kernel for s in plan.steps], plan.table_bytes, target)
     buffers = _buffers(plan, target)
     for level, found in buffers.items():
         _alignment(level, found, target)
         _overlap(level, found)
     _budgets(plan, buffers, target)
-    for step, declared, choice in zip(plan.steps, tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        _step(step, declared, choice, tiling)
-        _kernel(step, tiling)
+    for step in plan.steps:
         _cycles(step, plan)
 
 

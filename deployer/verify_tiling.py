@@ -1,4 +1,4 @@
-"""The judge of tilings: schedule, lifetimes, tiles and slots, one rule per function, without what chose them."""
+"""The judge of tilings: schedule, lifetimes, tiles and slots, a rule per function; never calls what chose them."""
 
 import itertools
 import math
@@ -197,20 +197,22 @@ def _lifetimes(tiling: Tiling) -> None:
     """Each storage in use has one lifetime over all its uses, what the harness fills or keeps included."""
     program = tiling.lifetimes.schedule.program
     final = len(tiling.lifetimes.schedule.steps) - 1
+    several = tiling.lifetimes.schedule.options.accumulate > 1
     uses = _uses(tiling)
     listed = [life.storage for life in tiling.lifetimes.storages]
     need(sorted(listed) == sorted(uses), "lifetime", "the storages are not those in use, once each")
     for life in tiling.lifetimes.storages:
         tensor, use = program.tensors[life.storage], uses[life.storage]
-        persistent = tensor.role in ("weight", "accumulator", "constant")
-        loaded = persistent or tensor.role == "data"
-        first, last = 0 if loaded else use.first, final if persistent else use.last
+        gathers = tensor.role == "accumulator"
+        persistent = tensor.role in ("weight", "constant") or (gathers and several)
+        loaded = tensor.role in ("weight", "constant", "data")
+        first, last = 0 if loaded or persistent else use.first, final if persistent else use.last
         span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
         covered = life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
         role = (life.persistent, life.loaded) == (persistent, loaded)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
-        passes_on = persistent or len(use.graphs) == 1
+        passes_on = persistent or gathers or len(use.graphs) == 1
         need(passes_on, "lifetime", f"{life.storage!r} is not persistent, and used by {sorted(use.graphs)}")
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
@@ -238,11 +240,11 @@ def _tile(step: Step, choice: StepTiling) -> None:
     for d in reductions[1:]:
         need(choice.tile[d.name] == d.size, "tile", f"{place}: {d.name}, an inner reduction, is split")
     for o in step.access.operands:
-        levels = _strided_levels(o, step.access, choice) if choice.slots.get(o.arg) else 0
+        levels = strided_levels(o, step.access, choice) if choice.slots.get(o.arg) else 0
         need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")
 
 
-def _strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
+def strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
     """Strides needed to walk the runs of the operand's largest box: where a whole axis ends a run goes on."""
     pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
     longest = [max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)]

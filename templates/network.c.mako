@@ -45,6 +45,7 @@ ${indent}${item}
 </%def>\
 <%def name="once(s)">\
     hal_step(${s.index});
+${lines(s.variables, "    ")}\
 ${lines(s.fetch, "    ")}\
 ${lines(s.arrive, "    ")}\
 ${lines(s.arguments, "    ")}\

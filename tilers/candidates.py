@@ -16,6 +16,8 @@ from deployer.target import Target
 
 MAX_TRANSFER_LEVELS = 2
 """Strided levels a DMA descriptor has besides the contiguous run."""
+GAP_RATIO = 3
+"""Neighbouring tile lengths further apart than this get lengths in between."""
 FRONT_LIMIT = 10
 """Points of a Pareto front that are kept; the smallest and the fastest always are."""
 
@@ -46,13 +48,21 @@ class Geometry:
 
 
 def tile_sizes(size: int, limit: int) -> list[int]:
-    """Lengths to try for a dim: the whole, its equal parts, and 1; at most about `limit` of them, largest first."""
-    parts: list[int] = []
-    count = 1
-    while count < size and len(parts) < limit - 1:
-        parts.append(-(-size // count))
-        count = max(count + 1, math.ceil(count * 1.5) if count >= 4 else count + 1)
-    return sorted({*parts, 1}, reverse=True)
+    """Lengths to try for a dim, largest first: its divisors, whose tiles are all alike, and 1; at most `limit`.
+
+    Where neighbouring divisors are far apart, equal parts with a shorter last tile fill the gap.
+    """
+    divisors = [n for n in range(size, 0, -1) if size % n == 0]
+    lengths = {*divisors}
+    for large, small in itertools.pairwise(divisors):
+        while large > GAP_RATIO * small and large > 4:
+            large = -(-size // (-(-size // large) * 2))
+            if large > small:
+                lengths.add(large)
+    ordered = sorted(lengths, reverse=True)
+    if len(ordered) > limit:
+        ordered = [ordered[round(i * (len(ordered) - 1) / (limit - 1))] for i in range(limit)]
+    return ordered
 
 
 def rounded(size: int, alignment: int) -> int:

@@ -4,9 +4,10 @@ from deployer.plan import Lifetime, Lifetimes, Schedule
 
 
 def run(schedule: Schedule) -> Lifetimes:
-    """Weights and accumulators live always, samples from before the first step, values from producer to last reader.
+    """Weights live always, samples from before the first step, values from producer to last reader.
 
-    Outputs the harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
+    Accumulators live always where several passes add to them, else from their gradient to their update. Outputs the
+    harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
     """
     program = schedule.program
     last_step = len(schedule.steps) - 1
@@ -25,9 +26,10 @@ def run(schedule: Schedule) -> Lifetimes:
     storages = []
     for storage in sorted(first, key=lambda s: (first[s], s)):
         tensor = program.tensors[storage]
-        persistent = tensor.role in ("weight", "accumulator", "constant")
-        loaded = persistent or tensor.role == "data"
-        begin = 0 if loaded else first[storage]
+        loaded = tensor.role in ("weight", "constant", "data")
+        several = schedule.options.accumulate > 1
+        persistent = tensor.role in ("weight", "constant") or (tensor.role == "accumulator" and several)
+        begin = 0 if loaded or persistent else first[storage]
         end = last_step if persistent else last[storage]
         storages.append(Lifetime(storage, tensor.type.bytes, begin, end, loaded, persistent))
     return Lifetimes(schedule, tuple(storages))

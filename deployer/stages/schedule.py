@@ -38,8 +38,9 @@ def _ordered(program: Program, graph: Graph) -> list[Node]:
 
 
 def _is_sink(program: Program, node: Node) -> bool:
-    """Whether all a node does is overwrite memory that outlives the graph."""
-    owners = [program.tensors[program.storage(name)].role for name in node.outputs if name]
+    """Whether all a node does is update memory in place that outlives the graph."""
+    inplace = operator_of(node).inplace
+    owners = [program.tensors[program.storage(n)].role for i, n in enumerate(node.outputs) if n and i in inplace]
     return bool(owners) and all(role in ("weight", "accumulator") for role in owners)
 
 
