@@ -104,7 +104,9 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="operator or node that training_double keeps single",
     )
-    tiling.add_argument("--no-fusion", action="store_true", help="leave out rewrites that save memory and change no bit")
+    tiling.add_argument(
+        "--no-fusion", action="store_true", help="leave out rewrites that save memory and change no bit"
+    )
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")
     run.add_argument(

@@ -163,7 +163,7 @@ def compile_case(a: argparse.Namespace, console: Console) -> int:
     directory = a.output or Path("out") / case.directory.name / a.platform
     if a.from_file is not None:
         tiling = pipeline.tiling_from(a.from_file)
-        plan = pipeline.place_tiling(tiling)
+        plan = pipeline.place_edited(tiling)
         pipeline.write_case(case, tiling, plan, directory, a.tolerance)
     else:
         plan = _compiled(a, case, directory, pipeline.silent)

@@ -22,7 +22,8 @@ class DeployerError(Exception):
         rows = [*self.facts, *([("try", self.hint)] if self.hint else [])]
         width = max([14, *(len(label) for label, _ in rows)])
         lines = [f"{type(self).__name__}: {self.cause}"]
-        lines += [f"  {label:<{width}} {text}" for label, text in rows]
+        indent = "\n" + " " * (width + 3)
+        lines += [f"  {label:<{width}} {indent.join(text.splitlines())}" for label, text in rows]
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from deployer.dataset import Dataset
 from deployer.ir import Program
 from deployer.operator import Array
 from deployer.plan import Home, Plan
-from deployer.render import Names, graphs, loaded_homes, provenance
+from deployer.render import Names, loaded_homes, provenance
 from deployer.target import Target
 
 
@@ -40,7 +40,7 @@ def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> H
     accumulate = plan.options.accumulate
     levels = {level.name: level.peak for level in plan.levels}
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
-    order = graphs(plan)
+    order = plan.graphs
     updates = passes // accumulate if "optimizer" in order else 0
     training = "train" in order
     results = plan.weights if training else plan.outputs

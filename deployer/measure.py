@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import signal
 import struct
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +16,7 @@ from mako.template import Template
 
 import deployer.templates
 from deployer.access import Access, Broadcast, Tile, Window, strides
-from deployer.errors import InternalError, OptionProblem, RunFailed
+from deployer.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.headers import kernel_header
 from deployer.ir import Node, TensorType
 from deployer.operator import (
@@ -189,13 +191,15 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
-    words += build._link_words(tools, words[0])
+    words += _link_words(tools, words[0])
     path, stamp = directory / "network", directory / "network.sha256"
     text = hashlib.sha256("\0".join(words).encode())
     for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
         text.update(source.read_bytes())
     if not path.is_file() or not stamp.is_file() or stamp.read_text() != text.hexdigest():
-        build._call([*words, "-o", str(path)], f"compiling {path}")
+        status, said = _called([*words, "-o", str(path)], directory)
+        if status != 0:
+            raise BuildFailed(f"compiling {path} failed", [("compiler", said[-3000:])])
         stamp.write_text(text.hexdigest())
     return path
 
@@ -271,9 +275,34 @@ def _started(target: Target, tools: Toolchain, directory: Path) -> bytes:
     """Run the program; what it wrote."""
     sink = directory / "output.bin"
     sink.unlink(missing_ok=True)
-    command = runner.command_line(target.name, tools, directory, ())
-    status, said, errors = runner._supervised(command, directory)
+    status, said = _called(runner.command_line(target.name, tools, directory, ()), directory)
     if status != 0 or not sink.is_file():
-        words = (errors.strip() or said.strip())[-3000:]
-        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", words)])
+        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", said[-3000:])])
     return sink.read_bytes()
+
+
+def _link_words(tools: Toolchain, command: str) -> list[str]:
+    """The linker's words; `{libgcc}` is the compiler's library under the toolchain's flags for it."""
+    query = [command, *tools.libgcc, "-print-libgcc-file-name"]
+    library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    return [word.format(targets=TARGETS_DIR, libgcc=library) for word in tools.link]
+
+
+def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
+    """Exit status and all that was said; a command that hangs ends with all it started."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=directory,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=runner.TIMEOUT)
+    except subprocess.TimeoutExpired as expired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", [("said", said[-3000:])]) from expired
+    return process.returncode, said

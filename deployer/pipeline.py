@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer import artefact, verify
 from deployer.dataset import Dataset, data_inputs, load, load_inference
-from deployer.errors import OptionProblem, TilingInfeasible
+from deployer.errors import OptionProblem, TilingInfeasible, VerifyFailed
 from deployer.harness import inference_input, training_input
 from deployer.interpret import run_inference, with_oracle
 from deployer.ir import Graph, Program
@@ -108,7 +108,7 @@ def optimizer_program(joint: Program) -> Program:
         accumulators=(),
         flag="",
         outputs=tuple(n for n in joint.updated if n in used),
-        updated=joint.updated,
+        updated={},
     )
 
 
@@ -139,6 +139,17 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
         [("withheld", f"{gap} B")],
         "a larger L1",
     )
+
+
+def place_edited(tiling: Tiling) -> Plan:
+    """Addresses for a tiling from a file; what is wrong with it is its editor's matter."""
+    try:
+        return place_tiling(tiling)
+    except VerifyFailed as fault:
+        raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
+    except PackingGap as problem:
+        facts = [("beyond the budget", f"{problem.gap - tiling.gap} B")]
+        raise TilingInfeasible("the tiling does not fit the inner level", facts, "smaller tiles") from problem
 
 
 def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:

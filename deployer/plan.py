@@ -207,6 +207,7 @@ class Plan:
     levels: tuple[LevelUse, ...]
     table_bytes: int
     homes: tuple[Home, ...]
+    graphs: tuple[str, ...]
     steps: tuple[PlanStep, ...]
     data: tuple[str, ...]
     weights: tuple[str, ...]

@@ -160,18 +160,13 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
                 note = f"{inner}+{operand.slot_offset}: {operand.slots} x {operand.slot_bytes} B, {operand.tensor}"
                 constants.append(Constant(names.slot(step, operand), f"({memory_name(inner)} + {address})", note))
     memories = tuple((memory_name(x.name), memory.sizes[x.name]) for x in plan.levels)
-    functions = tuple(f"{prototype(g)};" for g in graphs(plan))
+    functions = tuple(f"{prototype(g)};" for g in plan.graphs)
     return HeaderView(provenance(plan), memories, tuple(constants), functions)
 
 
 def memory_name(level: str) -> str:
     """C array of a level."""
     return f"hal_memory_{level.lower()}"
-
-
-def graphs(plan: Plan) -> list[str]:
-    """Graph names in order."""
-    return list(dict.fromkeys(step.graph for step in plan.steps))
 
 
 def prototype(graph: str) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 
 from deployer.access import Access, At, Axis, Operand, Window
 from deployer.errors import VerifyFailed
-from deployer.ir import Program
+from deployer.ir import Program, Role
 from deployer.operator import Kernel, registry
-from deployer.plan import Step, StepTiling, Tiling
+from deployer.plan import Lifetime, Step, StepTiling, Tiling
 from deployer.target import Target, load
 
 DMA_LEVELS = 2
@@ -195,29 +195,35 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
 
 def _lifetimes(tiling: Tiling) -> None:
     """Each storage in use has one lifetime over all its uses, what the harness fills or keeps included."""
-    program = tiling.lifetimes.schedule.program
-    final = len(tiling.lifetimes.schedule.steps) - 1
-    several = tiling.lifetimes.schedule.options.accumulate > 1
-    uses = _uses(tiling)
+    schedule = tiling.lifetimes.schedule
+    final, uses = len(schedule.steps) - 1, _uses(tiling)
     listed = [life.storage for life in tiling.lifetimes.storages]
     need(sorted(listed) == sorted(uses), "lifetime", "the storages are not those in use, once each")
     for life in tiling.lifetimes.storages:
-        tensor, use = program.tensors[life.storage], uses[life.storage]
-        gathers = tensor.role == "accumulator"
-        persistent = tensor.role in ("weight", "constant") or (gathers and several)
-        loaded = tensor.role in ("weight", "constant", "data")
-        first, last = 0 if loaded or persistent else use.first, final if persistent else use.last
+        tensor, use = schedule.program.tensors[life.storage], uses[life.storage]
+        first = 0 if life.loaded or life.persistent else use.first
+        last = final if life.persistent else use.last
         span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
-        covered = life.first <= first and last <= life.last <= max(final, 0)
+        covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
-        role = (life.persistent, life.loaded) == (persistent, loaded)
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.accumulate)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
-        passes_on = persistent or gathers or len(use.graphs) == 1
-        need(passes_on, "lifetime", f"{life.storage!r} is not persistent, and used by {sorted(use.graphs)}")
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
     unknown = sorted(set(tiling.resident) - set(listed))
     need(not unknown, "lifetime", f"resident {unknown} have no lifetime")
+
+
+def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bool:
+    """The harness loads weights, constants and samples; weights and constants last, accumulators over all passes.
+
+    With one pass per update an accumulator may die at its update; other values stay in their graph.
+    """
+    if life.loaded != (role in ("weight", "constant", "data")):
+        return False
+    if role == "accumulator":
+        return life.persistent or accumulate == 1
+    return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
 
 
 def _tile(step: Step, choice: StepTiling) -> None:

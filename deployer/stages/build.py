@@ -26,14 +26,17 @@ class Job:
     object: Path
 
 
-def run(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
+def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -> Path:
     """Compile what `generate` wrote into `directory`; the program's path.
+
+    `profile` 1 makes the program record when steps begin, 2 each wait and kernel too, where the target's HAL can.
 
     Kernels, runtime and HAL are compiled once per content, flags and compiler into the user's cache folder.
     Raises ToolMissing without a compiler, BuildFailed with the compiler's own words.
     """
     tools = toolchain(target_of(plan.options))
     words = [*compiler(tools), *tools.flags, *(tools.sanitize if sanitize else ())]
+    words += [f"-DHAL_PROFILE={profile}"] if profile else []
     folders = [directory, COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
     words += [f"-I{folder}" for folder in folders]
     generated = [Job(p, p.with_suffix(".o")) for p in sorted(directory.glob("*.c"))]
@@ -42,10 +45,15 @@ def run(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda job: _compile(job, words), jobs):
             pass
-    program = directory / "network"
+    program = directory / program_name(profile)
     objects = [str(job.object) for job in (*generated, *lasting)]
     _call([*words, *objects, *_link_words(tools, words[0]), "-o", str(program)], f"linking {program}")
     return program
+
+
+def program_name(profile: int) -> str:
+    """File name of a program."""
+    return f"network-profile{profile}" if profile else "network"
 
 
 def _link_words(tools: Toolchain, command: str) -> list[str]:

@@ -25,7 +25,7 @@ NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
 def run(plan: Plan, passes: int = 1, tolerance: float = 1e-5) -> dict[str, str]:
     """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
     target = target_of(plan.options)
-    graphs = render.graphs(plan)
+    graphs = plan.graphs
     files = {"Network.h": _render("network.h", render.header_view(plan, target))}
     for graph in graphs:
         files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph))

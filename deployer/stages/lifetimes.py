@@ -10,7 +10,7 @@ def run(schedule: Schedule) -> Lifetimes:
     harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
     """
     program = schedule.program
-    last_step = len(schedule.steps) - 1
+    last_step = max(len(schedule.steps) - 1, 0)
     graph_end = {step.graph: step.index for step in schedule.steps}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -22,7 +22,9 @@ def run(schedule: Schedule) -> Lifetimes:
     for name in program.outputs:
         storage = program.storage(name)
         first.setdefault(storage, 0)
-        last[storage] = next(iter(graph_end.values()))
+        last[storage] = next(iter(graph_end.values()), 0)
+    for name in program.weights:
+        first.setdefault(name, 0)
     storages = []
     for storage in sorted(first, key=lambda s: (first[s], s)):
         tensor = program.tensors[storage]

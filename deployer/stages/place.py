@@ -67,6 +67,7 @@ def run(tiling: Tiling) -> Plan:
         levels=tuple(used),
         table_bytes=tiling.table_bytes,
         homes=tuple(plan_homes),
+        graphs=tuple(graph.name for graph in program.graphs),
         steps=tuple(steps),
         data=program.data,
         weights=program.weights,

@@ -63,7 +63,7 @@ def run(
         differences.append(difference_of)
         if not difference_of.largest <= tolerance:
             faults.append(f"{name}{list(difference_of.index)}: differs by {difference_of.largest:.3e}")
-    predicted = {graph: plan.cycles(graph) for graph in dict.fromkeys(s.graph for s in plan.steps)}
+    predicted = {graph: plan.cycles(graph) for graph in plan.graphs}
     return Report(
         reference,
         tolerance,

@@ -33,8 +33,10 @@ class Outcome:
     errors: int
 
 
-def run(plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = ()) -> Outcome:
-    """Run `directory/network` on `directory/input.bin`; `flags` are options of the simulator.
+def run(
+    plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = (), name: str = "network"
+) -> Outcome:
+    """Run `directory/<name>` on `directory/input.bin`; `flags` are options of the simulator.
 
     Raises OptionProblem for flags the machine does not take, ToolMissing without its simulator, RunFailed with the
     program's last words where it hangs, traps, or the simulator finds a fault.
@@ -42,25 +44,42 @@ def run(plan: Plan, program: Program, directory: Path, passes: int, flags: Seque
     sink = directory / "output.bin"
     sink.unlink(missing_ok=True)
     target = target_of(plan.options)
-    command = command_line(target.name, toolchain(target), directory, flags)
-    status, said, errors = _supervised(command, directory)
+    command = command_line(target.name, toolchain(target), directory, flags, name)
+    status, said, errors = _supervised(command, directory, plan)
     if status not in (0, 1) or "BENCH" not in said:
-        words = (errors.strip() or said.strip())[-3000:]
-        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", words)])
-    return _outcome(plan, program, sink.read_bytes(), passes, said)
+        raise RunFailed(f"{directory / 'network'} ended with status {status}", _last_words(plan, said, errors))
+    return _outcome(plan, program, sink.read_bytes(), passes, own_lines(said))
 
 
-def command_line(name: str, tools: Toolchain, directory: Path, flags: Sequence[str]) -> list[str]:
+def own_lines(said: str) -> str:
+    """What the program itself printed, without the simulator's remarks."""
+    return "\n".join(x for x in said.splitlines() if x.startswith(("[loss", "BENCH", "Errors", "hal:")))
+
+
+def _last_words(plan: Plan, said: str, errors: str) -> list[tuple[str, str]]:
+    """The name of the step the program was in, and its last lines."""
+    facts = []
+    steps = re.findall(r"^hal: step (\d+)", f"{said}\n{errors}", re.MULTILINE)
+    if steps and int(steps[-1]) < len(plan.steps):
+        step = plan.steps[int(steps[-1])]
+        facts.append(("step", f"{step.index} {step.name!r} ({step.op})"))
+    words = [x for x in (*said.splitlines()[-12:], *errors.splitlines()[-12:]) if x.strip()]
+    return [*facts, ("said", "\n".join(words) or "nothing")]
+
+
+def command_line(
+    target: str, tools: Toolchain, directory: Path, flags: Sequence[str], name: str = "network"
+) -> list[str]:
     """The command that starts a built program."""
     text = " ".join(tools.run)
     if flags and "{flags}" not in text and "{semihosting}" not in text:
         raise OptionProblem(
-            f"target {name!r} takes no {' '.join(flags)}",
+            f"target {target!r} takes no {' '.join(flags)}",
             hint="these are options of simulated transfers; leave them out",
         )
     folder = directory.resolve()
     places = {
-        "program": folder / "network",
+        "program": folder / name,
         "input": folder / "input.bin",
         "output": folder / "output.bin",
         "directory": folder,
@@ -91,7 +110,7 @@ def _found(tools: Toolchain, word: str) -> str:
     return found
 
 
-def _supervised(command: list[str], directory: Path) -> tuple[int, str, str]:
+def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
     """Exit status and what was said; a program that hangs ends with all it started, and with its last words."""
     process = subprocess.Popen(
         command,
@@ -107,14 +126,14 @@ def _supervised(command: list[str], directory: Path) -> tuple[int, str, str]:
     except subprocess.TimeoutExpired as expired:
         os.killpg(process.pid, signal.SIGKILL)
         said, errors = process.communicate()
-        words = (said + errors).strip()[-2000:] or "nothing"
-        raise RunFailed(f"{directory / 'network'} did not end within {TIMEOUT:.0f} s", [("said", words)]) from expired
+        facts = _last_words(plan, said, errors)
+        raise RunFailed(f"{directory / 'network'} did not end within {TIMEOUT:.0f} s", facts) from expired
     return process.returncode, said, errors
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
     """Cut the dump: losses first in training, then each result in the plan's order."""
-    training = any(step.graph == "train" for step in plan.steps)
+    training = "train" in plan.graphs
     losses = np.frombuffer(dump[: 4 * passes], np.float32) if training else np.empty(0, np.float32)
     at = 4 * len(losses)
     arrays: dict[str, Array] = {}

@@ -24,14 +24,13 @@ def run(program: Program, options: Options) -> Schedule:
 def _ordered(program: Program, graph: Graph) -> list[Node]:
     """Graph order, each in-place sink moved up to right behind the last node it needs."""
     positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
-    readers = _last_readers(program, graph)
 
     def key(item: tuple[int, Node]) -> tuple[int, int, int]:
         index, node = item
         if not _is_sink(program, node):
             return index, 0, index
         needs = [_producer(program, positions, name) for name in node.inputs if name]
-        needs += [readers.get(program.storage(name), -1) for name in node.outputs if name]
+        needs += [_last_reader(program, graph.nodes[:index], program.storage(n)) for n in node.outputs if n]
         return max(needs), 1, index
 
     return [node for _, node in sorted(enumerate(graph.nodes), key=key)]
@@ -51,12 +50,9 @@ def _producer(program: Program, positions: dict[str, int], name: str) -> int:
     return positions.get(name, -1)
 
 
-def _last_readers(program: Program, graph: Graph) -> dict[str, int]:
-    """Per storage the last node that reads it without overwriting it."""
-    last: dict[str, int] = {}
-    for index, node in enumerate(graph.nodes):
-        written = {program.storage(name) for name in node.outputs if name}
-        for name in node.inputs:
-            if name and program.storage(name) not in written:
-                last[program.storage(name)] = index
-    return last
+def _last_reader(program: Program, earlier: tuple[Node, ...], storage: str) -> int:
+    """Index of the last of these nodes that reads a storage, -1 where none does."""
+    for index in reversed(range(len(earlier))):
+        if any(name and program.storage(name) == storage for name in earlier[index].inputs):
+            return index
+    return -1

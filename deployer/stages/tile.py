@@ -17,13 +17,20 @@ from deployer.tilers.strategy import strategy
 def run(lifetimes: Lifetimes, gap: int = 0) -> Tiling:
     """Solve the level under the options' strategy; where it has rivals, the best of all under the exact timeline.
 
-    `gap` bytes are withheld from the budget, for a placement that could not be packed. Raises TilingInfeasible with the
-    step that cannot fit, its bytes and what would.
+    `gap` bytes are withheld from the budget, for a placement that could not be packed; where too little is left of it,
+    nothing becomes resident, and slots alone always pack. Raises TilingInfeasible with the step that needs most, its
+    bytes and what would fit.
     """
-    level = Level(lifetimes, gap)
     chosen = lifetimes.schedule.options.strategy
+    level = Level(lifetimes, gap)
+    if gap and level.unfit(chosen):
+        level = Level(lifetimes, 0, residents=False)
+    if level.unfit(chosen):
+        raise level.too_small(chosen)
     best: tuple[int, Tiling] | None = None
     for name in (*strategy(chosen).rivals, chosen):
+        if level.unfit(name):
+            continue
         problem = level.problem(name)
         choice = solve(problem, _carried(problem, best[1]) if best else None)
         if choice is None:
@@ -55,7 +62,7 @@ def predicted(tiling: Tiling, target: Target) -> int:
 class Level:
     """The innermost level as the solver sees it; candidates are enumerated once for steps of the same geometry."""
 
-    def __init__(self, lifetimes: Lifetimes, gap: int) -> None:
+    def __init__(self, lifetimes: Lifetimes, gap: int, residents: bool = True) -> None:
         self.lifetimes, self.gap = lifetimes, gap
         self.schedule = lifetimes.schedule
         self.target = target_of(self.schedule.options)
@@ -67,21 +74,18 @@ class Level:
         self.capacity = self.target.levels[0].budget - self.tables - gap
         data = {program.storage(name) for name in program.data}
         sized = [replace(x, bytes=rounded(x.bytes, self.target.alignment)) for x in lifetimes.storages]
-        self.eligible = tuple(x for x in sized if x.storage not in data and x.bytes <= self.capacity)
+        fitting = [x for x in sized if x.storage not in data and x.bytes <= self.capacity]
+        self.eligible = tuple(fitting if residents else ())
         self.names = frozenset(x.storage for x in self.eligible)
         self._found: dict[str, dict[Buffering, list[Candidate]]] = {}
         self._fronts: dict[str, list[Candidate]] = {}
 
     def problem(self, name: str) -> Problem:
-        """The solver's input for one strategy; TilingInfeasible where a step has no candidate."""
+        """The solver's input for one strategy."""
         options = self.schedule.options
         candidates, touches, weights = [], [], []
         for step in self.schedule.steps:
-            modes = strategy(name).modes(step, options)
-            own = self._front(step, modes)
-            if not own:
-                raise self._too_small(step, modes[0])
-            candidates.append(tuple(own))
+            candidates.append(tuple(self._front(step, strategy(name).modes(step, options))))
             touches.append(frozenset(self.storage_of[o.tensor] for o in step.access.operands) & self.names)
             weights.append(options.accumulate if step.graph == "train" else 1)
         return Problem(tuple(candidates), tuple(touches), self.eligible, self.capacity, tuple(weights))
@@ -119,22 +123,35 @@ class Level:
             names.setdefault(storage, f"{'+' if storage in self.names else '-'}{len(names)}")
         return names
 
-    def _too_small(self, step: Step, mode: Buffering) -> TilingInfeasible:
-        level, target = self.target.levels[0], self.target
-        wanted = smallest(step, self.storage_of, target, mode)
-        single = smallest(step, self.storage_of, target, "single")
+    def unfit(self, name: str) -> list[Step]:
+        """Steps that cannot run under a strategy with nothing resident, which any other step could bear."""
+        options = self.schedule.options
+        return [s for s in self.schedule.steps if not self._fits(s, strategy(name).modes(s, options))]
+
+    def _fits(self, step: Step, modes: tuple[Buffering, ...]) -> bool:
+        return any(not candidate.resident for candidate in self._front(step, modes))
+
+    def too_small(self, name: str) -> TilingInfeasible:
+        """The error of the step that needs most, so that what it proposes is enough for all."""
+        level, target, options = self.target.levels[0], self.target, self.schedule.options
+        least = [(step, self._least(step, strategy(name).modes(step, options))) for step in self.unfit(name)]
+        step, wanted = max(least, key=lambda x: x[1].bytes)
+        single = self._least(step, ("single",))
         lengths = " ".join(f"{k}={v}" for k, v in wanted.tile.items())
-        withheld = f", withheld for packing {self.gap} B" if self.gap else ""
         facts = [
             ("smallest tile", f"{lengths}: {wanted.bytes} B, {wanted.buffering} buffering"),
-            ("free", f"{self.capacity} B of {level.budget} B (argument tables {self.tables} B{withheld})"),
+            ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables} B)"),
         ]
         other = f", single buffering ({single.bytes} B)" if single.bytes < wanted.bytes else ""
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"--{level.name.lower()} {wanted.bytes + self.tables + self.gap}{other}, or a smaller layer",
+            f"--{level.name.lower()} {wanted.bytes + self.tables}{other}, or a smaller layer",
         )
+
+    def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
+        """The candidate of least bytes with nothing resident."""
+        return min((smallest(step, self.storage_of, self.target, m) for m in modes), key=lambda c: c.bytes)
 
 
 def _carried(problem: Problem, tiling: Tiling) -> Choice | None:

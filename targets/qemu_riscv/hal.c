@@ -2,18 +2,23 @@
  * as the command line says. */
 #include "hal.h"
 #include "platform.h"
+#include "profile.h"
 #include "semihost.h"
 
 #define UART ((volatile uint8_t *)0x10000000)
 #define TEST_DEVICE ((volatile uint32_t *)0x100000)
 #define QUEUE 64u
+/* The core's timer: one tick is 100 instructions under -icount shift=0. */
+#define TIME (*(volatile uint64_t *)0x0200bff8)
+#define TIME_COMPARE (*(volatile uint64_t *)0x02004000)
+#define WATCHDOG_LIMIT 40000000u /* ticks a step may take */
 
 typedef struct {
     uint8_t *to;
     const uint8_t *from;
     uint32_t run, count, planes;
     uint32_t to_stride, from_stride, to_plane, from_plane;
-    uint32_t busy;
+    uint32_t busy, outward;
 } transfer_t;
 
 typedef enum { ORDER_EARLY, ORDER_LATE, ORDER_RANDOM } order_t;
@@ -21,6 +26,7 @@ typedef enum { ORDER_EARLY, ORDER_LATE, ORDER_RANDOM } order_t;
 static transfer_t queue[QUEUE];
 static order_t order = ORDER_LATE;
 static uint32_t random_state = 1;
+static uint32_t current_step = HAL_NO_STEP;
 
 /* ---- platform ---- */
 
@@ -31,6 +37,24 @@ void platform_putc(char character) {
 void platform_exit(int code) {
     *TEST_DEVICE = code ? ((uint32_t)code << 16 | 0x3333u) : 0x5555u;
     for (;;) __asm__ volatile("wfi");
+}
+
+uint32_t platform_step(void) {
+    return current_step;
+}
+
+void hal_step(uint32_t step) {
+    current_step = step;
+    TIME_COMPARE = TIME + WATCHDOG_LIMIT;
+    if (HAL_PROFILE) profile_step(step);
+}
+
+static profile_entry_t entries[HAL_PROFILE ? 1024 : 1];
+profile_entry_t *const profile_buffer = entries;
+const uint32_t profile_capacity = sizeof(entries) / sizeof(entries[0]);
+
+uint32_t profile_clock(void) {
+    return (uint32_t)hal_cycles();
 }
 
 void platform_close(intptr_t file) {
@@ -51,6 +75,8 @@ static const char *flag_value(const char *line, const char *flag) {
 void platform_init(int argc, char **argv) {
     (void)argc;
     (void)argv;
+    TIME_COMPARE = TIME + WATCHDOG_LIMIT;
+    __asm__ volatile("csrs mie, %0\ncsrsi mstatus, 8" : : "r"(1u << 7)); /* timer interrupts, at machine level */
     static char line[256];
     intptr_t block[] = {(intptr_t)line, (intptr_t)sizeof(line)};
     if (semihost(SEMIHOST_CMDLINE, block)) return;
@@ -115,7 +141,9 @@ static void chance(void) {
 
 void hal_parallel(hal_kernel_t kernel, const void *args) {
     chance();
+    const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
     kernel(args);
+    if (HAL_PROFILE > 1) profile_record(PROFILE_KERNEL, profile_clock() - begin);
 }
 
 static hal_ticket_t start(transfer_t transfer) {
@@ -137,15 +165,17 @@ static hal_ticket_t start(transfer_t transfer) {
 void hal_dma_wait(hal_ticket_t ticket) {
     if (ticket == HAL_DONE) return;
     chance();
+    const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
     transfer_t *t = &queue[ticket - 1];
     if (t->busy == 1) finish(t);
     t->busy = 0;
+    if (HAL_PROFILE > 1) profile_record(t->outward ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
 }
 
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
                            uint32_t planes, uint32_t plane_stride) {
     (void)hop;
-    return start((transfer_t){inner, outer, run, count, planes, run, stride, run * count, plane_stride, 0});
+    return start((transfer_t){inner, outer, run, count, planes, run, stride, run * count, plane_stride, 0, 0});
 }
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
@@ -159,7 +189,7 @@ hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_
 hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
                             uint32_t planes, uint32_t plane_stride) {
     (void)hop;
-    return start((transfer_t){outer, inner, run, count, planes, stride, run, plane_stride, run * count, 0});
+    return start((transfer_t){outer, inner, run, count, planes, stride, run, plane_stride, run * count, 0, 1});
 }
 
 hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {

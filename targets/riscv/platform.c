@@ -2,17 +2,13 @@
 #include "platform.h"
 #include "format.h"
 #include "hal.h"
+#include "profile.h"
 #include "semihost.h"
 
 static intptr_t input_file = -1, output_file = -1;
-static volatile uint32_t current_step = HAL_NO_STEP;
 
 void hal_init(int argc, char **argv) {
     platform_init(argc, argv);
-}
-
-void hal_step(uint32_t step) {
-    current_step = step;
 }
 
 void hal_print(const char *text) {
@@ -32,10 +28,10 @@ static void print_hex(uint32_t value) {
 
 _Noreturn static void fail(const char *what) {
     hal_print("hal: step ");
-    if (current_step == HAL_NO_STEP)
+    if (platform_step() == HAL_NO_STEP)
         hal_print("none");
     else
-        print_count(current_step);
+        print_count(platform_step());
     hal_print(": ");
     hal_print(what);
     hal_print("\n");
@@ -60,17 +56,18 @@ void hal_write(const void *source, uint32_t bytes) {
 }
 
 void hal_exit(int code) {
+    if (HAL_PROFILE) profile_close();
     if (output_file >= 0) platform_close(output_file);
     platform_exit(code);
 }
 
 void trap_report(uint32_t cause, uint32_t pc, uint32_t value) {
-    hal_print("hal: trap cause ");
-    print_count(cause);
-    hal_print(" at pc ");
+    hal_print(cause & TRAP_INTERRUPT ? "hal: the step does not end, pc " : "hal: trap, pc ");
     print_hex(pc);
+    hal_print(" cause ");
+    print_hex(cause);
     hal_print(" value ");
     print_hex(value);
     hal_print("\n");
-    fail("trap");
+    fail(cause & TRAP_INTERRUPT ? "watchdog" : "trap");
 }

@@ -1,6 +1,7 @@
 /* Siracusa's cluster: dispatch by the event unit's barrier, MCHAN between L2 and L1, HyperRAM behind the uDMA. */
 #include "hal.h"
 #include "platform.h"
+#include "profile.h"
 #include "semihost.h"
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
@@ -8,6 +9,12 @@
 #define BARRIER_TRIGGER_MASK REGISTER(0x10204200)
 #define BARRIER_TARGET_MASK REGISTER(0x1020420c)
 #define BARRIER_WAIT 0x1020421c
+#define INTERRUPT_MASK REGISTER(0x1020400c)
+#define TIMER_CONFIG REGISTER(0x10200400)
+#define TIMER_COMPARE REGISTER(0x10200410)
+#define TIMER_RESET REGISTER(0x10200420)
+#define TIMER_EVENT (1u << 10)
+#define WATCHDOG_LIMIT 400000000u /* cycles a step may take */
 #define MCHAN_COMMAND REGISTER(0x10204400)
 #define MCHAN_STATUS REGISTER(0x10204404)
 #define SOC_EXIT REGISTER(0x1a1040a0)
@@ -26,6 +33,26 @@ void platform_exit(int code) {
     for (;;) __asm__ volatile("wfi");
 }
 
+uint32_t platform_step(void) {
+    return CLUSTER_JOB->step;
+}
+
+void hal_step(uint32_t step) {
+    CLUSTER_JOB->step = step;
+    TIMER_RESET = 1;
+    if (HAL_PROFILE) profile_step(step);
+}
+
+/* The buffer lies behind the cluster's own words in L1. */
+profile_entry_t *const profile_buffer = (profile_entry_t *)(CLUSTER_JOB + 1);
+const uint32_t profile_capacity = (0x400 - sizeof(cluster_job_t)) / sizeof(profile_entry_t);
+
+uint32_t profile_clock(void) {
+    uint32_t now;
+    __asm__ volatile("csrr %0, 0xb00" : "=r"(now));
+    return now;
+}
+
 void platform_close(intptr_t file) {
     semihost(SEMIHOST_CLOSE, (const void *)file); /* the simulator wants the number itself */
 }
@@ -38,6 +65,11 @@ void platform_init(int argc, char **argv) {
                      "csrwi 0xcc0, 1\n"
                      "csrwi 0xcc1, 1");
     CLUSTER_JOB->cores = hal_plan_cores;
+    CLUSTER_JOB->step = HAL_NO_STEP;
+    TIMER_COMPARE = WATCHDOG_LIMIT;
+    TIMER_CONFIG = 1 | 1 << 1 | 1 << 2; /* on, from zero, with interrupt */
+    INTERRUPT_MASK = TIMER_EVENT;
+    __asm__ volatile("csrsi mstatus, 8");
     BARRIER_TRIGGER_MASK = (1u << CORES) - 1u;
     BARRIER_TARGET_MASK = (1u << CORES) - 1u;
     FETCH_ENABLE = (1u << CORES) - 1u;
@@ -62,11 +94,13 @@ static inline void barrier(void) {
 }
 
 void hal_parallel(hal_kernel_t kernel, const void *args) {
+    const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
     CLUSTER_JOB->kernel = kernel;
     CLUSTER_JOB->args = args;
     barrier();
     kernel(args);
     barrier();
+    if (HAL_PROFILE > 1) profile_record(PROFILE_KERNEL, profile_clock() - begin);
 }
 
 _Noreturn void cluster_worker(void);
@@ -121,11 +155,16 @@ static inline hal_ticket_t mchan_open(void) {
     return MCHAN_COMMAND + 1;
 }
 
+/* A ticket is the engine's id plus one, and bit 8 on the way out. */
+#define TICKET_OUT 0x100u
+
 void hal_dma_wait(hal_ticket_t ticket) {
     if (ticket == HAL_DONE) return;
-    const uint32_t bit = 1u << (ticket - 1);
+    const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
+    const uint32_t bit = 1u << ((ticket & ~TICKET_OUT) - 1);
     while (MCHAN_STATUS & bit) {}
     MCHAN_STATUS = bit;
+    if (HAL_PROFILE > 1) profile_record(ticket & TICKET_OUT ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
 }
 
 hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
@@ -139,7 +178,7 @@ hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32
     (void)hop;
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
-    return ticket;
+    return ticket | TICKET_OUT;
 }
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
@@ -153,7 +192,7 @@ hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32
     (void)hop;
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
-    return ticket;
+    return ticket | TICKET_OUT;
 }
 
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
@@ -171,5 +210,5 @@ hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
-    return ticket;
+    return ticket | TICKET_OUT;
 }

@@ -32,7 +32,7 @@ _start:
     j 2b
 
 cluster_entry:
-    la t0, trap_entry
+    la t0, trap_vector
     csrw mtvec, t0
     fscsr zero
     csrr t0, mhartid
@@ -72,7 +72,14 @@ main_core:
     call main
     call hal_exit
 
-    .balign 4
+    .balign 256
+trap_vector:                            # interrupt n jumps to its n-th word, traps to the first
+    .option push
+    .option norvc
+    .rept 32
+    j trap_entry
+    .endr
+    .option pop
 trap_entry:
     csrr a0, mcause
     csrr a1, mepc

@@ -10,7 +10,14 @@ typedef struct {
 
 static inline share_t share_of(uint32_t total) {
     const uint32_t cores = hal_core_count(), id = hal_core_id();
-    const uint32_t each = total / cores, extra = total % cores;
+    uint32_t each, extra;
+    if ((cores & (cores - 1)) == 0 && cores <= 16) { /* no division where it is a shift */
+        each = total >> ((cores > 1) + (cores > 2) + (cores > 4) + (cores > 8));
+        extra = total & (cores - 1);
+    } else {
+        each = total / cores;
+        extra = total - each * cores;
+    }
     const uint32_t begin = id * each + (id < extra ? id : extra);
     return (share_t){begin, begin + each + (id < extra ? 1u : 0u)};
 }
