@@ -107,9 +107,9 @@ def compile_case(
     opt_out: tuple[str, ...] = (),
 ) -> Built:
     """Plan, print and build a case."""
-    options = pipeline.accumulate_of(case, Options(target, strategy, {"L1": l1}, cores, 1, opt_out))
+    options = pipeline.accumulate_of(case, Options(target, strategy, {"L1": l1}, cores, opt_out=opt_out))
     tiling, plan = pipeline.plan_program(case.program, options)
-    pipeline.write_case(case, tiling, plan, directory, 1e-5)
+    pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)
     return Built(case, tiling, plan, directory)
 

@@ -122,7 +122,8 @@ def load(cls: type[T], path: Path) -> T:
     try:
         return typing.cast(T, from_jsonable(cls, envelope["body"]))
     except (TypeError, ValueError, KeyError) as error:
-        raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", str(error))]) from error
+        cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
 
 
 def _envelope(path: Path) -> dict[str, Any]:

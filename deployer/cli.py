@@ -1,6 +1,7 @@
 """The `deployer` command: options to the pipeline's arguments, errors to exit codes."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from deployer import __version__
-from deployer.errors import DeployerError
+from deployer.errors import DeployerError, FileProblem
 
+PIPE_WIDTH = 140
+"""Columns of tables where no terminal says how many it has."""
 BUFFERINGS = ("auto", "single", "double", "training_double")
 
 
@@ -41,9 +44,12 @@ def parser() -> argparse.ArgumentParser:
     emit_text = "print the C of a plan.json again"
     emit = commands.add_parser("emit", help=emit_text, description=emit_text)
     emit.add_argument("--plan", type=Path, required=True, metavar="plan.json")
-    emit.add_argument("--passes", type=int, default=1, help="forward passes of the harness (default 1)")
     emit.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
     _add_train_graph(commands)
+    calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
+    calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
+    calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET")
+    calibrate.add_argument("--simulator", default="", metavar="TEXT", help="name and version of what it runs on")
     commands.add_parser("targets", help="list the targets and their memories")
     commands.add_parser("operators", help="list the operators and what they can do")
     return top
@@ -63,10 +69,10 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     case.add_argument("--n-steps", type=_positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=_positive, metavar="N", help="passes per update (default: as recorded)")
     case.add_argument("--data-inputs", type=_positive, metavar="N", help="leading graph inputs that change per sample")
-    case.add_argument("--learning-rate", type=float, metavar="LR", help="replaces the optimizer's own")
+    case.add_argument("--learning-rate", type=_finite, metavar="LR", help="replaces the optimizer's own")
     case.add_argument(
         "--tolerance",
-        type=float,
+        type=_tolerance,
         default=1e-5,
         metavar="T",
         help="largest absolute difference (default 1e-5)",
@@ -133,7 +139,7 @@ def _add_train_graph(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     p.add_argument("model", type=Path, metavar="model.onnx")
     p.add_argument("--loss", choices=("cross_entropy", "mse"), required=True)
     p.add_argument("--optimizer", choices=("sgd",), default="sgd")
-    p.add_argument("--lr", type=float, default=0.01, help="learning rate (default 0.01)")
+    p.add_argument("--lr", type=_finite, default=0.01, help="learning rate (default 0.01)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
     data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
@@ -146,15 +152,31 @@ def _add_train_graph(commands: "argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+def _tolerance(text: str) -> float:
+    value = _finite(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
     return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     arguments = parser().parse_args(argv)
     from deployer import commands
 
@@ -163,6 +185,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DeployerError as error:
         Console(stderr=True, highlight=False).print(str(error), markup=False, soft_wrap=True)
         return error.exit_code
+    except OSError as error:
+        if error.filename is None:
+            raise
+        problem = FileProblem(f"{error.filename}: {error.strerror}", hint="correct the path or its permissions")
+        Console(stderr=True, highlight=False).print(str(problem), markup=False, soft_wrap=True)
+        return problem.exit_code
     except KeyboardInterrupt:
         return 130
 

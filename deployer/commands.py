@@ -19,10 +19,9 @@ from deployer.memory_map import memory_map
 from deployer.operator import Operator, registry
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan
-from deployer.profile import profile_table, profile_tiles
+from deployer.profile import profile_table
 from deployer.stages import generate, report
 from deployer.stages.run import Outcome
-from deployer.stages.tile import target_of
 
 
 def dispatch(a: argparse.Namespace, console: Console) -> int:
@@ -34,6 +33,7 @@ def dispatch(a: argparse.Namespace, console: Console) -> int:
         "compile": compile_case,
         "emit": emit,
         "train-graph": train_graph,
+        "calibrate": calibrate,
         "targets": list_targets,
         "operators": list_operators,
     }
@@ -56,7 +56,15 @@ def options_of(a: argparse.Namespace) -> Options:
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
     budgets = {level: value for level, value in (("L1", a.l1), ("L2", a.l2)) if value is not None}
-    return Options(a.platform, a.buffering, budgets or None, a.cores, 1, tuple(sorted(a.opt_out)), not a.no_fusion)
+    return Options(
+        a.platform,
+        a.buffering,
+        budgets or None,
+        a.cores,
+        opt_out=tuple(sorted(a.opt_out)),
+        fuse=not a.no_fusion,
+        tolerance=a.tolerance,
+    )
 
 
 def run_case(a: argparse.Namespace, console: Console) -> int:
@@ -65,14 +73,14 @@ def run_case(a: argparse.Namespace, console: Console) -> int:
     with _timed(console, timings) as progress:
         case = load_case(a)
         directory = a.output or Path("out") / case.directory.name / a.platform
-        plan = _existing(directory) if a.skipgen else _compiled(a, case, directory, progress)
+        plan = _existing(case, directory) if a.skipgen else _compiled(a, case, directory, progress)
         progress("build")
         pipeline.build_case(plan, directory, a.sanitize)
         outcome = None
         if not a.skipsim:
             progress("run")
             outcome = pipeline.execute(case, plan, directory, _simulator_flags(a))
-    _extras(a, plan, directory, console)
+    _extras(a, case, plan, directory, console, outcome is not None)
     if outcome is None:
         console.print(f"built {directory / 'network'}, not run")
         return 0
@@ -89,28 +97,32 @@ def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipe
     options = pipeline.accumulate_of(case, options_of(a))
     tiling, plan = pipeline.plan_program(case.program, options, progress)
     progress("generate")
-    pipeline.write_case(case, tiling, plan, directory, a.tolerance)
+    pipeline.write_case(case, tiling, plan, directory)
     return plan
 
 
-def _existing(directory: Path) -> Plan:
-    path = directory / "plan.json"
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
-    return artefact.load(Plan, path)
+def _existing(case: Case, directory: Path) -> Plan:
+    plan, tiling = directory / "plan.json", directory / "tiling.json"
+    for path in (plan, tiling):
+        if not path.is_file():
+            raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
+    pipeline.check_origin(case, pipeline.tiling_from(tiling), tiling)
+    return artefact.load(Plan, plan)
 
 
-def _extras(a: argparse.Namespace, plan: Plan, directory: Path, console: Console) -> None:
+def _extras(
+    a: argparse.Namespace, case: Case, plan: Plan, directory: Path, console: Console, measured: bool = False
+) -> None:
     if a.verbose:
         console.print(report.step_table(plan))
     if a.plotMemAlloc:
         (directory / "memory.html").write_text(memory_map(plan))
         console.print(f"memory map: {directory / 'memory.html'}")
     if a.profileTiling:
-        rows = profile_tiles(plan, target_of(plan.options))
+        rows = pipeline.profile(case, plan, directory, measured)
         (directory / "profile.json").write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
         console.print(profile_table(rows))
-        console.print(f"per tile: {directory / 'profile.json'}")
+        console.print(f"per tile: {directory / 'profile.json'}", soft_wrap=True)
 
 
 def _judge(
@@ -129,6 +141,7 @@ def _judge(
         arrays = dict(outcome.arrays)
         if outcome.losses:
             arrays["loss"] = np.array(outcome.losses, np.float32)
+        a.dump.parent.mkdir(parents=True, exist_ok=True)
         np.savez(a.dump, allow_pickle=False, **arrays)
     console.print(outcome.text.rstrip(), markup=False, soft_wrap=True)
     report.show(result, plan, console)
@@ -163,18 +176,19 @@ def compile_case(a: argparse.Namespace, console: Console) -> int:
     directory = a.output or Path("out") / case.directory.name / a.platform
     if a.from_file is not None:
         tiling = pipeline.tiling_from(a.from_file)
+        pipeline.check_origin(case, tiling, a.from_file)
         plan = pipeline.place_edited(tiling)
-        pipeline.write_case(case, tiling, plan, directory, a.tolerance)
+        pipeline.write_case(case, tiling, plan, directory)
     else:
         plan = _compiled(a, case, directory, pipeline.silent)
-    _extras(a, plan, directory, console)
+    _extras(a, case, plan, directory, console)
     console.print(f"C and plan: {directory}")
     return 0
 
 
 def emit(a: argparse.Namespace, console: Console) -> int:
     """Print a plan's C again."""
-    pipeline.write_files(generate.run(artefact.load(Plan, a.plan), a.passes), a.output)
+    pipeline.write_files(generate.run(artefact.load(Plan, a.plan)), a.output)
     console.print(f"C: {a.output}")
     return 0
 
@@ -197,6 +211,24 @@ def train_graph(a: argparse.Namespace, console: Console) -> int:
         data=a.data,
     )
     console.print(str(made), soft_wrap=True)
+    return 0
+
+
+def calibrate(a: argparse.Namespace, console: Console) -> int:
+    """Measure a target and write its costs."""
+    from deployer import calibrate as calibration
+
+    with console.status("calibrate") as status:
+        found = calibration.run(a.platform, a.simulator or a.platform, status.update)
+    table = Table("kernel", "calls", "call", "mac", "element", "median", "worst", box=None, header_style="bold")
+    for fit in found.fits:
+        rates = (f"{fit.cost.mac_milli / 1000:.2f}", f"{fit.cost.element_milli / 1000:.2f}")
+        shares = (f"{100 * fit.median:.0f} %", f"{100 * fit.worst:.0f} %")
+        table.add_row(fit.symbol, str(fit.points), str(fit.cost.call), *rates, *shares)
+    console.print(table)
+    t = found.target
+    console.print(f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, {t.hops[0]}", soft_wrap=True)
+    console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)
     return 0
 
 

@@ -3,15 +3,23 @@
 from dataclasses import dataclass, field
 
 from deployer.operator import Work
-from deployer.target import Channel, Hop, Target
+from deployer.target import Channel, Hop, KernelCost, Target
+
+
+def kernel_cost(target: Target, symbol: str) -> KernelCost:
+    """The cost of a kernel, that of `default` where the target has none."""
+    return target.kernels.get(symbol) or target.kernels["default"]
 
 
 def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
-    """Dispatch, the kernel's own overhead, and the share of the core that has most of the parallel pieces."""
-    cost = target.kernels.get(symbol) or target.kernels["default"]
+    """Cycles of one tile besides transfers: loop code, dispatch, and the core that has most of the parallel pieces.
+
+    The first call in a pass costs the kernel's `cold` cycles more.
+    """
+    cost = kernel_cost(target, symbol)
     busiest = -(-work.parallel // target.cores)
     milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
-    return target.dispatch + cost.call + -(-milli // 1000)
+    return target.tile + target.dispatch + cost.call + -(-milli // 1000)
 
 
 @dataclass

@@ -34,10 +34,10 @@ class HarnessView:
     cores: int
 
 
-def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> HarnessView:
-    """The harness of a plan for a number of passes."""
+def harness_view(plan: Plan, target: Target) -> HarnessView:
+    """The harness of a plan."""
     names = Names(plan)
-    accumulate = plan.options.accumulate
+    accumulate, passes = plan.options.accumulate, plan.options.passes
     levels = {level.name: level.peak for level in plan.levels}
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
@@ -54,7 +54,7 @@ def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> H
         accumulate=accumulate,
         updates=updates,
         update_divisor=max(updates, 1),
-        tolerance=f"{tolerance:.9g}f",
+        tolerance=_float_constant(plan.options.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
         results=sized([plan.home(plan.storage_of[n]) for n in results]),
@@ -65,6 +65,12 @@ def harness_view(plan: Plan, target: Target, passes: int, tolerance: float) -> H
         clock=target.clock,
         cores=target.cores,
     )
+
+
+def _float_constant(value: float) -> str:
+    """A C constant; digits alone would be an integer."""
+    text = f"{value:.9g}"
+    return f"{text}f" if {".", "e"} & set(text) else f"{text}.0f"
 
 
 def data_homes(plan: Plan) -> list[Home]:

@@ -74,6 +74,8 @@ class Flag:
     """The lazy-reset flag of the running pass, 0 or 1."""
 
 
+SWEEP_LENGTHS = (16, 64, 200, 512, 1024, 2048, 4096)
+
 ArgValue = Const | Extent | Start | Stride | First | Last | PadBefore | Flag
 CType = Literal["u32", "i32", "f32"]
 
@@ -192,6 +194,19 @@ class Operator(ABC):
     @abstractmethod
     def samples(self) -> Iterator[Sample]:
         """Uses for tests, from a fixed seed."""
+
+
+    def sweep(self) -> Iterator[Sample]:
+        """Uses on which the cost of the kernel is measured: by default the samples, vectors of many lengths where flat."""
+        samples = list(self.samples())
+        first = samples[0]
+        shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}
+        if len(shapes) != 1:
+            yield from samples
+            return
+        for size in SWEEP_LENGTHS:
+            inputs = [x if x is None or x.size == 1 else np.resize(x, size) for x in first.inputs]
+            yield Sample(f"n{size}", tuple(inputs), first.attrs, first.outputs, onnx=False)
 
 
 _REGISTRY: dict[str, Operator] = {}

@@ -14,10 +14,12 @@ from deployer.interpret import run_inference, with_oracle
 from deployer.ir import Graph, Program
 from deployer.operator import Array
 from deployer.plan import Options, Plan, Tiling
+from deployer.profile import StepProfile, measured_profile, model_profile
 from deployer.stages import build, check, fuse, generate, lifetimes, parse, place, schedule, tile
 from deployer.stages import run as run_stage
 from deployer.stages.place import PackingGap
 from deployer.stages.run import Outcome
+from deployer.stages.tile import target_of
 
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
@@ -173,9 +175,9 @@ def write_files(files: dict[str, str], directory: Path) -> None:
             path.write_text(text)
 
 
-def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path, tolerance: float) -> dict[str, str]:
+def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path) -> dict[str, str]:
     """Everything a build and a run need: C, input file, and the artefacts for later re-entry."""
-    files = generate.run(plan, case.passes, tolerance)
+    files = generate.run(plan)
     write_files(files, directory)
     (directory / "plan.json").write_text(artefact.dumps(plan))
     (directory / "tiling.json").write_text(artefact.dumps(tiling))
@@ -200,9 +202,33 @@ def build_case(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
     return build.run(plan, directory, sanitize)
 
 
+def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[StepProfile]:
+    """Cycles per step and tile: a target's own records where it makes them and may run, else the model's."""
+    if not measured or not build.toolchain(target_of(plan.options)).profile:
+        return model_profile(plan)
+    files = []
+    for detail in (1, 2):
+        build.run(plan, directory, profile=detail)
+        run_stage.run(plan, case.program, directory, case.passes, name=build.program_name(detail))
+        files.append((directory / "profile.bin").rename(directory / f"profile{detail}.bin"))
+    return measured_profile(plan, *files)
+
+
 def accumulate_of(case: Case, options: Options) -> Options:
-    """The options with the case's number of passes per update."""
-    return replace(options, accumulate=case.dataset.n_accum if case.dataset else 1)
+    """The options with the case's number of passes, in all and per update."""
+    return replace(options, accumulate=case.dataset.n_accum if case.dataset else 1, passes=case.passes)
+
+
+def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
+    """OptionProblem where a tiling from a file was made for another case, or for other numbers of passes."""
+    schedule = tiling.lifetimes.schedule
+    made = schedule.options
+    if fuse.run(case.program, made) != schedule.program:
+        raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
+    if accumulate_of(case, made) != made:
+        counts = f"{made.passes} passes, {made.accumulate} per update"
+        hint = "give the same --n-steps and --n-accum, or make it again"
+        raise OptionProblem(f"{path} was made for {counts}", hint=hint)
 
 
 def tiling_from(path: Path) -> Tiling:

@@ -16,7 +16,7 @@ class Options:
 
     `budgets` are level budgets in bytes that differ from the target's; `opt_out` names operators or nodes that
     `training_double` keeps single-buffered; `accumulate` is the number of passes per update; `fuse` allows rewrites
-    that change no bit.
+    that change no bit. `passes` forward passes and the losses' `tolerance` are the harness's.
     """
 
     target: str = "host"
@@ -26,11 +26,16 @@ class Options:
     accumulate: int = 1
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
+    passes: int = 1
+    tolerance: float = 1e-5
 
 
 @dataclass(frozen=True)
 class Step:
-    """A node in the schedule with its kernel, access and kernel arguments."""
+    """A node in the schedule with its kernel, access and kernel arguments.
+
+    `cold` marks the first use of a kernel in its graph, whose code has left the instruction cache since the last pass.
+    """
 
     index: int
     graph: str
@@ -38,6 +43,7 @@ class Step:
     kernel: Kernel
     access: Access
     args: dict[str, ArgValue]
+    cold: bool
 
     @property
     def name(self) -> str:

@@ -167,6 +167,14 @@ class Reduction(Operator):
         yield Sample("noop", (normal(r, 3, 4),), {"noop_with_empty_axes": 1})
         yield Sample("ones", (normal(r, 3, 1, 4),), {"axes": (1,), "keepdims": 0})
 
+    def sweep(self) -> Iterator[Sample]:
+        """Sums over rows, over columns and over everything."""
+        r = rng(32)
+        for rows, columns in ((4, 64), (16, 128), (64, 32), (8, 640)):
+            for axes in ((0,), (1,), (0, 1)):
+                label = f"{rows}x{columns} {axes}"
+                yield Sample(label, (normal(r, rows, columns),), {"axes": axes, "keepdims": 0})
+
 
 def expand_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) -> None:
     """Emit `out` = `name` broadcast to that shape."""

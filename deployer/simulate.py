@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from deployer.access import Operand, tiles, transfer
-from deployer.cost import Clock, kernel_cycles
+from deployer.cost import Clock, kernel_cost, kernel_cycles
 from deployer.operator import operator_of
 from deployer.plan import Step, StepTiling, Timeline
 from deployer.target import Target
@@ -54,7 +54,9 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
         if key not in costs:
             work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
             costs[key] = kernel_cycles(target, step.kernel.symbol, work)
-    kernels = tuple(costs[tuple(tile[d.name][1] for d in step.access.dims)] for tile in walk)
+    extra = (kernel_cost(target, step.kernel.symbol).cold if step.cold else 0, *([0] * (len(walk) - 1)))
+    lengths = (tuple(tile[d.name][1] for d in step.access.dims) for tile in walk)
+    kernels = tuple(costs[key] + more for key, more in zip(lengths, extra, strict=True))
     movers = []
     for operand in step.access.operands:
         if choice.slots[operand.arg]:

@@ -52,9 +52,11 @@ class Hop:
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Cycles of a core: per call, then thousandths per multiply-accumulate and per element."""
+    """Cycles of a core: per call, more for the first call in a pass (its code is cold), then thousandths per
+    multiply-accumulate and per element."""
 
     call: int
+    cold: int
     mac_milli: int
     element_milli: int
 
@@ -67,6 +69,7 @@ class Toolchain:
     the targets, and `{libgcc}`, the compiler's library under the flags `libgcc`. `sources` are folders beside the TOML.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin` and PATH.
+    `profile` says that the HAL can record where cycles go.
     """
 
     compiler: tuple[str, ...]
@@ -79,6 +82,7 @@ class Toolchain:
     run: tuple[str, ...]
     run_env: str
     run_hint: str
+    profile: bool
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Target:
     hops: tuple[Hop, ...]
     dispatch: int
     step: int
+    tile: int
     kernels: dict[str, KernelCost]
     toolchain: Toolchain | None
     guard_bytes: int = 0
@@ -185,7 +190,7 @@ def parse(path: Path) -> Target:
         "cost",
         "kernels",
     }
-    known |= {"toolchain", "guard_bytes", "simulates"}
+    known |= {"toolchain", "guard_bytes", "simulates", "measured"}
     faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
     for key, kind in (
         ("name", str),
@@ -195,7 +200,7 @@ def parse(path: Path) -> Target:
         ("pointer_bytes", int),
     ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
-    for key in ("dispatch", "step"):
+    for key in ("dispatch", "step", "tile"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
     faults.check(len(levels) >= 2, "at least two levels are needed")
@@ -217,15 +222,24 @@ def parse(path: Path) -> Target:
         hops=tuple(hop for hop in hops if hop is not None),
         dispatch=cost["dispatch"],
         step=cost["step"],
+        tile=cost["tile"],
         kernels=kernels,
         toolchain=toolchain,
         guard_bytes=raw.get("guard_bytes", 0),
     )
 
 
+def costs_file(name: str) -> Path:
+    """Where a target's measured costs lie; `deployer calibrate` writes it."""
+    return TARGETS_DIR / name / "costs.toml"
+
+
 def _merged(path: Path) -> dict[str, Any]:
-    """The file's own keys over those of the target it simulates; a toolchain is never inherited."""
+    """The file's own keys over its measured costs and those of the target it simulates; toolchains are not inherited."""
     raw = tomllib.loads(path.read_text())
+    costs = path.with_suffix("") / "costs.toml"
+    if costs.is_file():
+        raw = {**tomllib.loads(costs.read_text()), **raw}
     base = raw.get("simulates")
     if base is None:
         return raw

@@ -210,6 +210,18 @@ class Gemm(Operator):
         yield Sample("rank3_b2", (x(2, 6, 8), x(8, 5)), onnx=False)
         yield Sample("batched", (x(1, 2, 6, 8), x(1, 2, 6, 5)), {"transA": 1}, onnx=False)
 
+    def sweep(self) -> Iterator[Sample]:
+        """Vectors times matrices, outer products, small batches and squares, in every transpose form."""
+        r = rng(2)
+        shapes = [(1, 10, 8), (1, 64, 32), (1, 64, 128), (1, 128, 64), (1, 32, 640), (4, 128, 128), (4, 8, 128)]
+        shapes += [(8, 64, 1), (64, 32, 1), (64, 128, 1), (128, 16, 4), (16, 16, 16), (32, 32, 32), (64, 64, 64)]
+        for m, n, k in shapes:
+            for ta in (0, 1):
+                for tb in (0, 1):
+                    a = r.standard_normal((k, m) if ta else (m, k)).astype(np.float32)
+                    b = r.standard_normal((n, k) if tb else (k, n)).astype(np.float32)
+                    yield Sample(f"{m}x{n}x{k} t{ta}{tb}", (a, b), {"transA": ta, "transB": tb})
+
 
 def _ends_of(a: Shape, b: Shape, ta: int, tb: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return ((a[-1], a[-2]) if ta else (a[-2], a[-1])), ((b[-1], b[-2]) if tb else (b[-2], b[-1]))

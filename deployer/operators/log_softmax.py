@@ -82,3 +82,9 @@ class LogSoftmax(Operator):
         yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
         yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
         yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
+
+    def sweep(self) -> Iterator[Sample]:
+        """Few and many rows and classes."""
+        r = rng(33)
+        for shape in ((1, 10), (4, 10), (8, 100), (64, 10), (16, 32)):
+            yield Sample(f"{shape[0]}x{shape[1]}", (normal(r, *shape),))

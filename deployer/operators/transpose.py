@@ -99,6 +99,14 @@ class Transpose(Operator):
         yield Sample("merged", (normal(r, 2, 3, 2, 3, 2),), {"perm": (3, 4, 0, 1, 2)})
         yield Sample("view", (normal(r, 1, 5, 1, 7),), {"perm": (1, 0, 3, 2)})
 
+    def sweep(self) -> Iterator[Sample]:
+        """Matrices and the layouts of attention heads."""
+        r = rng(43)
+        for shape in ((16, 32), (64, 64), (10, 100)):
+            yield Sample(f"{shape[0]}x{shape[1]}", (normal(r, *shape),))
+        yield Sample("heads", (normal(r, 16, 2, 16),), {"perm": (1, 0, 2)})
+        yield Sample("keys", (normal(r, 16, 2, 16),), {"perm": (1, 2, 0)})
+
 
 Block = tuple[int, ...]
 

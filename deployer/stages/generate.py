@@ -22,7 +22,7 @@ FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "
 NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
 
 
-def run(plan: Plan, passes: int = 1, tolerance: float = 1e-5) -> dict[str, str]:
+def run(plan: Plan) -> dict[str, str]:
     """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
     target = target_of(plan.options)
     graphs = plan.graphs
@@ -30,7 +30,7 @@ def run(plan: Plan, passes: int = 1, tolerance: float = 1e-5) -> dict[str, str]:
     for graph in graphs:
         files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph))
     main = "harness.c" if "train" in graphs else "inference.c"
-    files["Harness.c"] = _render(main, harness_view(plan, target, passes, tolerance))
+    files["Harness.c"] = _render(main, harness_view(plan, target))
     if target.guard_bytes:
         files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target))
     for step in plan.steps:

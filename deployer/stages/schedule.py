@@ -13,11 +13,14 @@ def run(program: Program, options: Options) -> Schedule:
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     steps: list[Step] = []
     for graph in program.graphs:
+        warm: set[str] = set()
         for node in _ordered(program, graph):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, operator.args(node, access)))
+            args, cold = operator.args(node, access), operator.kernel.symbol not in warm
+            warm.add(operator.kernel.symbol)
+            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold))
     return Schedule(options, program, tuple(steps))
 
 

@@ -124,7 +124,7 @@ class Level:
         return names
 
     def unfit(self, name: str) -> list[Step]:
-        """Steps that cannot run under a strategy with nothing resident, which any other step could bear."""
+        """Steps that do not fit under a strategy even with nothing resident."""
         options = self.schedule.options
         return [s for s in self.schedule.steps if not self._fits(s, strategy(name).modes(s, options))]
 

@@ -11,7 +11,9 @@
 /* The core's timer: one tick is 100 instructions under -icount shift=0. */
 #define TIME (*(volatile uint64_t *)0x0200bff8)
 #define TIME_COMPARE (*(volatile uint64_t *)0x02004000)
+#ifndef WATCHDOG_LIMIT
 #define WATCHDOG_LIMIT 40000000u /* ticks a step may take */
+#endif
 
 typedef struct {
     uint8_t *to;
@@ -55,6 +57,11 @@ const uint32_t profile_capacity = sizeof(entries) / sizeof(entries[0]);
 
 uint32_t profile_clock(void) {
     return (uint32_t)hal_cycles();
+}
+
+int platform_mapped(const void *address) {
+    (void)address;
+    return 1;
 }
 
 void platform_close(intptr_t file) {
@@ -158,8 +165,7 @@ static hal_ticket_t start(transfer_t transfer) {
             }
             return i + 1;
         }
-    hal_print("hal: more transfers in flight than the queue holds\n");
-    platform_exit(3);
+    platform_fail("more transfers in flight than the queue holds");
 }
 
 void hal_dma_wait(hal_ticket_t ticket) {

@@ -26,7 +26,7 @@ static void print_hex(uint32_t value) {
     for (int32_t shift = 28; shift >= 0; shift -= 4) platform_putc("0123456789abcdef"[(value >> shift) & 15]);
 }
 
-_Noreturn static void fail(const char *what) {
+void platform_fail(const char *what) {
     hal_print("hal: step ");
     if (platform_step() == HAL_NO_STEP)
         hal_print("none");
@@ -41,18 +41,46 @@ _Noreturn static void fail(const char *what) {
 static intptr_t opened(intptr_t file, const char *path, uint32_t length, intptr_t mode) {
     if (file >= 0) return file;
     file = semihost_open(path, length, mode);
-    if (file < 0) fail("a data file cannot be opened");
+    if (file < 0) platform_fail("a data file cannot be opened");
     return file;
+}
+
+/* Between a file and memory that is not mapped, by way of some that is. */
+static uint8_t staging[1024];
+#define OUTERMOST_HOP 1u
+
+static void read_mapped(void *destination, uint32_t bytes) {
+    if (semihost_transfer(SEMIHOST_READ, input_file, destination, bytes)) platform_fail("input.bin is too short");
+}
+
+static void write_mapped(const void *source, uint32_t bytes) {
+    if (semihost_transfer(SEMIHOST_WRITE, output_file, source, bytes)) platform_fail("output.bin cannot be written");
 }
 
 void hal_read(void *destination, uint32_t bytes) {
     input_file = opened(input_file, "input.bin", 9, SEMIHOST_MODE_READ);
-    if (semihost_transfer(SEMIHOST_READ, input_file, destination, bytes)) fail("input.bin is too short");
+    if (platform_mapped(destination)) {
+        read_mapped(destination, bytes);
+        return;
+    }
+    for (uint32_t at = 0; at < bytes; at += sizeof(staging)) {
+        const uint32_t part = hal_min(bytes - at, sizeof(staging));
+        read_mapped(staging, part);
+        hal_dma_wait(hal_dma_out_1d(OUTERMOST_HOP, (uint8_t *)destination + at, staging, part));
+    }
 }
 
 void hal_write(const void *source, uint32_t bytes) {
     output_file = opened(output_file, "output.bin", 10, SEMIHOST_MODE_WRITE);
-    if (semihost_transfer(SEMIHOST_WRITE, output_file, source, bytes)) fail("output.bin cannot be written");
+    if (platform_mapped(source)) {
+        write_mapped(source, bytes);
+        return;
+    }
+    for (uint32_t at = 0; at < bytes; at += sizeof(staging)) {
+        const uint32_t part = hal_min(bytes - at, sizeof(staging));
+        hal_dma_wait(hal_dma_in_1d(OUTERMOST_HOP, staging, (const uint8_t *)source + at, part));
+        write_mapped(staging, part);
+    }
 }
 
 void hal_exit(int code) {
@@ -69,5 +97,5 @@ void trap_report(uint32_t cause, uint32_t pc, uint32_t value) {
     hal_print(" value ");
     print_hex(value);
     hal_print("\n");
-    fail(cause & TRAP_INTERRUPT ? "watchdog" : "trap");
+    platform_fail(cause & TRAP_INTERRUPT ? "watchdog" : "trap");
 }

@@ -10,9 +10,9 @@ enum { SEMIHOST_MODE_READ = 1, SEMIHOST_MODE_WRITE = 5 };
 static inline intptr_t semihost(intptr_t operation, const void *block) {
     register intptr_t a0 __asm__("a0") = operation;
     register const void *a1 __asm__("a1") = block;
-    __asm__ volatile(".option push\n"
+    __asm__ volatile(".balign 16\n" /* the three words must not straddle a page */
+                     ".option push\n"
                      ".option norvc\n"
-                     ".balign 16\n" /* the three words must not straddle a page */
                      "slli zero, zero, 0x1f\n"
                      "ebreak\n"
                      "srai zero, zero, 7\n"

@@ -1,5 +1,6 @@
 /* Siracusa's cluster: dispatch by the event unit's barrier, MCHAN between L2 and L1, HyperRAM behind the uDMA. */
 #include "hal.h"
+#include "hyperram.h"
 #include "platform.h"
 #include "profile.h"
 #include "semihost.h"
@@ -14,7 +15,9 @@
 #define TIMER_COMPARE REGISTER(0x10200410)
 #define TIMER_RESET REGISTER(0x10200420)
 #define TIMER_EVENT (1u << 10)
+#ifndef WATCHDOG_LIMIT
 #define WATCHDOG_LIMIT 400000000u /* cycles a step may take */
+#endif
 #define MCHAN_COMMAND REGISTER(0x10204400)
 #define MCHAN_STATUS REGISTER(0x10204404)
 #define SOC_EXIT REGISTER(0x1a1040a0)
@@ -53,6 +56,11 @@ uint32_t profile_clock(void) {
     return now;
 }
 
+/* L3 has addresses from 0 on, and nothing that is mapped lies below the cluster. */
+int platform_mapped(const void *address) {
+    return (uint32_t)address >= 0x10000000;
+}
+
 void platform_close(intptr_t file) {
     semihost(SEMIHOST_CLOSE, (const void *)file); /* the simulator wants the number itself */
 }
@@ -65,11 +73,12 @@ void platform_init(int argc, char **argv) {
                      "csrwi 0xcc0, 1\n"
                      "csrwi 0xcc1, 1");
     CLUSTER_JOB->cores = hal_plan_cores;
-    CLUSTER_JOB->step = HAL_NO_STEP;
+    hal_step(HAL_NO_STEP); /* what moves before the first step belongs to none */
     TIMER_COMPARE = WATCHDOG_LIMIT;
     TIMER_CONFIG = 1 | 1 << 1 | 1 << 2; /* on, from zero, with interrupt */
     INTERRUPT_MASK = TIMER_EVENT;
     __asm__ volatile("csrsi mstatus, 8");
+    hyperram_init();
     BARRIER_TRIGGER_MASK = (1u << CORES) - 1u;
     BARRIER_TARGET_MASK = (1u << CORES) - 1u;
     FETCH_ENABLE = (1u << CORES) - 1u;
@@ -150,46 +159,57 @@ static void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_
     }
 }
 
-/* Reading the command register allocates the id under which the commands that follow are counted. */
-static inline hal_ticket_t mchan_open(void) {
-    return MCHAN_COMMAND + 1;
+/* MCHAN's tickets hold the id in their last five bits. */
+#define TICKET_MCHAN 0x100u
+
+/* Without a free id the engine would never let the core go on. */
+static __attribute__((noinline)) void mchan_check_free(void) {
+    if (MCHAN_STATUS >> 16 == 0xffff) platform_fail("more transfers in flight than MCHAN has ids");
 }
 
-/* A ticket is the engine's id plus one, and bit 8 on the way out. */
-#define TICKET_OUT 0x100u
+/* Reading the command register takes the lowest free id, under which the commands that follow are counted. The upper half
+ * of the status says which are taken. */
+static inline hal_ticket_t mchan_open(void) {
+    if ((int32_t)MCHAN_STATUS < 0) mchan_check_free();
+    return MCHAN_COMMAND | TICKET_MCHAN;
+}
 
 void hal_dma_wait(hal_ticket_t ticket) {
     if (ticket == HAL_DONE) return;
     const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
-    const uint32_t bit = 1u << ((ticket & ~TICKET_OUT) - 1);
-    while (MCHAN_STATUS & bit) {}
-    MCHAN_STATUS = bit;
+    if (ticket & TICKET_HYPERRAM) {
+        hyperram_wait(ticket);
+    } else {
+        const uint32_t bit = 1u << (ticket & 31u);
+        while (MCHAN_STATUS & bit) {}
+        MCHAN_STATUS = bit;
+    }
     if (HAL_PROFILE > 1) profile_record(ticket & TICKET_OUT ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
 }
 
 hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, bytes, 1, 0, 1, 0);
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
     return ticket;
 }
 
 hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, bytes, 1, 0, 1, 0);
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
     return ticket | TICKET_OUT;
 }
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, 1, 0);
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
     return ticket;
 }
 
 hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, 1, 0);
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
     return ticket | TICKET_OUT;
@@ -197,7 +217,7 @@ hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32
 
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
                            uint32_t planes, uint32_t plane_stride) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, planes, plane_stride);
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(MCHAN_IN, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
@@ -206,7 +226,7 @@ hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_
 
 hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
                             uint32_t planes, uint32_t plane_stride) {
-    (void)hop;
+    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, planes, plane_stride);
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
