@@ -1,5 +1,6 @@
 """What a generated program costs besides kernels and transfers: measured on whole programs, fitted per step and per tile."""
 
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +20,19 @@ STRATEGIES = ("single", "double")
 
 
 def fit_overheads(target: Target, folder: Path) -> tuple[int, int]:
-    """(cycles per step, cycles per tile) that kernels and transfers leave unexplained, by least squares.
+    """(cycles per step, cycles per tile) that kernels and transfers leave unexplained, in the median.
 
     The target's data must have both at zero.
     """
-    rows: list[tuple[float, float]] = []
-    rest: list[float] = []
-    for budget in BUDGETS:
-        for strategy in STRATEGIES:
-            for row in _profiled(target, budget, strategy, folder / f"{strategy}{budget}"):
-                rows.append((1.0, float(len(row.kernel))))
-                rest.append(float(row.cycles - row.predicted))
-    step, tile = np.linalg.lstsq(np.array(rows), np.array(rest), rcond=None)[0]
-    return max(round(float(step)), 0), max(round(float(tile)), 0)
+    rows = [
+        row
+        for budget in BUDGETS
+        for strategy in STRATEGIES
+        for row in _profiled(target, budget, strategy, folder / f"{strategy}{budget}")
+    ]
+    step = statistics.median(r.cycles - r.predicted for r in rows if len(r.kernel) == 1)
+    tile = statistics.median((r.cycles - r.predicted - step) / len(r.kernel) for r in rows if len(r.kernel) > 1)
+    return max(round(step), 0), max(round(tile), 0)
 
 
 def _profiled(target: Target, budget: int, strategy: str, folder: Path) -> list[StepProfile]:

@@ -273,7 +273,7 @@ def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str],
             base, offset = names.home(operand.storage), loop.element(operand)
             text = f"{cast}{base}" if offset == 0 else f"{cast}{base} + {offset}"
             constant = isinstance(offset, int)
-        elif operand.slots == 2:
+        elif operand.slots > 1:
             text = f"{cast}({names.slot(step, operand)} + {operand.arg}_use * {operand.slot_bytes})"
             constant = False
         else:
@@ -355,15 +355,20 @@ class _Double:
                 lines.append(f"hal_ticket_t {o.arg}_in[{o.slots}] = {{{done}}};")
             if o.mode != "in":
                 lines.append(f"hal_ticket_t {o.arg}_out[{o.slots}] = {{{done}}};")
-            if o.slots == 2:
+            if o.slots > 1:
                 lines.append(f"uint32_t {'' if o.mode == 'out' else f'{o.arg}_fill = 0, '}{o.arg}_use = 0;")
         return lines
 
     def _slot(self, o: PlanOperand, which: str) -> tuple[str, str]:
         """Index and address of the slot to fill or use."""
         base = self.names.slot(self.step, o)
-        index = f"{o.arg}_{which}" if o.slots == 2 else "0"
-        return index, f"{base} + {index} * {o.slot_bytes}" if o.slots == 2 else base
+        index = f"{o.arg}_{which}" if o.slots > 1 else "0"
+        return index, f"{base} + {index} * {o.slot_bytes}" if o.slots > 1 else base
+
+    def _rotate(self, o: PlanOperand, which: str) -> str:
+        """Statement that goes on to the next slot."""
+        index = f"{o.arg}_{which}"
+        return f"{index} ^= 1;" if o.slots == 2 else f"{index} = {index} == {o.slots - 1} ? 0 : {index} + 1;"
 
     def fetch(self, o: PlanOperand) -> list[str]:
         """Start the ingress of the next box; a slot that is also written must have left first."""
@@ -375,8 +380,8 @@ class _Double:
             call = f"{FLAG} ? HAL_DONE : {call}"
         lines = [f"hal_dma_wait({o.arg}_out[{index}]);"] if o.mode == "inout" else []
         lines.append(f"{o.arg}_in[{index}] = {call};")
-        if o.slots == 2:
-            lines.append(f"{index} ^= 1;")
+        if o.slots > 1:
+            lines.append(self._rotate(o, "fill"))
         begins = self.ahead.begins(o)
         return [f"if ({begins}) {{", *("    " + x for x in lines), "}"] if begins else lines
 
@@ -400,7 +405,7 @@ class _Double:
 
     def turn(self, o: PlanOperand) -> list[str]:
         """Use the other slot from the next box on."""
-        return [_guarded(self.loop.ends(o), f"{o.arg}_use ^= 1;")] if o.slots == 2 else []
+        return [_guarded(self.loop.ends(o), self._rotate(o, "use"))] if o.slots > 1 else []
 
     def finish(self, o: PlanOperand) -> list[str]:
         """Wait for the last egress of each slot."""

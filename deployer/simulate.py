@@ -99,8 +99,8 @@ def _single(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...], waits:
 
 
 def _double(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...], waits: _Waits) -> None:
-    arriving = [[0, 0] for _ in movers]
-    leaving = [[0, 0] for _ in movers]
+    arriving = [[0] * m.slots for m in movers]
+    leaving = [[0] * m.slots for m in movers]
 
     def settle(index: int, slot: int, tile: int) -> None:
         begin = clock.now
@@ -130,6 +130,6 @@ def _double(clock: Clock, movers: list[_Mover], kernels: tuple[int, ...], waits:
         for i, m in enumerate(movers):
             if m.operand.writes and m.ends[tile]:
                 leaving[i][m.slot(tile)] = clock.start("out", *m.moves[tile])
-    for i in range(len(movers)):
-        for slot in range(2):
+    for i, m in enumerate(movers):
+        for slot in range(m.slots):
             settle(i, slot, len(kernels) - 1)

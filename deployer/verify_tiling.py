@@ -271,7 +271,7 @@ def strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
 
 
 def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """No slot where the storage is resident, else one; two in a double step exactly where the box changes."""
+    """No slot where the storage is resident, else one; two, or three in place, in a double step where the box changes."""
     place, program = _place(step), tiling.lifetimes.schedule.program
     args = sorted(o.arg for o in step.access.operands)
     need(sorted(choice.slots) == args, "slots", f"{place}: slots {choice.slots} are not over operands {args}")
@@ -280,13 +280,14 @@ def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
         count, storage = choice.slots[o.arg], program.storage(o.tensor)
         home = f"{storage!r} is {'' if storage in resident else 'not '}resident"
         text = f"{place}: operand {o.arg!r} has {count} slots, and {home}"
-        need((count == 0) == (storage in resident) and 0 <= count <= 2, "slots", text)
+        most = 3 if o.mode == "inout" else 2
+        need((count == 0) == (storage in resident) and 0 <= count <= most, "slots", text)
         changes = any(choice.tile[d] < step.access.dim(d).size for d in o.dims)
         if choice.buffering == "double" and count:
             moves = "changes" if changes else "stays"
             text = f"{place} is double-buffered: {o.arg!r} has {count} slots, its box {moves}"
-            need(count == 1 + changes, "slots", text)
-        need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has 2 slots")
+            need((count > 1) == changes, "slots", text)
+        need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has {count} slots")
     whole = choice.tile == step.access.sizes
     need(whole or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
 

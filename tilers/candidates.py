@@ -120,8 +120,14 @@ def enumerate_candidates(
                 moved = [g for g in parts or () if g.storage not in mask]
                 if sum(g.slot_bytes for g in moved) > capacity:
                     continue
-                for mode, kept in found.items():
-                    candidate = _candidate(tile, order, mode, mask, moved, step, target, kernels)
+                for mode, in_place, kept in (
+                    ("single", 1, found["single"]),
+                    ("double", 2, found["double"]),
+                    ("double", 3, found["double"]),
+                ):
+                    if in_place == 3 and not any(g.operand.mode == "inout" and g.loads > 2 for g in moved):
+                        continue
+                    candidate = _candidate(tile, order, in_place, mask, moved, step, target, kernels)
                     if candidate.bytes <= capacity:
                         kept.append(candidate)
     return found
@@ -196,24 +202,31 @@ def _kernel_total(step: Step, tile: Mapping[str, int], target: Target) -> int:
 def _candidate(
     tile: Mapping[str, int],
     order: tuple[str, ...],
-    mode: Buffering,
+    in_place: int,
     mask: frozenset[str],
     moved: list[Geometry],
     step: Step,
     target: Target,
     kernels: int,
 ) -> Candidate:
+    """A candidate with one slot per moved operand, or two where `in_place` is 2 or 3: so many an inout operand has.
+
+    With two slots the box after next waits for the egress of a box just finished; the third hides it under a kernel.
+    """
     slots = {o.arg: 0 for o in step.access.operands}
-    slots |= {g.operand.arg: 2 if mode == "double" and g.loads > 1 else 1 for g in moved}
+    for g in moved:
+        most = in_place if g.operand.mode == "inout" else min(in_place, 2)
+        slots[g.operand.arg] = min(most, g.loads)
     hop = target.hops[0]
     starts = sum(g.loads * ((g.cycles_in > 0) + (g.cycles_out > 0)) for g in moved)
     fixed = target.step + starts * hop.wait
     total_in, total_out = sum(g.cycles_in for g in moved), sum(g.cycles_out for g in moved)
-    pipelined = mode == "double" and any(n == 2 for n in slots.values())
+    pipelined = any(n > 1 for n in slots.values())
     if pipelined:
         first = sum(g.cycles_in // g.loads for g in moved)
         last = sum(g.cycles_out // g.loads for g in moved)
         busy = kernels + starts * hop.issue
+        busy += sum(g.cycles_out for g in moved if g.operand.mode == "inout" and slots[g.operand.arg] == 2)
         cycles = first + max(busy, total_in - first, total_out - last) + last + fixed
     else:
         cycles = kernels + total_in + total_out + hop.issue * max((2 * g.loads for g in moved), default=0) + fixed

@@ -14,7 +14,7 @@
 #endif
 #endif
 
-#define HOST_PARTS 2 /* of a slot, at most */
+#define HOST_PARTS 3 /* of a slot, at most */
 
 typedef enum { HOST_EARLY, HOST_LATE, HOST_RANDOM } host_order_t;
 

@@ -10,6 +10,7 @@
 #define BARRIER_TRIGGER_MASK REGISTER(0x10204200)
 #define BARRIER_TARGET_MASK REGISTER(0x1020420c)
 #define BARRIER_WAIT 0x1020421c
+#define EVENT_MASK_SET REGISTER(0x10204008)
 #define INTERRUPT_MASK REGISTER(0x1020400c)
 #define TIMER_CONFIG REGISTER(0x10200400)
 #define TIMER_COMPARE REGISTER(0x10200410)
@@ -77,6 +78,7 @@ void platform_init(int argc, char **argv) {
     TIMER_COMPARE = WATCHDOG_LIMIT;
     TIMER_CONFIG = 1 | 1 << 1 | 1 << 2; /* on, from zero, with interrupt */
     INTERRUPT_MASK = TIMER_EVENT;
+    EVENT_MASK_SET = TIMER_EVENT; /* wakes this core from a barrier too, if only to be interrupted */
     __asm__ volatile("csrsi mstatus, 8");
     hyperram_init();
     BARRIER_TRIGGER_MASK = (1u << CORES) - 1u;
@@ -128,50 +130,57 @@ void cluster_worker(void) {
 #define MCHAN_LIMIT 131068u
 enum { MCHAN_IN = 1 << 17, MCHAN_INCREMENT = 1 << 18, MCHAN_2D = 1 << 19 };
 
-static void mchan_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
-    while (bytes > 0) {
-        const uint32_t part = hal_min(bytes, MCHAN_LIMIT);
-        MCHAN_COMMAND = part | MCHAN_INCREMENT | direction;
+static inline void mchan_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
+    for (; bytes > MCHAN_LIMIT; inner += MCHAN_LIMIT, outer += MCHAN_LIMIT, bytes -= MCHAN_LIMIT) {
+        MCHAN_COMMAND = MCHAN_LIMIT | MCHAN_INCREMENT | direction;
         MCHAN_COMMAND = inner;
         MCHAN_COMMAND = outer;
-        inner += part;
-        outer += part;
-        bytes -= part;
     }
+    MCHAN_COMMAND = bytes | MCHAN_INCREMENT | direction;
+    MCHAN_COMMAND = inner;
+    MCHAN_COMMAND = outer;
 }
 
-static void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t count, uint32_t stride) {
+static inline void mchan_lines(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t bytes,
+                               uint32_t stride) {
+    MCHAN_COMMAND = bytes | MCHAN_INCREMENT | MCHAN_2D | direction;
+    MCHAN_COMMAND = inner;
+    MCHAN_COMMAND = outer;
+    MCHAN_COMMAND = run;
+    MCHAN_COMMAND = stride;
+}
+
+/* As many lines at once as one command can move. */
+static __attribute__((noinline)) void mchan_split(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run,
+                                                  uint32_t count, uint32_t stride) {
     if (run > MCHAN_LIMIT) {
         for (; count > 0; count--, inner += run, outer += stride) mchan_1d(direction, inner, outer, run);
         return;
     }
-    const uint32_t lines = run * count <= MCHAN_LIMIT ? count : MCHAN_LIMIT / run;
-    while (count > 0) {
-        const uint32_t part = hal_min(count, lines);
-        MCHAN_COMMAND = run * part | MCHAN_INCREMENT | MCHAN_2D | direction;
-        MCHAN_COMMAND = inner;
-        MCHAN_COMMAND = outer;
-        MCHAN_COMMAND = run;
-        MCHAN_COMMAND = stride;
-        inner += run * part;
-        outer += stride * part;
-        count -= part;
-    }
+    const uint32_t lines = MCHAN_LIMIT / run;
+    for (; count > lines; count -= lines, inner += run * lines, outer += stride * lines)
+        mchan_lines(direction, inner, outer, run, run * lines, stride);
+    mchan_lines(direction, inner, outer, run, run * count, stride);
+}
+
+static inline void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t count,
+                            uint32_t stride) {
+    if (run * count > MCHAN_LIMIT)
+        mchan_split(direction, inner, outer, run, count, stride);
+    else
+        mchan_lines(direction, inner, outer, run, run * count, stride);
 }
 
 /* MCHAN's tickets hold the id in their last five bits. */
 #define TICKET_MCHAN 0x100u
+#define MCHAN_LAST 15u
 
-/* Without a free id the engine would never let the core go on. */
-static __attribute__((noinline)) void mchan_check_free(void) {
-    if (MCHAN_STATUS >> 16 == 0xffff) platform_fail("more transfers in flight than MCHAN has ids");
-}
-
-/* Reading the command register takes the lowest free id, under which the commands that follow are counted. The upper half
- * of the status says which are taken. */
+/* Reading the command register takes the lowest free id, under which the commands that follow are counted. Without a free
+ * one the read would never return. */
 static inline hal_ticket_t mchan_open(void) {
-    if ((int32_t)MCHAN_STATUS < 0) mchan_check_free();
-    return MCHAN_COMMAND | TICKET_MCHAN;
+    const uint32_t id = MCHAN_COMMAND;
+    if (id == MCHAN_LAST) platform_fail("more than 15 transfers in flight between L2 and L1");
+    return id | TICKET_MCHAN;
 }
 
 void hal_dma_wait(hal_ticket_t ticket) {

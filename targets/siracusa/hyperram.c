@@ -84,8 +84,8 @@ static void read_line(uint32_t l2, uint32_t l3, uint32_t bytes) {
     for (uint32_t i = 0; i < rest; i++) ((uint8_t *)l2)[whole + i] = ((volatile uint8_t *)&word)[i];
 }
 
-hal_ticket_t hyperram_start(hyperram_direction_t direction, void *inner, const void *outer, uint32_t run, uint32_t count,
-                            uint32_t stride, uint32_t planes, uint32_t plane_stride) {
+hal_ticket_t hyperram_start(hyperram_direction_t direction, const void *inner, const void *outer, uint32_t run,
+                            uint32_t count, uint32_t stride, uint32_t planes, uint32_t plane_stride) {
     if (run * count * planes == 0) return HAL_DONE;
     const uint32_t l2 = (uint32_t)inner, l3 = (uint32_t)outer;
     if (direction == HYPERRAM_IN && run % WORD) {

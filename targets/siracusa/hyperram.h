@@ -13,8 +13,8 @@ typedef enum { HYPERRAM_IN, HYPERRAM_OUT } hyperram_direction_t;
 /* Once, before the first transfer. */
 void hyperram_init(void);
 /* Returns when the transfer is queued, which takes long only where eight of its direction are already. */
-hal_ticket_t hyperram_start(hyperram_direction_t direction, void *inner, const void *outer, uint32_t run, uint32_t count,
-                            uint32_t stride, uint32_t planes, uint32_t plane_stride);
+hal_ticket_t hyperram_start(hyperram_direction_t direction, const void *inner, const void *outer, uint32_t run,
+                            uint32_t count, uint32_t stride, uint32_t planes, uint32_t plane_stride);
 void hyperram_wait(hal_ticket_t ticket);
 
 #endif

@@ -14,17 +14,23 @@
 
 /* Defines the kernel `symbol`; `f` is a static inline function of two floats. A single loop needs no divisions. */
 #define BINARY_F32(symbol, f)                                                                                         \
+    BINARY_LOOPS_F32(symbol, f)                                                                                       \
     void symbol(const void *args) {                                                                                   \
         const symbol##_args_t *p = args;                                                                              \
-        const uint32_t outer = p->n0 * p->n1 * p->n2;                                                                 \
-        const share_t share = share_of(outer * p->n3);                                                                \
+        if (p->n0 * p->n1 * p->n2 != 1 || p->a3 != 1 || p->b3 != 1) {                                                 \
+            symbol##_loops(p);                                                                                        \
+            return;                                                                                                   \
+        }                                                                                                             \
+        const share_t share = share_of(p->n3);                                                                        \
+        BINARY_UNIT_F32(f, p->y + share.begin, p->a + share.begin, p->b + share.begin, share.end - share.begin);      \
+    }
+
+#define BINARY_LOOPS_F32(symbol, f)                                                                                   \
+    __attribute__((noinline)) static void symbol##_loops(const symbol##_args_t *p) {                                  \
+        const share_t share = share_of(p->n0 * p->n1 * p->n2 * p->n3);                                                \
         for (uint32_t i = share.begin, run; i < share.end; i += run) {                                                \
-            uint32_t i0 = 0, i1 = 0, i2 = 0, i3 = i;                                                                  \
-            if (outer > 1) {                                                                                          \
-                i2 = i / p->n3, i3 = i - i2 * p->n3;                                                                  \
-                i1 = i2 / p->n2, i2 -= i1 * p->n2;                                                                    \
-                i0 = i1 / p->n1, i1 -= i0 * p->n1;                                                                    \
-            }                                                                                                         \
+            const uint32_t i012 = i / p->n3, i3 = i - i012 * p->n3, i01 = i012 / p->n2, i2 = i012 - i01 * p->n2;      \
+            const uint32_t i0 = i01 / p->n1, i1 = i01 - i0 * p->n1;                                                   \
             const float *a = p->a + i0 * p->a0 + i1 * p->a1 + i2 * p->a2 + i3 * p->a3;                                \
             const float *b = p->b + i0 * p->b0 + i1 * p->b1 + i2 * p->b2 + i3 * p->b3;                                \
             float *y = p->y + i0 * p->y0 + i1 * p->y1 + i2 * p->y2 + i3 * p->y3;                                      \

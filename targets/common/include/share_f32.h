@@ -11,8 +11,8 @@ typedef struct {
 static inline share_t share_of(uint32_t total) {
     const uint32_t cores = hal_core_count(), id = hal_core_id();
     uint32_t each, extra;
-    if ((cores & (cores - 1)) == 0 && cores <= 16) { /* no division where it is a shift */
-        each = total >> ((cores > 1) + (cores > 2) + (cores > 4) + (cores > 8));
+    if ((cores & (cores - 1)) == 0 && cores <= 8) { /* no division where it is a shift */
+        each = total >> ((cores >> 1) - (cores >> 3));
         extra = total & (cores - 1);
     } else {
         each = total / cores;

@@ -10,6 +10,10 @@
 #include "pulp.h"
 #include "share_f32.h"
 
+static inline const float *at(const float *base, uint32_t bytes) {
+    return (const float *)((uintptr_t)base + bytes);
+}
+
 static inline int finishes(const gemm_f32_args_t *p) {
     const union {
         float value;
@@ -103,109 +107,115 @@ __attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
     }
 }
 
-/* ---- a vector times a matrix: 4 outputs at once ---- */
+/* ---- a vector times a matrix: four or two outputs at once ---- */
+
+#define MAC_2(v) FMA("%[s0]", v, "fa0") FMA("%[s1]", v, "fa1")
+#define STEP_2(step) ADD("%[w0]", step) ADD("%[w1]", step)
+#define OPERANDS_2 [s0] "+f"(s[0]), [s1] "+f"(s[1]), [w0] "+r"(w0), [w1] "+r"(w1), [v] "+r"(v)
+#define OPERANDS_4 OPERANDS_2, [s2] "+f"(s[2]), [s3] "+f"(s[3]), [w2] "+r"(w2), [w3] "+r"(w3)
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory"
+/* The rest of one column's four products, while the first two of the next one are loaded. */
+#define QUARTER(s, w, next)                                                                                           \
+    FMA(s, "ft0", "fa0") FLW("fa2", w, 8) FMA(s, "ft1", "fa1") FLW("fa3", w, 12)                                      \
+    FMA(s, "ft2", "fa2") FLW("fa0", next, 0) FMA(s, "ft3", "fa3") FLW("fa1", next, 4)
+#define LAST_QUARTER(s, w)                                                                                            \
+    FMA(s, "ft0", "fa0") FLW("fa2", w, 8) FMA(s, "ft1", "fa1") FLW("fa3", w, 12)                                      \
+    FMA(s, "ft2", "fa2") ADDI("%[w0]", 16) FMA(s, "ft3", "fa3") ADDI("%[w1]", 16) ADDI("%[v]", 16)
+#define VECTOR                                                                                                        \
+    FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) FLW("ft1", "%[v]", 4) FLW("fa1", "%[w0]", 4)                         \
+    FLW("ft2", "%[v]", 8) FLW("ft3", "%[v]", 12)
 
 typedef struct {
-    const float *v; /* the vector */
-    const float *w; /* the matrix */
-    const float *c;
-    float *y;
-    uint32_t v_k, w_k, w_n, c_n, y_n, n;
-} line_t;
+    uint32_t v_k, w_k, w_n; /* bytes */
+} steps_t;
 
-#define ALL_IN(o) FLW("fa0", "%[w0]", o) FLW("fa1", "%[w1]", o) FLW("fa2", "%[w2]", o) FLW("fa3", "%[w3]", o)
-#define ALL_MAC(v) FMA("%[s0]", v, "fa0") FMA("%[s1]", v, "fa1") FMA("%[s2]", v, "fa2") FMA("%[s3]", v, "fa3")
-#define ALL_STEP(step) ADD("%[w0]", step) ADD("%[w1]", step) ADD("%[w2]", step) ADD("%[w3]", step)
-#define SUMS [s0] "+f"(s0), [s1] "+f"(s1), [s2] "+f"(s2), [s3] "+f"(s3)
-#define COLUMNS [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3)
-
-/* Four outputs from n on; where fewer are left, the last one is computed and stored more than once. */
-static inline void columns(const gemm_f32_args_t *p, const line_t *l, uint32_t n) {
-    const uint32_t left = l->n - n, n1 = left > 1, n2 = n1 + (left > 2), n3 = n2 + (left > 3);
-    const uint32_t v_k = 4 * l->v_k, w_k = 4 * l->w_k, y_n = l->y_n;
-    const float *w0 = l->w + n * l->w_n, *w1 = w0 + n1 * l->w_n, *w2 = w0 + n2 * l->w_n, *w3 = w0 + n3 * l->w_n, *v = l->v;
-    float *const y = l->y + n * y_n;
-    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    if (!p->first) s0 = *y, s1 = y[n1 * y_n], s2 = y[n2 * y_n], s3 = y[n3 * y_n];
-    uint32_t k = p->k;
-    if (w_k == 4 && v_k == 4 && k >= 4) {
-        __asm__ volatile(
-            LOOP("%[quarter]", 41)
-            FLW("fa0", "%[w0]", 0) FLW("ft0", "%[v]", 0) FLW("fa1", "%[w0]", 4) FLW("ft1", "%[v]", 4)
-            FMA("%[s0]", "ft0", "fa0") FLW("fa2", "%[w0]", 8) FLW("ft2", "%[v]", 8)
-            FMA("%[s0]", "ft1", "fa1") FLW("fa3", "%[w0]", 12) FLW("ft3", "%[v]", 12)
-            FMA("%[s0]", "ft2", "fa2") FLW("fa0", "%[w1]", 0) FMA("%[s0]", "ft3", "fa3") FLW("fa1", "%[w1]", 4)
-            FMA("%[s1]", "ft0", "fa0") FLW("fa2", "%[w1]", 8) FMA("%[s1]", "ft1", "fa1") FLW("fa3", "%[w1]", 12)
-            FMA("%[s1]", "ft2", "fa2") FLW("fa0", "%[w2]", 0) FMA("%[s1]", "ft3", "fa3") FLW("fa1", "%[w2]", 4)
-            FMA("%[s2]", "ft0", "fa0") FLW("fa2", "%[w2]", 8) FMA("%[s2]", "ft1", "fa1") FLW("fa3", "%[w2]", 12)
-            FMA("%[s2]", "ft2", "fa2") FLW("fa0", "%[w3]", 0) FMA("%[s2]", "ft3", "fa3") FLW("fa1", "%[w3]", 4)
-            FMA("%[s3]", "ft0", "fa0") FLW("fa2", "%[w3]", 8) FMA("%[s3]", "ft1", "fa1") FLW("fa3", "%[w3]", 12)
-            FMA("%[s3]", "ft2", "fa2") ADDI("%[w0]", 16) FMA("%[s3]", "ft3", "fa3") ADDI("%[w1]", 16)
-            ADDI("%[w2]", 16) ADDI("%[w3]", 16) ADDI("%[v]", 16)
-            LOOP_END(41)
-            : SUMS, COLUMNS, [v] "+r"(v)
-            : [quarter] "r"(k >> 2)
-            : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
+/* s[0..3] += v times the columns w, w + w_n, .. */
+static inline void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
+    const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
+    if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
+        __asm__ volatile(LOOP("%[turns]", 41)
+                         VECTOR QUARTER("%[s0]", "%[w0]", "%[w1]") QUARTER("%[s1]", "%[w1]", "%[w2]")
+                         QUARTER("%[s2]", "%[w2]", "%[w3]") LAST_QUARTER("%[s3]", "%[w3]")
+                         ADDI("%[w2]", 16) ADDI("%[w3]", 16)
+                         LOOP_END(41)
+                         : OPERANDS_4 : [turns] "r"(k >> 2) : CLOBBERS);
         k &= 3;
-    } else if (l->w_n == 1 && left >= 4) {
-        __asm__ volatile(
-            LOOP("%[k]", 11)
-            FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0)
-            ADD("%[v]", "%[v_k]") FMA("%[s0]", "ft0", "fa0")
-            FLW("fa1", "%[w0]", 4) FLW("fa2", "%[w0]", 8)
-            FMA("%[s1]", "ft0", "fa1") FLW("fa3", "%[w0]", 12)
-            FMA("%[s2]", "ft0", "fa2") ADD("%[w0]", "%[w_k]")
-            FMA("%[s3]", "ft0", "fa3")
-            LOOP_END(11)
-            : SUMS, [w0] "+r"(w0), [v] "+r"(v)
-            : [v_k] "r"(v_k), [w_k] "r"(w_k), [k] "r"(k)
-            : "ft0", "fa0", "fa1", "fa2", "fa3", "memory");
-        k = 0;
+    } else if (step->w_n == 4) {
+        __asm__ volatile(LOOP("%[turns]", 11)
+                         FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) ADD("%[v]", "%[v_k]") FMA("%[s0]", "ft0", "fa0")
+                         FLW("fa1", "%[w0]", 4) FLW("fa2", "%[w0]", 8) FMA("%[s1]", "ft0", "fa1") FLW("fa3", "%[w0]", 12)
+                         FMA("%[s2]", "ft0", "fa2") ADD("%[w0]", "%[w_k]") FMA("%[s3]", "ft0", "fa3")
+                         LOOP_END(11)
+                         : OPERANDS_4 : [turns] "r"(k), [v_k] "r"(step->v_k), [w_k] "r"(step->w_k) : CLOBBERS);
+        return;
     }
     if (k > 0)
-        __asm__ volatile(
-            LOOP("%[k]", 14)
-            FLW("ft0", "%[v]", 0) ALL_IN(0) ADD("%[v]", "%[v_k]") ALL_MAC("ft0") ALL_STEP("%[w_k]")
-            LOOP_END(14)
-            : SUMS, COLUMNS, [v] "+r"(v)
-            : [v_k] "r"(v_k), [w_k] "r"(w_k), [k] "r"(k)
-            : "ft0", "fa0", "fa1", "fa2", "fa3", "memory");
-    if (finishes(p)) {
-        const float alpha = p->alpha, beta = p->beta, *const c = l->c + n * l->c_n;
-        s0 *= alpha, s1 *= alpha, s2 *= alpha, s3 *= alpha;
-        if (p->c) {
-            s0 = __builtin_fmaf(beta, *c, s0), s1 = __builtin_fmaf(beta, c[n1 * l->c_n], s1);
-            s2 = __builtin_fmaf(beta, c[n2 * l->c_n], s2), s3 = __builtin_fmaf(beta, c[n3 * l->c_n], s3);
-        }
+        __asm__ volatile(LOOP("%[turns]", 14)
+                         FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) FLW("fa1", "%[w1]", 0) FLW("fa2", "%[w2]", 0)
+                         FLW("fa3", "%[w3]", 0) ADD("%[v]", "%[v_k]") MAC_2("ft0") FMA("%[s2]", "ft0", "fa2")
+                         FMA("%[s3]", "ft0", "fa3") STEP_2("%[w_k]") ADD("%[w2]", "%[w_k]") ADD("%[w3]", "%[w_k]")
+                         LOOP_END(14)
+                         : OPERANDS_4 : [turns] "r"(k), [v_k] "r"(step->v_k), [w_k] "r"(step->w_k) : CLOBBERS);
+}
+
+/* s[0..1] += v times the columns w0 and w1. */
+static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1, float s[2]) {
+    if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
+        __asm__ volatile(LOOP("%[turns]", 23)
+                         VECTOR QUARTER("%[s0]", "%[w0]", "%[w1]") LAST_QUARTER("%[s1]", "%[w1]")
+                         LOOP_END(23)
+                         : OPERANDS_2 : [turns] "r"(k >> 2) : CLOBBERS);
+        k &= 3;
     }
-    *y = s0, y[n1 * y_n] = s1, y[n2 * y_n] = s2, y[n3 * y_n] = s3;
+    if (k > 0)
+        __asm__ volatile(LOOP("%[turns]", 8)
+                         FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) FLW("fa1", "%[w1]", 0) ADD("%[v]", "%[v_k]")
+                         MAC_2("ft0") STEP_2("%[w_k]")
+                         LOOP_END(8)
+                         : OPERANDS_2 : [turns] "r"(k), [v_k] "r"(step->v_k), [w_k] "r"(step->w_k) : CLOBBERS);
 }
 
-__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const line_t *l) {
-    for (uint32_t n = 4 * hal_core_id(); n < l->n; n += 4 * hal_core_count()) columns(p, l, n);
-}
-
-/* Rows from `row` on over all columns, then columns from `column` on over the rows before. */
-__attribute__((noinline)) static void lines(const gemm_f32_args_t *p, uint32_t row, uint32_t column) {
-    const float *a = p->a, *b = p->b, *c = p->c;
-    float *y = p->y;
-    for (uint32_t batch = 0; batch < p->batch; batch++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b) {
-        for (uint32_t m = row; m < p->m; m++) {
-            const line_t l = {a + m * p->a_m, b, c + m * p->c_m, y + m * p->y_m, p->a_k, p->b_k, p->b_n, p->c_n, 1, p->n};
-            line(p, &l);
+/* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. */
+__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
+                                           float *y, uint32_t count, uint32_t down) {
+    const steps_t step = {4 * (down ? p->b_k : p->a_k), 4 * (down ? p->a_k : p->b_k), 4 * (down ? p->a_m : p->b_n)};
+    const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, finished = finishes(p);
+    const uint32_t cores = hal_core_count(), fours = count > 2 * cores ? count & ~3u : 0;
+    for (uint32_t n = 4 * hal_core_id(); n < fours; n += 4 * cores) {
+        float *to = y + n * y_n, s[4] = {0};
+        if (!p->first) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
+        add_4(&step, p->k, v, at(w, n * step.w_n), s);
+        if (finished) {
+            const float alpha = p->alpha, beta = p->beta, *from = c + n * c_n;
+            s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha;
+            if (p->c) {
+                s[0] = __builtin_fmaf(beta, from[0], s[0]), s[1] = __builtin_fmaf(beta, from[c_n], s[1]);
+                s[2] = __builtin_fmaf(beta, from[2 * c_n], s[2]), s[3] = __builtin_fmaf(beta, from[3 * c_n], s[3]);
+            }
         }
-        if (row == 0) continue;
-        for (uint32_t n = column; n < p->n; n++) {
-            const line_t l = {b + n * p->b_n, a, c + n * p->c_n, y + n, p->b_k, p->a_k, p->a_m, p->c_m, p->y_m, row};
-            line(p, &l);
+        to[0] = s[0], to[y_n] = s[1], to[2 * y_n] = s[2], to[3 * y_n] = s[3];
+    }
+    /* the last cores have the fewest fours; a column without a neighbour is its own */
+    for (uint32_t n = fours + 2 * (cores - 1 - hal_core_id()); n < count; n += 2 * cores) {
+        const uint32_t other = n + 1 < count ? n + 1 : n;
+        float *to = y + n * y_n, *second = y + other * y_n, s[2] = {0};
+        if (!p->first) s[0] = *to, s[1] = *second;
+        add_2(&step, p->k, v, at(w, n * step.w_n), at(w, other * step.w_n), s);
+        if (finished) {
+            const float alpha = p->alpha, beta = p->beta;
+            s[0] *= alpha, s[1] *= alpha;
+            if (p->c) s[0] = __builtin_fmaf(beta, c[n * c_n], s[0]), s[1] = __builtin_fmaf(beta, c[other * c_n], s[1]);
         }
+        *to = s[0], *second = s[1];
     }
 }
 
 /* ---- outer products ---- */
 
-/* Rows of 8 outputs: Y[m, n..n+7] = A[m] B[n..n+7]. */
-static inline void outer8(const float *a, uint32_t a_m, const float *b, uint32_t b_n, float *y, uint32_t y_m, uint32_t rows) {
+#define PRODUCT(to, b) "fmadd.s " to ", ft1, " b ", ft0\n"
+
+/* Rows of 8 outputs: Y[m, n..n+7] = A[m] B[n..n+7]. Steps are bytes. */
+static inline void outer_8(const float *a, uint32_t a_m, const float *b, uint32_t b_n, float *y, uint32_t y_m, uint32_t rows) {
     __asm__ volatile(
         "fmv.w.x ft0, zero\n"
         FLW("fa0", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa1", "%[b]", 0) ADD("%[b]", "%[b_n]")
@@ -213,70 +223,69 @@ static inline void outer8(const float *a, uint32_t a_m, const float *b, uint32_t
         FLW("fa4", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa5", "%[b]", 0) ADD("%[b]", "%[b_n]")
         FLW("fa6", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa7", "%[b]", 0)
         LOOP("%[rows]", 19)
-        FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]")
-        "fmadd.s ft2, ft1, fa0, ft0\n fmadd.s ft3, ft1, fa1, ft0\n" FSW("ft2", "%[y]", 0)
-        "fmadd.s ft2, ft1, fa2, ft0\n" FSW("ft3", "%[y]", 4) "fmadd.s ft3, ft1, fa3, ft0\n" FSW("ft2", "%[y]", 8)
-        "fmadd.s ft2, ft1, fa4, ft0\n" FSW("ft3", "%[y]", 12) "fmadd.s ft3, ft1, fa5, ft0\n" FSW("ft2", "%[y]", 16)
-        "fmadd.s ft2, ft1, fa6, ft0\n" FSW("ft3", "%[y]", 20) "fmadd.s ft3, ft1, fa7, ft0\n" FSW("ft2", "%[y]", 24)
-        FSW("ft3", "%[y]", 28) ADD("%[y]", "%[y_m]")
+        FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") PRODUCT("ft2", "fa0")
+        PRODUCT("ft3", "fa1") FSW("ft2", "%[y]", 0) PRODUCT("ft2", "fa2") FSW("ft3", "%[y]", 4)
+        PRODUCT("ft3", "fa3") FSW("ft2", "%[y]", 8) PRODUCT("ft2", "fa4") FSW("ft3", "%[y]", 12)
+        PRODUCT("ft3", "fa5") FSW("ft2", "%[y]", 16) PRODUCT("ft2", "fa6") FSW("ft3", "%[y]", 20)
+        PRODUCT("ft3", "fa7") FSW("ft2", "%[y]", 24) FSW("ft3", "%[y]", 28) ADD("%[y]", "%[y_m]")
         LOOP_END(19)
         : [a] "+r"(a), [b] "+r"(b), [y] "+r"(y)
-        : [a_m] "r"(4 * a_m), [b_n] "r"(4 * b_n), [y_m] "r"(4 * y_m), [rows] "r"(rows)
+        : [a_m] "r"(a_m), [b_n] "r"(b_n), [y_m] "r"(y_m), [rows] "r"(rows)
         : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "memory");
 }
 
-static inline void outer1(const float *a, uint32_t a_m, const float *b, float *y, uint32_t y_m, uint32_t rows) {
-    __asm__ volatile(
-        "fmv.w.x ft0, zero\n"
-        FLW("fa0", "%[b]", 0)
-        LOOP("%[rows]", 5)
-        FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") "fmadd.s ft2, ft1, fa0, ft0\n" FSW("ft2", "%[y]", 0)
-        ADD("%[y]", "%[y_m]")
-        LOOP_END(5)
-        : [a] "+r"(a), [y] "+r"(y)
-        : [b] "r"(b), [a_m] "r"(4 * a_m), [y_m] "r"(4 * y_m), [rows] "r"(rows)
-        : "ft0", "ft1", "ft2", "fa0", "memory");
+static inline void outer_1(const float *a, uint32_t a_m, const float *b, float *y, uint32_t y_m, uint32_t rows) {
+    __asm__ volatile("fmv.w.x ft0, zero\n" FLW("fa0", "%[b]", 0)
+                     LOOP("%[rows]", 5)
+                     FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") PRODUCT("ft2", "fa0") FSW("ft2", "%[y]", 0)
+                     ADD("%[y]", "%[y_m]")
+                     LOOP_END(5)
+                     : [a] "+r"(a), [y] "+r"(y)
+                     : [b] "r"(b), [a_m] "r"(a_m), [y_m] "r"(y_m), [rows] "r"(rows)
+                     : "ft0", "ft1", "ft2", "fa0", "memory");
 }
 
-static inline void outer_piece(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t width, uint32_t m, uint32_t rows) {
-    const float *a = p->a + b * p->a_b + m * p->a_m, *w = p->b + b * p->b_b + n * p->b_n;
-    float *y = p->y + b * p->y_b + m * p->y_m + n;
-    if (width == 8)
-        outer8(a, p->a_m, w, p->b_n, y, p->y_m, rows);
-    else
-        outer1(a, p->a_m, w, y, p->y_m, rows);
-}
-
-/* `parts` strips of columns: a whole strip per core as long as all cores get one, then even shares of the others' rows. */
-static void outer_part(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t width, uint32_t parts) {
-    const uint32_t cores = hal_core_count(), step = width * cores;
-    for (; parts >= cores; parts -= cores, n += step) outer_piece(p, b, n + width * hal_core_id(), width, 0, p->m);
-    if (parts == 0) return;
-    const share_t share = share_of(parts * p->m);
-    uint32_t left = share.end - share.begin;
-    if (left == 0) return;
-    const uint32_t part = share.begin / p->m;
-    n += part * width;
-    for (uint32_t m = share.begin - part * p->m, rows; left > 0; left -= rows, n += width, m = 0) {
-        rows = hal_min(left, p->m - m);
-        outer_piece(p, b, n, width, m, rows);
+/* Strips of eight columns and what is left of them: every core takes some rows of each, or, where they can be dealt out
+ * evenly or there are too few rows, whole strips. */
+__attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+    const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 3, b_n = 4 * p->b_n, m = p->m;
+    uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n;
+    if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
+        for (uint32_t i = 8 * id; i < 8 * strips; i += 8 * cores) outer_8(a, a_m, at(b, i * b_n), b_n, y + i, y_m, m);
+        n &= 7;
+        if (n == 0) return;
+        b = at(b, 8 * strips * b_n), y += 8 * strips;
     }
+    if (id >= m) return;
+    const uint32_t rows = turns_of(m - id, cores);
+    a = at(a, id * a_m), y += id * p->y_m;
+    a_m *= cores, y_m *= cores;
+    for (; n >= 8; n -= 8, b = at(b, 8 * b_n), y += 8) outer_8(a, a_m, b, b_n, y, y_m, rows);
+    for (; n > 0; n--, b = at(b, b_n), y++) outer_1(a, a_m, b, y, y_m, rows);
 }
 
-__attribute__((noinline)) static void outer(const gemm_f32_args_t *p) {
-    for (uint32_t b = 0; b < p->batch; b++) {
-        outer_part(p, b, 0, 8, p->n / 8);
-        outer_part(p, b, p->n & ~7u, 1, p->n & 7u);
-    }
+/* What is not one product of a single batch. */
+__attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t is_outer) {
+    const uint32_t tall = p->m >= 4 && p->n >= 4, row = tall ? p->m & ~3u : 0, column = p->n & ~3u;
+    const float *a = p->a, *b = p->b, *c = p->c;
+    float *y = p->y;
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b)
+        if (is_outer)
+            outer(p, a, b, y);
+        else {
+            for (uint32_t m = row; m < p->m; m++) line(p, a + m * p->a_m, b, c + m * p->c_m, y + m * p->y_m, p->n, 0);
+            for (uint32_t n = column; n < p->n && tall; n++) line(p, b + n * p->b_n, a, c + n * p->c_n, y + n, row, 1);
+        }
+    if (tall && !is_outer) blocks(p);
 }
 
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
-    if (p->k == 1 && p->first && !finishes(p)) {
-        outer(p);
-        return;
-    }
-    const uint32_t tall = p->m >= 4 && p->n >= 4;
-    if (tall) blocks(p);
-    lines(p, tall ? p->m & ~3u : 0, p->n & ~3u);
+    const uint32_t is_outer = p->k == 1 && p->first && !finishes(p);
+    if (p->batch != 1 || (p->m != 1 && !is_outer))
+        batches(p, is_outer);
+    else if (is_outer)
+        outer(p, p->a, p->b, p->y);
+    else
+        line(p, p->a, p->b, p->c, p->y, p->n, 0);
 }

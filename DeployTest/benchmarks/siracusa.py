@@ -1,0 +1,129 @@
+"""Measure training on Siracusa under GVSoC: `python -m DeployTest.benchmarks.siracusa` writes siracusa.json and the README's table.
+
+Cycles are deterministic. FLOP counts a multiply-accumulate as two operations; the bound of a pass is
+max(MACs / 4, DMA bytes / 8 per direction), what the four FPUs and the DMA engine could do at best.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "DeployTest")]
+
+from cases import Built, compile_case, load_case, result_hash, worst_difference
+from rich.console import Console
+from tolerances import table
+
+from deployer import target as targets
+from deployer.operator import operator_of
+
+RESULT = Path(__file__).with_suffix(".json")
+README = ROOT / "README.md"
+BEGIN, END = "<!-- siracusa table -->", "<!-- end of siracusa table -->"
+CASES = (("simple_mlp", (64000,)), ("autoencoder", (128000, 32000)), ("deep_autoencoder", (128000, 64000, 16000)))
+MODES = ("single", "double", "auto")
+MACS_PER_CYCLE = 4
+BYTES_PER_CYCLE = 8
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured run."""
+
+    model: str
+    l1: int
+    mode: str
+    train_cycles: int
+    opt_cycles: int
+    macs: int
+    flop_per_cycle: float
+    bound_cycles: int
+    bound_share: float
+    predicted_train: int
+    predicted_opt: int
+    result: str
+
+
+def measured(built: Built, mode: str, l1: int, model: str) -> Row:
+    """Run a built case and relate its cycles to the work and the bound."""
+    outcome = built.run()
+    if worst_difference(built.case, outcome) > table()["training"]["weight"]:
+        raise SystemExit(f"{model} {mode} {l1}: wrong result")
+    cycles = int(outcome.bench["train_cycles"])
+    steps = [s for s in built.tiling.lifetimes.schedule.steps if s.graph == "train"]
+    work = [operator_of(s.node).work(s.node, s.access, s.access.sizes) for s in steps]
+    macs = sum(w.macs for w in work)
+    moved = [s for s in built.plan.steps if s.graph == "train"]
+    traffic = max(sum(s.bytes_in for s in moved), sum(s.bytes_out for s in moved))
+    bound = max(macs // MACS_PER_CYCLE, traffic // BYTES_PER_CYCLE)
+    flop = 2 * macs + sum(w.elements for w in work)
+    return Row(
+        model=model,
+        l1=l1,
+        mode=mode,
+        train_cycles=cycles,
+        opt_cycles=int(outcome.bench["opt_cycles"]),
+        macs=macs,
+        flop_per_cycle=round(flop / cycles, 3),
+        bound_cycles=bound,
+        bound_share=round(bound / cycles, 3),
+        predicted_train=built.plan.cycles("train"),
+        predicted_opt=built.plan.cycles("optimizer"),
+        result=result_hash(outcome)[:12],
+    )
+
+
+def rows(target: str, folder: Path, console: Console) -> list[Row]:
+    """All runs, in order."""
+    found = []
+    for model, sizes in CASES:
+        case = load_case(model, folder)
+        for l1 in sizes:
+            for mode in MODES:
+                with console.status(f"{model} {l1} {mode}"):
+                    built = compile_case(case, folder / "c", mode, l1, target=target)
+                    found.append(measured(built, mode, l1, model))
+    return found
+
+
+def markdown(found: Sequence[Row], simulator: str) -> str:
+    """The README's table."""
+    lines = [
+        f"Cycles per mini-batch (batch 1) and per update on {simulator}, `riscv64-unknown-elf-gcc` 12.2:",
+        "",
+        "| model | L1 | buffering | train | predicted | optimizer | FLOP/cycle | share of bound |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for r in found:
+        off = 100 * (r.predicted_train - r.train_cycles) / r.train_cycles
+        cells = (r.model, r.l1, r.mode, r.train_cycles, f"{off:+.1f} %", r.opt_cycles, f"{r.flop_per_cycle:.2f}")
+        lines.append(f"| {' | '.join(map(str, cells))} | {100 * r.bound_share:.0f} % |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, write the result, and put the table into the README."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--simulator", default="GVSoC edfcd839", help="name and version for the record")
+    arguments = parser.parse_args()
+    console = Console(stderr=True)
+    targets.load("siracusa")
+    with tempfile.TemporaryDirectory() as name:
+        found = rows("siracusa", Path(name), console)
+    RESULT.write_text(json.dumps({"simulator": arguments.simulator, "rows": [asdict(r) for r in found]}, indent=1) + "\n")
+    text = markdown(found, arguments.simulator)
+    print(text)
+    readme = README.read_text()
+    if BEGIN in readme:
+        head, rest = readme.split(BEGIN, 1)
+        tail = rest.split(END, 1)[1] if END in rest else rest
+        README.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+
+
+if __name__ == "__main__":
+    main()
