@@ -1,11 +1,11 @@
-# make demo | make test | make check | make clean. The first use builds .venv from the pinned requirements.
+# make demo | make test | make check | make bench | make golden | make clean. The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow check package golden clean
+.PHONY: demo test test-slow check package bench golden clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -26,6 +26,9 @@ check: $(READY)
 
 package: $(READY)
 	$(PY) DeployTest/check_package.py
+
+bench: $(READY) # needs GVSOC_INSTALL_DIR
+	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/test_golden.py --update-golden

@@ -12,22 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from deployer.access import Access, Broadcast, Operand, Tile, Window, order_dims, strides, tiles
+from deployer.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
+from deployer.argument import value_of
 from deployer.headers import kernel_header
 from deployer.ir import Node, TensorType
 from deployer.operator import (
     ArgValue,
     Array,
-    Const,
-    Extent,
-    First,
-    Flag,
     Kernel,
-    Last,
     Operator,
-    PadBefore,
     Sample,
-    Start,
     Stride,
     registry,
 )
@@ -247,22 +241,7 @@ def _structure(kernel: Kernel) -> type[ctypes.Structure]:
 
 
 def _value(value: ArgValue, tile: Tile, step: Step, slots: Mapping[str, Slot]) -> int | float:
-    match value:
-        case Const(number):
-            return number
-        case Extent(dim):
-            return tile[dim][1]
-        case Start(dim):
-            return tile[dim][0]
-        case First(dim):
-            return int(tile[dim][0] == 0)
-        case Last(dim):
-            return int(sum(tile[dim]) == step.access.dim(dim).size)
-        case Stride(arg, axis):
-            return slots[arg].stride(axis)
-        case PadBefore(arg, axis):
-            window = slots[arg].operand.axes[axis]
-            assert isinstance(window, Window)
-            return max(window.pad - tile[window.dim][0] * window.stride, 0)
-        case Flag():
-            return step.flag
+    """Value of a scalar; strides are those of the slot, which may be a part of a larger array."""
+    if isinstance(value, Stride):
+        return slots[value.arg].stride(value.axis)
+    return value_of(value, step.access, tile, step.flag)

@@ -13,6 +13,7 @@ from kernel_bench import Step, step_of
 
 from deployer import measure, target
 from deployer.access import order_dims, tiles
+from deployer.errors import OptionProblem
 from deployer.ir import Node, TensorType
 from deployer.measure import KernelJob, Measured
 from deployer.operator import Array, Kernel, registry
@@ -28,6 +29,20 @@ COMPILER = pytest.mark.skipif(shutil.which(TOOLS.compiler[0]) is None, reason=f"
 SIMULATOR = pytest.mark.skipif(not run.available(TOOLS), reason=TOOLS.run_hint)
 TILES = 3
 """Tiles per cut that are tried: the first, the second and the last."""
+SHAPES = (
+    (4, 4, 1),
+    (8, 12, 5),
+    (5, 7, 9),
+    (6, 33, 4),
+    (1, 35, 13),
+    (35, 1, 13),
+    (3, 2, 7),
+    (13, 19, 1),
+    (1, 64, 1),
+    (1, 1, 1),
+)
+NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
+"""Quiet NaNs of both signs with a payload, infinities, ones."""
 OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
 
 
@@ -43,14 +58,16 @@ def _tile_jobs() -> Iterator[KernelJob]:
     """Every sample whole, and cut into pieces of a half and of three wherever a dim can be cut."""
     for step in _steps():
         for cut in (1, 2, 0):
-            sizes = {
-                d.name: (-(-d.size // cut) if cut else min(3, d.size)) if d.splittable else d.size for d in step.access.dims
-            }
+            sizes = {d.name: _piece(d.size, cut) if d.splittable else d.size for d in step.access.dims}
             every = list(tiles(step.access, sizes, order_dims(step.access)))
             chosen = every if len(every) <= TILES else [*every[: TILES - 1], every[-1]]
             for number, tile in enumerate(chosen):
                 label = f"{step.operator.name}-{step.node.name}-cut{cut}-{number}"
                 yield measure.kernel_job(label, step.node, step.types, step.values, tile, step.flag)
+
+
+def _piece(size: int, cut: int) -> int:
+    return -(-size // cut) if cut else min(3, size)
 
 
 def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -> KernelJob:
@@ -76,7 +93,7 @@ def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -
 def _gemm_jobs() -> Iterator[KernelJob]:
     """Whole blocks and every remainder of rows, columns and k; vectors, outer products; partial sums and epilogues."""
     for form in ("nn", "nt", "tn", "tt"):
-        for m, n, k in ((4, 4, 1), (8, 12, 5), (5, 7, 9), (6, 33, 4), (1, 35, 13), (35, 1, 13), (3, 2, 7), (13, 19, 1), (1, 1, 1)):
+        for m, n, k in SHAPES:
             yield _gemm(m, n, k, form)
             yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
             yield _gemm(m, n, k, form, first=0, last=0)
@@ -101,7 +118,7 @@ def _flat_jobs() -> Iterator[KernelJob]:
             yield measure.kernel_job(f"{name}-hard{size}", node, types, values, {d.name: (0, d.size) for d in dims})
     for name, arg in (("Relu", "x"), ("ReluGrad", "y")):
         types = {x: TensorType("float32", (40,)) for x in "xyo"}
-        bits = np.resize(np.array([0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000], np.uint32), 40)
+        bits = np.resize(np.array(NANS, np.uint32), 40)
         node = Node("nan", name, ("x",) if arg == "x" else ("x", "y"), ("o",))
         yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)})
 
@@ -164,7 +181,7 @@ def test_bits_equal_the_host(group: str, measured: dict[str, Measured]) -> None:
 @SIMULATOR
 def test_the_clock_repeats(tmp_path: Path) -> None:
     """Two runs of one program take the same cycles, and a cold one more than a warm one."""
-    jobs = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
+    jobs: list[measure.Job] = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
     first, second = (measure.run(TARGET, jobs, tmp_path) for _ in range(2))
     assert [x.cycles for x in first] == [x.cycles for x in second]
     assert all(x.cold > x.warm > 0 for x in first)
@@ -172,5 +189,5 @@ def test_the_clock_repeats(tmp_path: Path) -> None:
 
 def test_a_model_is_not_measured(tmp_path: Path) -> None:
     """The host's clock is the cost model: measuring it would measure nothing."""
-    with pytest.raises(measure.OptionProblem, match="model"):
+    with pytest.raises(OptionProblem, match="model"):
         measure.run(target.load("host"), [measure.DISPATCH], tmp_path)

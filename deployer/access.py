@@ -54,6 +54,41 @@ class Window:
         low, high = min(max(low, 0), size), min(max(high, 0), size)
         return low, max(high - low, 0)
 
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the first window begins, counted from the box's first index: negative where it begins in padding."""
+        return tile[self.dim][0] * self.stride - self.pad - self.span(tile, size)[0]
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (length - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The axis index is any i whose window `i * stride + k * dilation - pad` meets the dim's: Window turned round."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        start, length = tile[self.dim]
+        low = -(-(start + self.pad - (self.kernel - 1) * self.dilation) // self.stride)
+        high = (start + length - 1 + self.pad) // self.stride + 1
+        low, high = min(max(low, 0), size), min(max(high, 0), size)
+        return low, max(high - low, 0)
+
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the dim's first index lies in the windows' coordinates, counted from the box's first window."""
+        return tile[self.dim][0] + self.pad - self.span(tile, size)[0] * self.stride
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (length - 1 + (self.kernel - 1) * self.dilation) // self.stride + 1
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -73,7 +108,7 @@ class Broadcast:
         return 0, 1
 
 
-Axis = At | Window | Whole | Broadcast
+Axis = At | Window | Reach | Whole | Broadcast
 Mode = Literal["in", "out", "inout"]
 
 
@@ -104,7 +139,7 @@ class Operand:
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dims the operand's box depends on."""
-        return tuple(a.dim for a in self.axes if isinstance(a, (At, Window)))
+        return tuple(a.dim for a in self.axes if isinstance(a, (At, Window, Reach)))
 
     def box(self, tile: Tile) -> tuple[tuple[int, int], ...]:
         """(first index, length) per view axis for a tile."""
@@ -159,9 +194,8 @@ def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tup
     """
     shape = []
     for axis, extent in zip(operand.axes, operand.view, strict=True):
-        if isinstance(axis, Window):
-            length = (sizes[axis.dim] - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
-            shape.append(min(length, extent))
+        if isinstance(axis, Window | Reach):
+            shape.append(min(axis.longest(sizes[axis.dim]), extent))
         elif isinstance(axis, At):
             shape.append(min(sizes[axis.dim], extent))
         else:

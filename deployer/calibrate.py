@@ -1,4 +1,4 @@
-"""Calibrate: measure kernels, dispatch and DMA on a target, fit the cost model, and write it beside the target's TOML."""
+"""Calibrate: measure kernels, dispatch and DMA on a target, fit the cost model, write it beside the target's TOML."""
 
 import itertools
 import tempfile
@@ -50,7 +50,7 @@ class Calibration:
 
 
 def run(name: str, simulator: str, progress: Progress) -> Calibration:
-    """Measure everything on the target, fit, and write its costs.toml; `simulator` says there what it was measured on."""
+    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on."""
     target = targets.load(name)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -116,7 +116,7 @@ def _machine(target: Target, folder: Path) -> tuple[int, Hop]:
 
 
 def _channel(measured: Sequence[Measured], issue: int) -> Channel:
-    """Setup, cost per byte and per line of one direction; the core's own time to start a transfer is not the engine's."""
+    """Setup, cost per byte and per line of one direction; the core's time to start a transfer is not its own."""
     shapes = [(n, 1) for n in SIZES] + [(r * n, n) for r, n in LINES]
     rows = np.array([[1.0, size, lines - 1] for size, lines in shapes])
     wanted = np.array([float(m.warm - issue) for m in measured])
@@ -125,9 +125,7 @@ def _channel(measured: Sequence[Measured], issue: int) -> Channel:
     return Channel(max(round(setup), 0), max(round(1000 * per_byte), 0), max(round(1000 * per_line), 0))
 
 
-def _points(
-    target: Target, folder: Path, dispatch: int, progress: Progress
-) -> Iterator[tuple[str, list[Point], int]]:
+def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> Iterator[tuple[str, list[Point], int]]:
     """Per kernel symbol the sweeps of all operators that use it, and the extra cycles of the program's first call."""
     by_symbol: dict[str, list[tuple[KernelJob, Work]]] = {}
     for name, operator in registry().items():
@@ -197,7 +195,8 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
         note = ""
         if symbol in off:
             fit = off[symbol]
-            note = f" # {fit.points} calls, off by {100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
+            shares = f"{100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
+            note = f" # {fit.points} calls, off by {shares}"
         lines += [
             f"[kernels.{symbol}]{note}",
             f"call = {cost.call}",
@@ -210,6 +209,4 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
 
 
 def _channel_text(channel: Channel) -> str:
-    return (
-        f"{{ setup = {channel.setup}, byte_milli = {channel.byte_milli}, line_milli = {channel.line_milli} }}"
-    )
+    return f"{{ setup = {channel.setup}, byte_milli = {channel.byte_milli}, line_milli = {channel.line_milli} }}"

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from deployer.access import At, Broadcast, Whole, strides
+from deployer.access import At, Broadcast, Reach, Whole, Window, strides
 from deployer.errors import InternalError
 from deployer.expr import Expr, add, mul, product
-from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Start, Stride
+from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.plan import PlanDim, PlanOperand, PlanStep
 
 ELEMENT = 4
@@ -55,7 +55,32 @@ class TileLoop:
             name = self.length(dim.name)
             if isinstance(name, str):
                 lines[name] = f"const uint32_t {name} = hal_min({dim.tile}, {dim.size} - {self.start(dim.name)});"
+        for operand in self.step.operands:
+            for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
+                if isinstance(axis, Window | Reach) and self.dims[axis.dim].count > 1:
+                    lines |= self._window_variables(operand, index, axis, extent)
         return lines
+
+    def _window_variables(self, operand: PlanOperand, index: int, axis: Window | Reach, extent: int) -> dict[str, str]:
+        """First index and length of a windowed axis, clipped to the axis."""
+        low, length = self._window_names(operand, index)
+        start, count = self.start(axis.dim), self.length(axis.dim)
+        if isinstance(axis, Window):
+            end = add(mul(add(start, count), axis.stride), axis.longest(1) - axis.stride)
+            first = f"hal_window({mul(start, axis.stride)}, {axis.pad}, {extent})"
+            last = f"hal_window({end}, {axis.pad}, {extent})"
+        else:
+            reach = (axis.kernel - 1) * axis.dilation
+            first = f"hal_reach({add(start, axis.pad)}, {reach}, {axis.stride}, {extent})"
+            last = f"hal_reach({add(start, count, axis.pad + axis.stride - 1)}, 0, {axis.stride}, {extent})"
+        return {
+            low: f"const uint32_t {low} = {first};",
+            length: f"const uint32_t {length} = {last} - {low};",
+        }
+
+    def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
+        name = f"{self.prefix}{operand.arg}_{index}"
+        return f"{name}_low", f"{name}_len"
 
     def coordinates(self) -> str:
         """Definition of the loop variables at the first tile."""
@@ -90,15 +115,17 @@ class TileLoop:
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
         spans: list[tuple[Expr, Expr]] = []
-        for axis, extent in zip(operand.axes, operand.view, strict=True):
+        for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
             if isinstance(axis, At):
                 spans.append((self.start(axis.dim), self.length(axis.dim)))
             elif isinstance(axis, Whole):
                 spans.append((0, extent))
             elif isinstance(axis, Broadcast):
                 spans.append((0, 1))
+            elif self.dims[axis.dim].count == 1:
+                spans.append(axis.span({axis.dim: (0, self.dims[axis.dim].size)}, extent))
             else:
-                raise InternalError(f"{type(axis).__name__} axes have no C form")
+                spans.append(self._window_names(operand, index))
         return spans
 
     def element(self, operand: PlanOperand) -> Expr:
@@ -110,9 +137,7 @@ class TileLoop:
         run: Expr = 1
         levels: list[tuple[Expr, int]] = []
         stride, contiguous = 1, True
-        for axis, extent, (_, length) in reversed(
-            list(zip(operand.axes, operand.view, self.box(operand), strict=True))
-        ):
+        for extent, (_, length) in reversed(list(zip(operand.view, self.box(operand), strict=True))):
             if contiguous:
                 run = mul(length, run)
             elif length != 1:
@@ -120,7 +145,7 @@ class TileLoop:
                     levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
                 else:
                     levels.append((length, stride * ELEMENT))
-            contiguous = contiguous and not (isinstance(axis, At) and self.dims[axis.dim].count > 1)
+            contiguous = contiguous and length == extent
             stride *= extent
         return Move(mul(self.element(operand), ELEMENT), mul(run, ELEMENT), tuple(levels))
 
@@ -142,7 +167,7 @@ class TileLoop:
             case Start(dim):
                 return self.start(dim)
             case Stride(arg, axis):
-                return self.stride(next(o for o in self.step.operands if o.arg == arg), axis)
+                return self.stride(self._operand(arg), axis)
             case First(dim):
                 return 1 if self.dims[dim].count == 1 else f"{self.start(dim)} == 0"
             case Last(dim):
@@ -150,7 +175,27 @@ class TileLoop:
                 return 1 if d.count == 1 else f"{self.start(dim)} + {d.tile} >= {d.size}"
             case Flag():
                 return FLAG
+            case Length(arg, axis):
+                return self.box(self._operand(arg))[axis][1]
+            case Offset(arg, axis):
+                return self._offset(self._operand(arg), axis)
         raise InternalError(f"{value} has no C form")
+
+    def _operand(self, arg: str) -> PlanOperand:
+        return next(o for o in self.step.operands if o.arg == arg)
+
+    def _offset(self, operand: PlanOperand, index: int) -> Expr:
+        """Where windows begin, counted from the box's first index."""
+        axis, extent = operand.axes[index], operand.view[index]
+        if not isinstance(axis, Window | Reach):
+            raise InternalError(f"operand {operand.arg} has no window on axis {index}")
+        dim = self.dims[axis.dim]
+        if dim.count == 1:
+            return axis.offset({axis.dim: (0, dim.size)}, extent)
+        low, _ = self._window_names(operand, index)
+        if isinstance(axis, Window):
+            return f"(int32_t)({mul(self.start(axis.dim), axis.stride)}) - {axis.pad} - (int32_t){low}"
+        return f"(int32_t)({add(self.start(axis.dim), axis.pad)}) - (int32_t)({mul(low, axis.stride)})"
 
 
 def float_literal(value: float) -> str:

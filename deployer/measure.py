@@ -1,4 +1,4 @@
-"""Measure: single kernels, the empty dispatch and DMA transfers on a target, cold and warm, with the bits they leave."""
+"""Measure: single kernels, the empty dispatch and DMA transfers on a target, cold and warm, and the bits they leave."""
 
 import hashlib
 import os
@@ -15,24 +15,12 @@ import numpy as np
 from mako.template import Template
 
 import deployer.templates
-from deployer.access import Access, Broadcast, Tile, Window, strides
+from deployer.access import Tile
+from deployer.argument import value_of
 from deployer.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.headers import kernel_header
 from deployer.ir import Node, TensorType
-from deployer.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    Flag,
-    Kernel,
-    Last,
-    PadBefore,
-    Start,
-    Stride,
-    operator_of,
-)
+from deployer.operator import Array, Kernel, operator_of
 from deployer.stages import build
 from deployer.stages import run as runner
 from deployer.target import TARGETS_DIR, Target, Toolchain
@@ -111,7 +99,7 @@ def kernel_job(
             value = drawn(types[operand.tensor], position)
         window = tuple(slice(first, first + length) for first, length in operand.box(tile))
         operands[operand.arg] = np.ascontiguousarray(value.reshape(operand.view)[window])
-    scalars = {name: resolved(given[name], access, tile, flag) for name, _ in operator.kernel.scalars}
+    scalars = {name: value_of(given[name], access, tile, flag) for name, _ in operator.kernel.scalars}
     return KernelJob(label, operator.kernel, operands, scalars)
 
 
@@ -120,32 +108,6 @@ def drawn(kind: TensorType, seed: int) -> Array:
     if kind.dtype != "float32":
         return np.zeros(kind.shape, kind.dtype)
     return np.random.default_rng(seed).standard_normal(kind.shape).astype(np.float32)
-
-
-def resolved(value: ArgValue, access: Access, tile: Tile, flag: int) -> int | float:
-    """A kernel scalar for a tile whose operands are packed."""
-    match value:
-        case Const(number):
-            return number
-        case Extent(dim):
-            return tile[dim][1]
-        case Start(dim):
-            return tile[dim][0]
-        case First(dim):
-            return int(tile[dim][0] == 0)
-        case Last(dim):
-            return int(sum(tile[dim]) == access.dim(dim).size)
-        case Stride(arg, axis):
-            operand = access.operand(arg)
-            shape = tuple(length for _, length in operand.box(tile))
-            return 0 if isinstance(operand.axes[axis], Broadcast) else strides(shape)[axis]
-        case PadBefore(arg, axis):
-            window = access.operand(arg).axes[axis]
-            if isinstance(window, Window):
-                return max(window.pad - tile[window.dim][0] * window.stride, 0)
-        case Flag():
-            return flag
-    raise InternalError(f"{value} has no value")
 
 
 def run(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
@@ -304,5 +266,6 @@ def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
     except subprocess.TimeoutExpired as expired:
         os.killpg(process.pid, signal.SIGKILL)
         said, _ = process.communicate()
-        raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", [("said", said[-3000:])]) from expired
+        facts = [("said", said[-3000:])]
+        raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", facts) from expired
     return process.returncode, said

@@ -62,8 +62,16 @@ class Last:
 
 
 @dataclass(frozen=True)
-class PadBefore:
-    """Padding elements before a windowed axis of an operand's tile."""
+class Offset:
+    """Where a tile's windows begin on an axis, counted from the first index of the operand's box; see the axis."""
+
+    arg: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Length:
+    """Indices of an operand's box along an axis."""
 
     arg: str
     axis: int
@@ -76,7 +84,7 @@ class Flag:
 
 SWEEP_LENGTHS = (16, 64, 200, 512, 1024, 2048, 4096)
 
-ArgValue = Const | Extent | Start | Stride | First | Last | PadBefore | Flag
+ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag
 CType = Literal["u32", "i32", "f32"]
 
 
@@ -195,9 +203,8 @@ class Operator(ABC):
     def samples(self) -> Iterator[Sample]:
         """Uses for tests, from a fixed seed."""
 
-
     def sweep(self) -> Iterator[Sample]:
-        """Uses on which the cost of the kernel is measured: by default the samples, vectors of many lengths where flat."""
+        """Uses on which the cost of the kernel is measured: the samples, or vectors of many lengths where flat."""
         samples = list(self.samples())
         first = samples[0]
         shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}

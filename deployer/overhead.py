@@ -1,4 +1,4 @@
-"""What a generated program costs besides kernels and transfers: measured on whole programs, fitted per step and per tile."""
+"""What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
 
 import statistics
 from pathlib import Path

@@ -18,8 +18,8 @@ NO_STEP = 0xFFFFFFFF
 class StepProfile:
     """Cycles of one step, means over all passes; the tuples hold an entry per tile.
 
-    `source` is `model` or `measured`; `predicted` is the model's sum, `cycles` that of the source. Waits and kernels of a
-    measured step include the recording itself, its sum does not.
+    `source` is `model` or `measured`; `predicted` is the model's sum, `cycles` that of the source. Waits and kernels of
+    a measured step include the recording itself, its sum does not.
     """
 
     step: int
@@ -115,7 +115,17 @@ def _per_tile(events: Sequence[tuple[int, int]], tiles: int) -> list[list[int]]:
 def profile_table(rows: Sequence[StepProfile]) -> Table:
     """The rows in sum, with what the model predicted."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("step", "operator", "tiles", "ingress wait", "kernel", "egress wait", "cycles", "predicted", "off by"):
+    for heading in (
+        "step",
+        "operator",
+        "tiles",
+        "ingress wait",
+        "kernel",
+        "egress wait",
+        "cycles",
+        "predicted",
+        "off by",
+    ):
         table.add_column(heading, justify="left" if heading == "operator" else "right")
     for r in rows:
         waits = (len(r.kernel), sum(r.ingress_wait), sum(r.kernel), sum(r.egress_wait), r.cycles, r.predicted)

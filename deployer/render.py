@@ -256,8 +256,14 @@ def _coordinates(loop: TileLoop, ahead: TileLoop | None) -> list[str]:
 
 
 def _used(variables: dict[str, str], lines: Sequence[str]) -> tuple[str, ...]:
-    """Definitions of the variables that some line mentions."""
-    return tuple(text for name, text in variables.items() if any(re.search(rf"\b{name}\b", x) for x in lines))
+    """Definitions of the variables that some line mentions, or that one of them needs in turn."""
+    needed: list[str] = []
+    texts = list(lines)
+    for name, text in reversed(variables.items()):
+        if any(re.search(rf"\b{name}\b", x) for x in texts):
+            needed.insert(0, text)
+            texts.append(text)
+    return tuple(needed)
 
 
 def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str], list[str]]:

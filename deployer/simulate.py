@@ -8,6 +8,8 @@ from deployer.operator import operator_of
 from deployer.plan import Step, StepTiling, Timeline
 from deployer.target import Target
 
+Span = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class StepRun:
@@ -60,7 +62,7 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
     movers = []
     for operand in step.access.operands:
         if choice.slots[operand.arg]:
-            movers.append(_mover(operand, choice.slots[operand.arg], walk, fresh))
+            movers.append(_mover(operand, choice.slots[operand.arg], step, choice, walk, fresh))
     clock = Clock(target.hops[0])
     clock.run(target.step)
     waits = _Waits([0] * len(kernels), [0] * len(kernels))
@@ -74,13 +76,18 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
     return StepRun(clock.now, kernels, timeline, moved_in, moved_out)
 
 
-def _mover(operand: Operand, slots: int, walk: list[dict[str, tuple[int, int]]], fresh: bool) -> _Mover:
-    boxes = [operand.box(tile) for tile in walk]
-    begins = [t == 0 or boxes[t] != boxes[t - 1] for t in range(len(boxes))]
-    ends = [t + 1 == len(boxes) or boxes[t] != boxes[t + 1] for t in range(len(boxes))]
+def _mover(
+    operand: Operand, slots: int, step: Step, choice: StepTiling, walk: list[dict[str, Span]], fresh: bool
+) -> _Mover:
+    """The box stays while only dims inside of the innermost split dim it depends on advance, as in the emitted loop."""
+    split = [name for name in choice.order if choice.tile[name] < step.access.dim(name).size]
+    last = max((i for i, name in enumerate(split) if name in operand.dims), default=-1)
+    inner = [(name, step.access.dim(name).size) for name in split[last + 1 :]]
+    begins = [all(tile[name][0] == 0 for name, _ in inner) for tile in walk]
+    ends = [all(sum(tile[name]) == size for name, size in inner) for tile in walk]
     moves = []
-    for box in boxes:
-        shape = transfer(operand.view, tuple(length for _, length in box))
+    for tile in walk:
+        shape = transfer(operand.view, tuple(length for _, length in operand.box(tile)))
         moves.append((shape.elements * 4, shape.lines))
     return _Mover(operand, slots, begins, ends, moves, operand.reads and not (operand.fresh_on_flag and fresh))
 

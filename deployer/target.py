@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.artefact import from_jsonable
@@ -136,19 +136,28 @@ class _Faults:
     path: Path
     found: list[str] = field(default_factory=list)
 
-    def section(self, cls: type, data: Any, where: str, names: dict[str, str] | None = None) -> Any:
-        """Build `cls` from a table, or record why not."""
+    def section(self, cls: type, data: Any, where: str) -> Any:
+        """Build `cls` from a table, or record all that keeps it from that."""
         if not isinstance(data, dict):
             self.found.append(f"{where} is not a table")
             return None
-        renamed = {(names or {}).get(k, k): v for k, v in data.items()}
-        try:
-            return from_jsonable(cls, renamed)
-        except KeyError as error:
-            self.found.append(f"{where} lacks {error}")
-        except (TypeError, ValueError) as error:
-            self.found.append(f"{where}: {error}")
-        return None
+        kinds, values = get_type_hints(cls), {}
+        self.found += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
+        for name, kind in kinds.items():
+            if name not in data:
+                self.found.append(f"{where} lacks {name!r}")
+                continue
+            try:
+                values[name] = from_jsonable(kind, data[name])
+            except (TypeError, ValueError) as error:
+                self.found.append(f"{where}.{name}: {error}")
+        return cls(**values) if len(values) == len(kinds) else None
+
+    def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
+        """The list or table at a key, empty and recorded where it is neither."""
+        value = raw.get(key, kind())
+        self.check(isinstance(value, kind), f"{key} is no {kind.__name__}")
+        return value if isinstance(value, kind) else kind()
 
     def check(self, holds: bool, text: str) -> None:
         """Record `text` unless the condition holds."""
@@ -173,11 +182,12 @@ def parse(path: Path) -> Target:
     """Read and check a target's TOML."""
     raw = _merged(path)
     faults = _Faults(path)
-    levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(raw.get("levels", []))]
-    hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(raw.get("hops", []))]
-    kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in sorted(raw.get("kernels", {}).items())}
+    levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(faults.table(raw, "levels", list))]
+    hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(faults.table(raw, "hops", list))]
+    tables = sorted(faults.table(raw, "kernels", dict).items())
+    kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in tables}
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
-    cost = raw.get("cost", {})
+    cost = faults.table(raw, "cost", dict)
     known = {
         "name",
         "description",
@@ -207,8 +217,10 @@ def parse(path: Path) -> Target:
     faults.check(len(hops) == len(levels) - 1, f"{len(levels)} levels need {len(levels) - 1} hops, found {len(hops)}")
     faults.check("default" in kernels, "kernels.default is missing")
     for level in levels:
-        fits = level is None or level.budget + level.reserved <= level.bytes
-        faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes")
+        fits = level is None or 0 < level.budget <= level.bytes - level.reserved
+        faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
+    for key in ("cores", "alignment", "pointer_bytes"):
+        faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
     if faults.found:
         raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
     return Target(
@@ -234,12 +246,19 @@ def costs_file(name: str) -> Path:
     return TARGETS_DIR / name / "costs.toml"
 
 
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
+
+
 def _merged(path: Path) -> dict[str, Any]:
-    """The file's own keys over its measured costs and those of the target it simulates; toolchains are not inherited."""
-    raw = tomllib.loads(path.read_text())
+    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain."""
+    raw = _read(path)
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
-        raw = {**tomllib.loads(costs.read_text()), **raw}
+        raw = {**_read(costs), **raw}
     base = raw.get("simulates")
     if base is None:
         return raw

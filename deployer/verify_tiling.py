@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deployer.access import Access, At, Axis, Operand, Window
+from deployer.access import Access, At, Axis, Operand, Reach, Window
 from deployer.errors import VerifyFailed
 from deployer.ir import Program, Role
 from deployer.operator import Kernel, registry
@@ -56,7 +56,7 @@ def cuts(size: int, tile: int) -> list[Span]:
 
 def axis_spans(axis: Axis, extent: int, pieces: Mapping[str, list[Span]]) -> list[Span]:
     """(first index, length) on an axis per piece of the dim it depends on; one span where there is none."""
-    if isinstance(axis, At | Window):
+    if isinstance(axis, At | Window | Reach):
         return [axis.span({axis.dim: piece}, extent) for piece in pieces[axis.dim]]
     return [axis.span({}, extent)]
 
@@ -271,7 +271,7 @@ def strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
 
 
 def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """No slot where the storage is resident, else one; two, or three in place, in a double step where the box changes."""
+    """No slot where the storage is resident, else one; two, three in place, in a double step whose box changes."""
     place, program = _place(step), tiling.lifetimes.schedule.program
     args = sorted(o.arg for o in step.access.operands)
     need(sorted(choice.slots) == args, "slots", f"{place}: slots {choice.slots} are not over operands {args}")

@@ -50,6 +50,7 @@ static void run_kernel(void) {
     } job;
     hal_read(&job, sizeof(job));
     uint8_t *const image = levels[0];
+    const hal_kernel_t kernel = kernels[job.kernel]; /* not read in the measured time */
     hal_read(image, job.bytes);
     uintptr_t *const table = (uintptr_t *)image;
     for (uint32_t i = 0; i < job.pointers; i++)
@@ -57,7 +58,7 @@ static void run_kernel(void) {
     hal_parallel(evict, 0);
     for (uint32_t run = 0; run < RUNS; run++) {
         const uint64_t begin = hal_cycles();
-        hal_parallel(kernels[job.kernel], image);
+        hal_parallel(kernel, image);
         spent[run][0] = spent[run][1] = since(begin);
         if (run == 0) hal_write(image, job.bytes);
     }

@@ -120,11 +120,7 @@ def enumerate_candidates(
                 moved = [g for g in parts or () if g.storage not in mask]
                 if sum(g.slot_bytes for g in moved) > capacity:
                     continue
-                for mode, in_place, kept in (
-                    ("single", 1, found["single"]),
-                    ("double", 2, found["double"]),
-                    ("double", 3, found["double"]),
-                ):
+                for in_place, kept in ((1, found["single"]), (2, found["double"]), (3, found["double"])):
                     if in_place == 3 and not any(g.operand.mode == "inout" and g.loads > 2 for g in moved):
                         continue
                     candidate = _candidate(tile, order, in_place, mask, moved, step, target, kernels)

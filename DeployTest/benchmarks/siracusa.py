@@ -1,4 +1,6 @@
-"""Measure training on Siracusa under GVSoC: `python -m DeployTest.benchmarks.siracusa` writes siracusa.json and the README's table.
+"""Measure training on Siracusa under GVSoC: writes siracusa.json and the README's table.
+
+Run as `python -m DeployTest.benchmarks.siracusa` with DeployTest on the module path, as the suite has it.
 
 Cycles are deterministic. FLOP counts a multiply-accumulate as two operations; the bound of a pass is
 max(MACs / 4, DMA bytes / 8 per direction), what the four FPUs and the DMA engine could do at best.
@@ -6,14 +8,10 @@ max(MACs / 4, DMA bytes / 8 per direction), what the four FPUs and the DMA engin
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "DeployTest")]
 
 from cases import Built, compile_case, load_case, result_hash, worst_difference
 from rich.console import Console
@@ -23,7 +21,7 @@ from deployer import target as targets
 from deployer.operator import operator_of
 
 RESULT = Path(__file__).with_suffix(".json")
-README = ROOT / "README.md"
+README = Path(__file__).resolve().parent.parent.parent / "README.md"
 BEGIN, END = "<!-- siracusa table -->", "<!-- end of siracusa table -->"
 CASES = (("simple_mlp", (64000,)), ("autoencoder", (128000, 32000)), ("deep_autoencoder", (128000, 64000, 16000)))
 MODES = ("single", "double", "auto")
@@ -115,7 +113,9 @@ def main() -> None:
     targets.load("siracusa")
     with tempfile.TemporaryDirectory() as name:
         found = rows("siracusa", Path(name), console)
-    RESULT.write_text(json.dumps({"simulator": arguments.simulator, "rows": [asdict(r) for r in found]}, indent=1) + "\n")
+    RESULT.write_text(
+        json.dumps({"simulator": arguments.simulator, "rows": [asdict(r) for r in found]}, indent=1) + "\n"
+    )
     text = markdown(found, arguments.simulator)
     print(text)
     readme = README.read_text()

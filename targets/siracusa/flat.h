@@ -37,12 +37,12 @@ static inline int inverse_of_power(float x, float *inverse) {
         const uint32_t flat_count = (count_);                                                                         \
         if (flat_count >= 4)                                                                                          \
             __asm__ volatile(LOOP("%[turns]", 15 + 4 * length) FLAT_PAIRS_TURN(OP) LOOP_END(15 + 4 * length)          \
-                             : [a] "+r"(flat_a), [b] "+r"(flat_b), [y] "+r"(flat_y)                                   \
+                             : [a] "+&r"(flat_a), [b] "+&r"(flat_b), [y] "+&r"(flat_y)                                \
                              : [turns] "r"(flat_count >> 2), ##__VA_ARGS__                                            \
                              : FLAT_CLOBBERS);                                                                        \
         if (flat_count & 3)                                                                                           \
             __asm__ volatile(LOOP("%[turns]", 6 + length) FLAT_PAIR(OP) LOOP_END(6 + length)                          \
-                             : [a] "+r"(flat_a), [b] "+r"(flat_b), [y] "+r"(flat_y)                                   \
+                             : [a] "+&r"(flat_a), [b] "+&r"(flat_b), [y] "+&r"(flat_y)                                \
                              : [turns] "r"(flat_count & 3), ##__VA_ARGS__                                             \
                              : FLAT_CLOBBERS);                                                                        \
     } while (0)

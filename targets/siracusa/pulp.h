@@ -11,12 +11,11 @@
 #define PULP_TEXT(x) PULP_TEXT_(x)
 #define PULP_TEXT_(x) #x
 
-#define LOOP(count, n)                                                                                 \
-    ".balign 4\n.option push\n.option norelax\n.option norvc\n" "90: .insn i 0x7b, 4, x0, "   \
-    count ", 2 * (" PULP_TEXT(n) ")\n"
-#define LOOP_END(n)                                                                                           \
-    ".if . - 90b != 4 + 4 * (" PULP_TEXT(n) ")\n.error \"length of a hardware loop\"\n.endif\n"     \
-    ".option pop\n"
+#define LOOP(count, n)                                                                                                \
+    ".balign 4\n.option push\n.option norelax\n.option norvc\n"                                                       \
+    "90: .insn i 0x7b, 4, x0, " count ", 2 * (" PULP_TEXT(n) ")\n"
+#define LOOP_END(n)                                                                                                   \
+    ".if . - 90b != 4 + 4 * (" PULP_TEXT(n) ")\n.error \"length of a hardware loop\"\n.endif\n.option pop\n"
 
 /* Load or store a word, then move the address by some bytes. */
 #define LW_NEXT(to, at, bytes) ".insn i 0x0b, 2, " to ", " at ", " PULP_TEXT(bytes) "\n"
@@ -31,6 +30,18 @@
 #define ADD(to, step) "add " to ", " to ", " step "\n"
 #define ADDI(to, bytes) "addi " to ", " to ", " PULP_TEXT(bytes) "\n"
 #define FMA(sum, a, b) "fmadd.s " sum ", " a ", " b ", " sum "\n"
+
+/* A constant by way of an integer register: a load from L2 would take 15 cycles. */
+#define LITERAL_F32(x) literal_f32(x)
+static inline float literal_f32(float x) {
+    const union {
+        float value;
+        uint32_t bits;
+    } number = {x};
+    float loaded;
+    __asm__("fmv.w.x %0, %1" : "=f"(loaded) : "r"(number.bits));
+    return loaded;
+}
 
 /* How many of the numbers 0, cores, 2 cores, .. are below `total`; a division takes 32 cycles. */
 static inline uint32_t turns_of(uint32_t total, uint32_t cores) {

@@ -81,6 +81,8 @@ trap_vector:                            # interrupt n jumps to its n-th word, tr
     .endr
     .option pop
 trap_entry:
+    li t0, EVENT_UNIT
+    lw t0, 0xc0(t0)                     # a mutex: the first core to fail speaks, others sleep here
     csrr a0, mcause
     csrr a1, mepc
     li a2, 0

@@ -23,6 +23,15 @@ void hal_parallel(hal_kernel_t kernel, const void *args);
 
 static inline uint32_t hal_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+/* Clipped bounds of a tile's box on a windowed axis: an index before padding is taken off, and the first window that
+ * reaches an index. */
+static inline uint32_t hal_window(uint32_t index, uint32_t pad, uint32_t extent) {
+    return index <= pad ? 0 : hal_min(index - pad, extent);
+}
+static inline uint32_t hal_reach(uint32_t index, uint32_t reach, uint32_t stride, uint32_t extent) {
+    return index <= reach ? 0 : hal_min((index - reach + stride - 1) / stride, extent);
+}
+
 /* ---- memory: asynchronous transfers, in = towards the cores ---- */
 
 typedef uint32_t hal_ticket_t;

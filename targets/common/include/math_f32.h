@@ -7,12 +7,17 @@
 
 #include <stdint.h>
 
+/* A target whose constants lie in slow memory may define another way to them. */
+#ifndef LITERAL_F32
+#define LITERAL_F32(x) (x)
+#endif
+
 #define INFINITY_F32 __builtin_inff()
 #define NAN_F32 __builtin_nanf("")
-#define LOG2_E_F32 0x1.715476p+0f
+#define LOG2_E_F32 LITERAL_F32(0x1.715476p+0f)
 /* ln 2 in two parts; the first has 15 bits, so that its product with an exponent is exact. */
-#define LN2_HI_F32 0x1.62e4p-1f
-#define LN2_LO_F32 0x1.7f7d1cp-20f
+#define LN2_HI_F32 LITERAL_F32(0x1.62e4p-1f)
+#define LN2_LO_F32 LITERAL_F32(0x1.7f7d1cp-20f)
 
 typedef union {
     float value;
@@ -35,37 +40,37 @@ static inline float exp2i_f32(int32_t n) {
 /* exp(x + tail) for a tail far smaller than x, x in [-104, 89]. With n = round(x / ln 2), e^r = 1 + r + r^2 Q(r); the
  * result is scaled twice, so that only the last product rounds where it is subnormal. */
 static inline float exp_sum_f32(float x, float tail) {
-    const float shifter = 0x1.8p+23f;
+    const float shifter = LITERAL_F32(0x1.8p+23f);
     const float rounded = __builtin_fmaf(x, LOG2_E_F32, shifter) - shifter;
     const int32_t n = (int32_t)rounded;
     const float r = __builtin_fmaf(-rounded, LN2_LO_F32, __builtin_fmaf(-rounded, LN2_HI_F32, x)) + tail;
-    float q = 0x1.6a2352p-10f;
-    q = __builtin_fmaf(q, r, 0x1.123a6cp-7f);
-    q = __builtin_fmaf(q, r, 0x1.5558f4p-5f);
-    q = __builtin_fmaf(q, r, 0x1.55549p-3f);
-    q = __builtin_fmaf(q, r, 0x1.fffffcp-2f);
-    const float y = 1.0f + __builtin_fmaf(q * r, r, r);
+    float q = LITERAL_F32(0x1.6a2352p-10f);
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.123a6cp-7f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.5558f4p-5f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.55549p-3f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.fffffcp-2f));
+    const float y = LITERAL_F32(1.0f) + __builtin_fmaf(q * r, r, r);
     const int32_t half = n / 2;
     return y * exp2i_f32(half) * exp2i_f32(n - half);
 }
 
 static inline float expf_f32(float x) {
     if (x != x) return x;
-    if (x > 89.0f) return INFINITY_F32;
-    if (x < -104.0f) return 0.0f;
+    if (x > LITERAL_F32(89.0f)) return INFINITY_F32;
+    if (x < -LITERAL_F32(104.0f)) return 0.0f;
     return exp_sum_f32(x, 0.0f);
 }
 
 /* Splits a positive finite x into 2^exponent * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns f. */
 static inline float split_f32(float x, int32_t *exponent) {
     int32_t shift = 0;
-    if (x < 0x1p-126f) {
-        x *= 0x1p+25f;
+    if (x < LITERAL_F32(0x1p-126f)) {
+        x *= LITERAL_F32(0x1p+25f);
         shift = -25;
     }
     const uint32_t bits = bits_of_f32(x) + (0x3f800000u - 0x3f3504f3u);
     *exponent = (int32_t)(bits >> 23) - 127 + shift;
-    return float_of_bits((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    return float_of_bits((bits & 0x007fffffu) + 0x3f3504f3u) - LITERAL_F32(1.0f);
 }
 
 /* With s = f / (2 + f): log(1 + f) = 2 s + s R(s^2) = f - (f^2/2 - s (f^2/2 + R)), whose leading term is exact. */
@@ -74,10 +79,10 @@ static inline float logf_f32(float x) {
     if (x <= 0.0f) return x == 0.0f ? -INFINITY_F32 : NAN_F32;
     int32_t exponent;
     const float f = split_f32(x, &exponent), e = (float)exponent;
-    const float s = f / (2.0f + f), s2 = s * s, half = 0.5f * f * f;
-    float r = 0x1.31e7ecp-2f;
-    r = __builtin_fmaf(r, s2, 0x1.995e92p-2f);
-    r = __builtin_fmaf(r, s2, 0x1.55557ap-1f) * s2;
+    const float s = f / (LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f;
+    float r = LITERAL_F32(0x1.31e7ecp-2f);
+    r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.995e92p-2f));
+    r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.55557ap-1f)) * s2;
     const float low = __builtin_fmaf(e, LN2_LO_F32, s * (half + r)) - half;
     return __builtin_fmaf(e, LN2_HI_F32, f + low);
 }

@@ -10,7 +10,7 @@ static inline void copy(float *y, const float *x, uint32_t count) {
     if (count >= 2)
         __asm__ volatile(LOOP("%[pairs]", 4) LW_NEXT("%[first]", "%[x]", 4) LW_NEXT("%[second]", "%[x]", 4)
                              SW_NEXT("%[first]", "%[y]", 4) SW_NEXT("%[second]", "%[y]", 4) LOOP_END(4)
-                         : [x] "+r"(x), [y] "+r"(y), [first] "=&r"(first), [second] "=&r"(second)
+                         : [x] "+&r"(x), [y] "+&r"(y), [first] "=&r"(first), [second] "=&r"(second)
                          : [pairs] "r"(count >> 1)
                          : "memory");
 }

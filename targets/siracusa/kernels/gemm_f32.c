@@ -1,14 +1,13 @@
 /* Y = alpha * A B + beta * C on strided operands; the portable kernel defines the bits: each output sums k ascending by
  * fmaf from zero or from what waits in Y.
  *
- * Full blocks of 4 x 4 outputs first; then the rows and the columns left over, 4 outputs of a vector times a matrix at
- * once; outer products (k = 1) by themselves. Each part is shared evenly between all cores. Strides of the loops are
- * bytes. Every load is two instructions ahead of its use, and every second instruction is a multiply-add where two cores
- * share an FPU. */
+ * Outer products (k = 1) and vectors times a matrix by themselves; else blocks of 4 x 4 outputs, and what is left of
+ * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. Two cores share an
+ * FPU: their loops have a multiply-add in every second place, and so settle half a step apart. No loaded value is used
+ * by the very next instruction. */
 #include "gemm_f32.h"
 #include "hal.h"
 #include "pulp.h"
-#include "share_f32.h"
 
 static inline const float *at(const float *base, uint32_t bytes) {
     return (const float *)((uintptr_t)base + bytes);
@@ -32,6 +31,9 @@ __attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y,
         *y = sum;
     }
 }
+
+/* What the loops hold of A and B. */
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory"
 
 /* ---- blocks of 4 x 4 ---- */
 
@@ -82,7 +84,7 @@ static inline void block(const gemm_f32_args_t *p, const float *a, const float *
           [c30] "=&f"(c30), [c31] "=&f"(c31), [c32] "=&f"(c32), [c33] "=&f"(c33)
         : [sums] "r"(sums), [sums_m] "r"(sums_m), [a] "r"(a), [a_m] "r"(4 * p->a_m), [a_k] "r"(4 * p->a_k), [b] "r"(b),
           [b_n] "r"(4 * p->b_n), [b_k] "r"(4 * p->b_k), [more] "r"(p->k - 1)
-        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
+        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
     const uint32_t y_m = p->y_m;
     y[0] = c00, y[1] = c01, y[2] = c02, y[3] = c03, y += y_m;
     y[0] = c10, y[1] = c11, y[2] = c12, y[3] = c13, y += y_m;
@@ -111,9 +113,8 @@ __attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
 
 #define MAC_2(v) FMA("%[s0]", v, "fa0") FMA("%[s1]", v, "fa1")
 #define STEP_2(step) ADD("%[w0]", step) ADD("%[w1]", step)
-#define OPERANDS_2 [s0] "+f"(s[0]), [s1] "+f"(s[1]), [w0] "+r"(w0), [w1] "+r"(w1), [v] "+r"(v)
-#define OPERANDS_4 OPERANDS_2, [s2] "+f"(s[2]), [s3] "+f"(s[3]), [w2] "+r"(w2), [w3] "+r"(w3)
-#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory"
+#define OPERANDS_2 [s0] "+&f"(s[0]), [s1] "+&f"(s[1]), [w0] "+&r"(w0), [w1] "+&r"(w1), [v] "+&r"(v)
+#define OPERANDS_4 OPERANDS_2, [s2] "+&f"(s[2]), [s3] "+&f"(s[3]), [w2] "+&r"(w2), [w3] "+&r"(w3)
 /* The rest of one column's four products, while the first two of the next one are loaded. */
 #define QUARTER(s, w, next)                                                                                           \
     FMA(s, "ft0", "fa0") FLW("fa2", w, 8) FMA(s, "ft1", "fa1") FLW("fa3", w, 12)                                      \
@@ -143,7 +144,8 @@ static inline void add_4(const steps_t *step, uint32_t k, const float *v, const 
     } else if (step->w_n == 4) {
         __asm__ volatile(LOOP("%[turns]", 11)
                          FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) ADD("%[v]", "%[v_k]") FMA("%[s0]", "ft0", "fa0")
-                         FLW("fa1", "%[w0]", 4) FLW("fa2", "%[w0]", 8) FMA("%[s1]", "ft0", "fa1") FLW("fa3", "%[w0]", 12)
+                         FLW("fa1", "%[w0]", 4) FLW("fa2", "%[w0]", 8)
+                         FMA("%[s1]", "ft0", "fa1") FLW("fa3", "%[w0]", 12)
                          FMA("%[s2]", "ft0", "fa2") ADD("%[w0]", "%[w_k]") FMA("%[s3]", "ft0", "fa3")
                          LOOP_END(11)
                          : OPERANDS_4 : [turns] "r"(k), [v_k] "r"(step->v_k), [w_k] "r"(step->w_k) : CLOBBERS);
@@ -159,7 +161,8 @@ static inline void add_4(const steps_t *step, uint32_t k, const float *v, const 
 }
 
 /* s[0..1] += v times the columns w0 and w1. */
-static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1, float s[2]) {
+static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
+                         float s[2]) {
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 23)
                          VECTOR QUARTER("%[s0]", "%[w0]", "%[w1]") LAST_QUARTER("%[s1]", "%[w1]")
@@ -175,6 +178,9 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
                          : OPERANDS_2 : [turns] "r"(k), [v_k] "r"(step->v_k), [w_k] "r"(step->w_k) : CLOBBERS);
 }
 
+/* Loops over n turn once or twice: what the compiler would prepare for every turn costs more than it saves. */
+#define HIDE(n) __asm__("" : "+r"(n))
+
 /* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. */
 __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
                                            float *y, uint32_t count, uint32_t down) {
@@ -182,6 +188,7 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
     const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, finished = finishes(p);
     const uint32_t cores = hal_core_count(), fours = count > 2 * cores ? count & ~3u : 0;
     for (uint32_t n = 4 * hal_core_id(); n < fours; n += 4 * cores) {
+        HIDE(n);
         float *to = y + n * y_n, s[4] = {0};
         if (!p->first) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
         add_4(&step, p->k, v, at(w, n * step.w_n), s);
@@ -197,6 +204,7 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
     }
     /* the last cores have the fewest fours; a column without a neighbour is its own */
     for (uint32_t n = fours + 2 * (cores - 1 - hal_core_id()); n < count; n += 2 * cores) {
+        HIDE(n);
         const uint32_t other = n + 1 < count ? n + 1 : n;
         float *to = y + n * y_n, *second = y + other * y_n, s[2] = {0};
         if (!p->first) s[0] = *to, s[1] = *second;
@@ -215,7 +223,8 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
 #define PRODUCT(to, b) "fmadd.s " to ", ft1, " b ", ft0\n"
 
 /* Rows of 8 outputs: Y[m, n..n+7] = A[m] B[n..n+7]. Steps are bytes. */
-static inline void outer_8(const float *a, uint32_t a_m, const float *b, uint32_t b_n, float *y, uint32_t y_m, uint32_t rows) {
+static inline void outer_8(const float *a, uint32_t a_m, const float *b, uint32_t b_n, float *y, uint32_t y_m,
+                           uint32_t rows) {
     __asm__ volatile(
         "fmv.w.x ft0, zero\n"
         FLW("fa0", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa1", "%[b]", 0) ADD("%[b]", "%[b_n]")
@@ -229,7 +238,7 @@ static inline void outer_8(const float *a, uint32_t a_m, const float *b, uint32_
         PRODUCT("ft3", "fa5") FSW("ft2", "%[y]", 16) PRODUCT("ft2", "fa6") FSW("ft3", "%[y]", 20)
         PRODUCT("ft3", "fa7") FSW("ft2", "%[y]", 24) FSW("ft3", "%[y]", 28) ADD("%[y]", "%[y_m]")
         LOOP_END(19)
-        : [a] "+r"(a), [b] "+r"(b), [y] "+r"(y)
+        : [a] "+&r"(a), [b] "+&r"(b), [y] "+&r"(y)
         : [a_m] "r"(a_m), [b_n] "r"(b_n), [y_m] "r"(y_m), [rows] "r"(rows)
         : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "memory");
 }
@@ -240,7 +249,7 @@ static inline void outer_1(const float *a, uint32_t a_m, const float *b, float *
                      FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") PRODUCT("ft2", "fa0") FSW("ft2", "%[y]", 0)
                      ADD("%[y]", "%[y_m]")
                      LOOP_END(5)
-                     : [a] "+r"(a), [y] "+r"(y)
+                     : [a] "+&r"(a), [y] "+&r"(y)
                      : [b] "r"(b), [a_m] "r"(a_m), [y_m] "r"(y_m), [rows] "r"(rows)
                      : "ft0", "ft1", "ft2", "fa0", "memory");
 }

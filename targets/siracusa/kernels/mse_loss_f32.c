@@ -19,7 +19,7 @@ void mse_loss_f32(const void *args) {
             "fsub.s ft4, ft4, ft5\n fsub.s ft6, ft6, ft7\n" ADDI("%[pred]", 16) ADDI("%[target]", 16)
             SQUARE("ft4") SQUARE("ft6")
             LOOP_END(18)
-            : [pred] "+r"(pred), [target] "+r"(target), [sum] "+f"(sum)
+            : [pred] "+&r"(pred), [target] "+&r"(target), [sum] "+&f"(sum)
             : [turns] "r"(p->n >> 2)
             : "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "memory");
     for (uint32_t left = p->n & 3; left > 0; left--) {

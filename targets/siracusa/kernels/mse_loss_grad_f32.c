@@ -1,5 +1,5 @@
-/* dpred = 2 (pred - target) / count. The cluster has one divider, so a count that is a power of two is multiplied by its
- * inverse: the product is the same number before it is rounded. */
+/* dpred = 2 (pred - target) / count. The cluster has one divider, so instead of a division by a power of two it is
+ * a product with the inverse: that is the same number before it is rounded. */
 #include "mse_loss_grad_f32.h"
 #include "flat.h"
 

@@ -22,8 +22,8 @@ void relu_f32(const void *args) {
                              SW_NEXT("%[larger]", "%[y]", 4) MAX("%[larger]", "%[second]", "zero")
                              MAX_UNSIGNED("%[largest]", "%[largest]", "%[second]") SW_NEXT("%[larger]", "%[y]", 4)
                              LOOP_END(8)
-                         : [x] "+r"(x), [y] "+r"(y), [first] "=&r"(first), [second] "=&r"(second),
-                           [larger] "=&r"(larger), [largest] "+r"(largest)
+                         : [x] "+&r"(x), [y] "+&r"(y), [first] "=&r"(first), [second] "=&r"(second),
+                           [larger] "=&r"(larger), [largest] "+&r"(largest)
                          : [pairs] "r"(count >> 1)
                          : "memory");
     if (count & 1) *y = *x <= 0.0f ? 0.0f : *x;

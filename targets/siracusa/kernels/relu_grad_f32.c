@@ -18,7 +18,7 @@ void relu_grad_f32(const void *args) {
                          "flt.s %[mask], ft2, ft0\n neg %[mask], %[mask]\n and %[first], %[first], %[mask]\n"
                          "flt.s %[mask], ft2, ft1\n neg %[mask], %[mask]\n and %[second], %[second], %[mask]\n"
                          SW_NEXT("%[first]", "%[dx]", 4) ADDI("%[y]", 8) SW_NEXT("%[second]", "%[dx]", 4) LOOP_END(13)
-                         : [dy] "+r"(dy), [y] "+r"(y), [dx] "+r"(dx), [first] "=&r"(first), [second] "=&r"(second),
+                         : [dy] "+&r"(dy), [y] "+&r"(y), [dx] "+&r"(dx), [first] "=&r"(first), [second] "=&r"(second),
                            [mask] "=&r"(mask)
                          : [pairs] "r"(count >> 1)
                          : "ft0", "ft1", "ft2", "memory");

@@ -1,0 +1,110 @@
+"""Cycles of Siracusa's kernels under GVSoC: `python -m DeployTest.benchmarks.kernels` writes kernels_siracusa.json.
+
+Operands lie in L1, all cores take part, and the dispatch is counted; the same sources give the same cycles.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from deployer import measure, target
+from deployer.errors import UserError
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.measure import Job
+from deployer.operator import operator_of
+
+RESULT = Path(__file__).with_name("kernels_siracusa.json")
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is measured: a job, and how many of which unit it works through."""
+
+    kernel: str
+    shape: str
+    form: str
+    job: Job
+    count: int
+    unit: str
+
+
+def _row(op: str, shapes: Mapping[str, Shape], form: str = "", flag: int = 0, **attrs: AttrValue) -> Row:
+    """A node over named inputs; "labels" and "flag" are integers."""
+    types = {n: TensorType("int32" if n in ("labels", "flag") else "float32", s) for n, s in shapes.items()}
+    node = Node(op, op, tuple(shapes), ("out",), dict(attrs))
+    operator = operator_of(node)
+    types["out"] = operator.infer(node, [types[n] for n in shapes])[0]
+    access = operator.access(node, types)
+    tile = {name: (0, size) for name, size in access.sizes.items()}
+    work = operator.work(node, access, access.sizes)
+    job = measure.kernel_job(f"{op} {form}", node, types, {}, tile, flag)
+    shape = " ".join("x".join(map(str, s)) or "1" for s in shapes.values())
+    if op == "Gemm" and access.sizes["k"] > 1:
+        return Row(job.kernel.symbol, shape, form, job, work.macs, "macs")
+    return Row(job.kernel.symbol, shape, form, job, max(kind.size for kind in types.values()), "elements")
+
+
+def rows() -> Iterator[Row]:
+    """Every kernel the targets name, and the shapes of small training graphs."""
+    yield Row("", "", "dispatch", measure.DISPATCH, 0, "")
+    for m, n, k in ((64, 64, 64), (1, 64, 128), (1, 32, 64), (1, 16, 128), (1, 10, 64), (16, 10, 64), (4, 128, 64)):
+        for a in (0, 1) if m > 1 else (0,):
+            for b in (0, 1):
+                inputs = {"a": (k, m) if a else (m, k), "b": (n, k) if b else (k, n)}
+                yield _row("Gemm", inputs, f"{'nt'[a]}{'nt'[b]}", transA=a, transB=b)
+    yield _row("Gemm", {"a": (1, 128), "b": (64, 128), "c": (64,)}, "nt bias", transB=1)
+    for m, n in ((64, 128), (128, 64), (64, 32), (32, 32), (10, 64)):
+        yield _row("Gemm", {"a": (1, m), "b": (1, n)}, "outer", transA=1)
+    for size in (64, 1024, 4096):
+        yield _row("Relu", {"x": (size,)})
+        for op in ("ReluGrad", "SGD", "Add", "Mul", "Div", "MSELoss", "MSELossGrad"):
+            yield _row(op, {"a": (size,), "b": (size,)})
+        for flag in (0, 1):
+            yield _row("InPlaceAccumulatorV2", {"a": (size,), "b": (size,), "flag": (1,)}, ("add", "copy")[flag], flag)
+    yield _row("Add", {"a": (64, 64), "b": (64,)}, "row")
+    yield _row("ReduceSum", {"x": (64, 64)}, "columns", axes=(0,))
+    yield _row("ReduceSum", {"x": (64, 64)}, "rows", axes=(1,))
+    for batch, classes in ((1, 10), (16, 100)):
+        yield _row("LogSoftmax", {"x": (batch, classes)}, axis=1)
+        yield _row("NegativeLogLikelihoodLoss", {"x": (batch, classes), "labels": (batch,)})
+        yield _row("SoftmaxCrossEntropyLossGrad", {"dloss": (), "x": (batch, classes), "labels": (batch,)})
+
+
+def simulator() -> str:
+    """The commit of the simulator's sources beside its install folder, where they are kept."""
+    sources = Path(os.environ.get("GVSOC_INSTALL_DIR", "")).parent / "src"
+    command = ["git", "-C", str(sources), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """Measure everything in one run of the simulator and print it."""
+    listed, machine = list(rows()), target.load("siracusa")
+    with tempfile.TemporaryDirectory() as folder:
+        measured = measure.run(machine, [row.job for row in listed], Path(folder))
+    entries = []
+    for row, found in zip(listed, measured, strict=True):
+        rate = round(row.count / found.warm, 2)
+        entry = {"kernel": row.kernel, "shape": row.shape, "form": row.form, "cold": found.cold, "cycles": found.warm}
+        entries.append(entry | ({row.unit: row.count, "per_cycle": rate} if row.unit else {}))
+        name = row.kernel or row.form
+        print(f"{name:22s} {row.shape:18s} {row.form:9s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
+    head = {"target": machine.name, "cores": machine.cores, "simulator": f"gvsoc {simulator()}"}
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+    RESULT.write_text(json.dumps(head)[:-1] + f', "kernels": [\n{lines}\n]}}\n')
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(str(error))

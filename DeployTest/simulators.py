@@ -1,0 +1,75 @@
+"""Bare-metal targets in tests: what is installed, hand-written programs over a target's HAL, and their runs."""
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deployer import target as targets
+from deployer.errors import ToolMissing
+from deployer.plan import Options
+from deployer.stages import build
+from deployer.stages import run as runner
+
+TIMEOUT = 60.0
+TARGETS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("qemu_riscv", "siracusa")]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Exit status, what was printed, and the output file."""
+
+    status: int
+    said: str
+    output: bytes
+
+
+def needs_compiler(target: str) -> None:
+    """Skip where the target's compiler is absent."""
+    try:
+        build.compiler(build.toolchain(targets.load(target)))
+    except ToolMissing as problem:
+        pytest.skip(f"{problem.cause}: {problem.hint}")
+
+
+def needs_simulator(target: str) -> None:
+    """Skip where the target's compiler or simulator is absent."""
+    needs_compiler(target)
+    tools = build.toolchain(targets.load(target))
+    if not runner.available(tools):
+        pytest.skip(f"{tools.run[0]} is not installed: {tools.run_hint}")
+
+
+def build_source(target: str, source: str, directory: Path) -> Path:
+    """Link a program's one file with the target's HAL as the compiler links generated ones; its path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "program.c").write_text(source)
+    return build.run(SimpleNamespace(options=Options(target), steps=()), directory)
+
+
+def simulate(target: str, directory: Path, given: bytes = b"", *flags: str) -> Ran:
+    """Run what was built in `directory`; a program that hangs fails the test."""
+    (directory / "input.bin").write_bytes(given)
+    sink = directory / "output.bin"
+    sink.unlink(missing_ok=True)
+    command = runner.command_line(target, build.toolchain(targets.load(target)), directory, flags)
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        pytest.fail(f"{command[0]} did not end within {TIMEOUT:.0f} s: {said[-2000:]}")
+    return Ran(process.returncode, said, sink.read_bytes() if sink.is_file() else b"")

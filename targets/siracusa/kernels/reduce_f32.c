@@ -1,0 +1,66 @@
+/* Y = sum of X over r0..r2, for each index of k0..k2, divided by count; the portable kernel defines the order.
+ *
+ * Neighbouring sums over one loop run four at a time where there are enough for all cores; the others one by one. */
+#include "reduce_f32.h"
+#include "flat.h"
+
+static inline const float *at(const float *base, uint32_t bytes) {
+    return (const float *)((uintptr_t)base + bytes);
+}
+
+static inline float result(const reduce_f32_args_t *p, float sum) {
+    float inverse;
+    if (!p->last) return sum;
+    return inverse_of_power(p->count, &inverse) ? sum * inverse : sum / p->count;
+}
+
+/* sum + x[0] + x[step] + .. */
+static inline float run(float sum, const float *x, uint32_t step, uint32_t count) {
+    if (count & 1) sum += *x, x = at(x, step);
+    if (count >= 2)
+        __asm__ volatile(LOOP("%[pairs]", 6)
+                         FLW("ft0", "%[x]", 0) ADD("%[x]", "%[step]") FLW("ft1", "%[x]", 0) ADD("%[x]", "%[step]")
+                         "fadd.s %[sum], %[sum], ft0\n fadd.s %[sum], %[sum], ft1\n"
+                         LOOP_END(6)
+                         : [x] "+&r"(x), [sum] "+&f"(sum)
+                         : [step] "r"(step), [pairs] "r"(count >> 1)
+                         : "ft0", "ft1", "memory");
+    return sum;
+}
+
+static inline void four(const reduce_f32_args_t *p, const float *x, float *y) {
+    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    if (!p->first) s0 = y[0], s1 = y[1], s2 = y[2], s3 = y[3];
+    __asm__ volatile(LOOP("%[rows]", 9)
+                     FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)
+                     ADD("%[x]", "%[step]") "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n"
+                     "fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
+                     LOOP_END(9)
+                     : [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
+                     : [step] "r"(4 * p->x_r2), [rows] "r"(p->r2)
+                     : "ft0", "ft1", "ft2", "ft3", "memory");
+    y[0] = result(p, s0), y[1] = result(p, s1), y[2] = result(p, s2), y[3] = result(p, s3);
+}
+
+void reduce_f32(const void *args) {
+    const reduce_f32_args_t *p = args;
+    const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
+    uint32_t done = 0;
+    if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->y_k2 == 1 && p->k2 >= 4 * cores) {
+        done = p->k2 & ~3u;
+        for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i);
+    }
+    for (uint32_t i = done + id; i < outer * p->k2; i += cores) {
+        uint32_t k2 = i, k1 = 0, k0 = 0;
+        if (outer > 1) {
+            k1 = i / p->k2, k2 = i - k1 * p->k2;
+            k0 = k1 / p->k1, k1 -= k0 * p->k1;
+        }
+        const float *x = p->x + k0 * p->x_k0 + k1 * p->x_k1 + k2 * p->x_k2;
+        float *y = p->y + k0 * p->y_k0 + k1 * p->y_k1 + k2 * p->y_k2;
+        float sum = p->first ? 0.0f : *y;
+        for (uint32_t r0 = 0; r0 < p->r0; r0++)
+            for (uint32_t r1 = 0; r1 < p->r1; r1++) sum = run(sum, x + r0 * p->x_r0 + r1 * p->x_r1, step, p->r2);
+        *y = result(p, sum);
+    }
+}
