@@ -31,7 +31,7 @@ bench: $(READY) # needs GVSOC_INSTALL_DIR
 	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
 
 golden: $(READY)
-	$(PY) -m pytest -q DeployTest/test_golden.py --update-golden
+	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_readme.py --update-golden
 
 clean:
 	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -69,3 +69,9 @@ def generated(folder: Path) -> dict[str, bytes]:
     suffixes = (".c", ".h", ".json", ".bin")
     made = {"output.bin", "report.json", "profile.json"}
     return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.suffix in suffixes and p.name not in made}
+
+
+def options(command: str) -> set[str]:
+    """Every option string of a subcommand."""
+    [choice] = [a for a in cli.parser()._actions if isinstance(a.choices, dict)]
+    return {word for action in choice.choices[command]._actions for word in action.option_strings}

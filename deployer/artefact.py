@@ -43,6 +43,8 @@ def from_jsonable(expected: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _from_union(args, value)
     if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"expected a list, found {value!r}")
         item = args[0] if len(args) == 2 and args[1] is Ellipsis else None
         if item is not None:
             return tuple(from_jsonable(item, v) for v in value)
@@ -50,6 +52,8 @@ def from_jsonable(expected: Any, value: Any) -> Any:
             raise ValueError(f"expected {len(args)} items, found {len(value)}")
         return tuple(from_jsonable(a, v) for a, v in zip(args, value, strict=True))
     if origin is dict:
+        if not isinstance(value, dict):
+            raise TypeError(f"expected a table, found {value!r}")
         return {k: from_jsonable(args[1], v) for k, v in value.items()}
     if origin is typing.Literal:
         if value not in args:

@@ -10,14 +10,17 @@ import numpy as np
 
 from deployer import measure
 from deployer import target as targets
+from deployer.cost import cost_key
 from deployer.ir import Node, TensorType
 from deployer.measure import DISPATCH, KernelJob, Measured, TransferJob
 from deployer.operator import Operator, Sample, Work, registry
-from deployer.overhead import fit_overheads
-from deployer.target import Channel, Hop, KernelCost, Target, costs_file
+from deployer.overhead import LARGE, SMALL, fit_overheads
+from deployer.target import Channel, Hop, KernelCost, SmallProgram, Target, costs_file
 
 SIZES = (256, 1024, 4096, 16384, 65536)
 LINES = ((16, 64), (64, 64), (256, 32), (1024, 16))
+SMALL_STEPS = 12
+"""Steps of a program that is taken to stay in the instruction cache."""
 Progress = Callable[[str], None]
 
 
@@ -55,18 +58,25 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         progress("dispatch and transfers")
-        dispatch, hop = _machine(target, folder / "machine")
+        dispatch, hops = _machine(target, folder / "machine")
         fits = []
         for symbol, points, cold in _points(target, folder / "kernels", dispatch, progress):
             fits.append(fit_kernel(symbol, points, target.cores, cold))
         kernels = {f.symbol: f.cost for f in fits}
         kernels["default"] = _default([f.cost for f in fits])
-        fitted = replace(target, dispatch=dispatch, hops=(hop, *target.hops[1:]), kernels=kernels, step=0, tile=0)
+        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0)
+        fitted = replace(fitted, small=SmallProgram(0, 0, 0, 1000))
         found = Calibration(fitted, tuple(fits))
         costs_file(name).write_text(costs_toml(found, simulator))
         progress("steps and tiles of generated programs")
-        step, tile = fit_overheads(fitted, folder / "programs")
-    found = Calibration(replace(fitted, step=step, tile=tile), tuple(fits))
+        over = fit_overheads(fitted, LARGE, folder / "large")
+        small = fit_overheads(fitted, SMALL, folder / "small")
+    cached = SmallProgram(
+        SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
+    )
+    kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
+    fitted = replace(fitted, step=over.step, tile=over.tile, small=cached, kernels=kernels)
+    found = Calibration(fitted, tuple(fits))
     costs_file(name).write_text(costs_toml(found, simulator))
     return found
 
@@ -102,17 +112,23 @@ def _shares(work: Work, cores: int) -> tuple[float, float]:
     return work.macs * busiest, work.elements * busiest
 
 
-def _machine(target: Target, folder: Path) -> tuple[int, Hop]:
-    """Cycles of an empty dispatch, and the innermost hop."""
+def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
+    """Cycles of an empty dispatch, and all hops."""
     jobs: list[measure.Job] = [DISPATCH]
-    for direction in ("in", "out"):
-        jobs += [TransferJob(f"{direction} {n}", direction, n) for n in SIZES]
-        jobs += [TransferJob(f"{direction} {n}x{r}", direction, r, n, 2 * r) for r, n in LINES]
+    shapes = [(n, 1) for n in SIZES] + [(r, n) for r, n in LINES]
+    directions: tuple[measure.Direction, ...] = ("in", "out")
+    cases = [(hop, direction) for hop in range(len(target.hops)) for direction in directions]
+    for hop, direction in cases:
+        jobs += [TransferJob(f"{hop} {direction} {n}x{r}", direction, r, n, 2 * r, hop) for r, n in shapes]
     dispatch, *rest = measure.run(target, jobs, folder)
-    half = len(rest) // 2
-    issue = round(float(np.median([m.issue[-1] for m in rest])))
-    inward, outward = (_channel(part, issue) for part in (rest[:half], rest[half:]))
-    return dispatch.warm, replace(target.hops[0], issue=issue, wait=0, inward=inward, outward=outward)
+    parts = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
+    hops = []
+    for index, hop in enumerate(target.hops):
+        both = parts[2 * index : 2 * index + 2]
+        issue = round(float(np.median([m.issue[-1] for part in both for m in part])))
+        inward, outward = (_channel(part, issue) for part in both)
+        hops.append(replace(hop, issue=issue, wait=0, inward=inward, outward=outward))
+    return dispatch.warm, tuple(hops)
 
 
 def _channel(measured: Sequence[Measured], issue: int) -> Channel:
@@ -126,13 +142,13 @@ def _channel(measured: Sequence[Measured], issue: int) -> Channel:
 
 
 def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> Iterator[tuple[str, list[Point], int]]:
-    """Per kernel symbol the sweeps of all operators that use it, and the extra cycles of the program's first call."""
-    by_symbol: dict[str, list[tuple[KernelJob, Work]]] = {}
+    """Per kernel and form the sweeps of all operators that use it, and the extra cycles of the program's first call."""
+    by_key: dict[str, list[tuple[KernelJob, Work]]] = {}
     for name, operator in registry().items():
         if operator.kernel is not None and name == operator.name:
-            jobs = by_symbol.setdefault(operator.kernel.symbol, [])
-            jobs += [job for sample in operator.sweep() for job in _job(operator, sample)]
-    for symbol, jobs in sorted(by_symbol.items()):
+            for job, work in (found for sample in operator.sweep() for found in _job(operator, sample)):
+                by_key.setdefault(cost_key(operator.kernel.symbol, work.form), []).append((job, work))
+    for symbol, jobs in sorted(by_key.items()):
         progress(symbol)
         results = measure.run(target, [job for job, _ in jobs], folder / symbol)
         points = [Point(m.label, work, max(m.warm - dispatch, 1)) for m, (_, work) in zip(results, jobs, strict=True)]
@@ -186,8 +202,14 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
     lines += [
         "[cost]",
         f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
-        f"tile = {t.tile} # loop code of a tile",
-        f"step = {t.step} # the rest of a step, cold code included",
+        f"tile = {t.tile} # loop code of each tile after a step's first",
+        f"step = {t.step} # the code of a step",
+        "",
+        "[cost.small] # the same for programs of few steps, whose code stays in the instruction cache",
+        f"steps = {t.small.steps}",
+        f"step = {t.small.step}",
+        f"tile = {t.small.tile}",
+        f"cold_milli = {t.small.cold_milli}",
         "",
     ]
     off = {f.symbol: f for f in calibration.fits}
@@ -198,7 +220,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
             shares = f"{100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
             note = f" # {fit.points} calls, off by {shares}"
         lines += [
-            f"[kernels.{symbol}]{note}",
+            f'[kernels."{symbol}"]{note}',
             f"call = {cost.call}",
             f"cold = {cost.cold}",
             f"mac_milli = {cost.mac_milli}",

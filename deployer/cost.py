@@ -6,20 +6,25 @@ from deployer.operator import Work
 from deployer.target import Channel, Hop, KernelCost, Target
 
 
-def kernel_cost(target: Target, symbol: str) -> KernelCost:
-    """The cost of a kernel, that of `default` where the target has none."""
-    return target.kernels.get(symbol) or target.kernels["default"]
+def cost_key(symbol: str, form: str) -> str:
+    """The name under which a target's data has the cost of a kernel in one form of its work."""
+    return f"{symbol}.{form}" if form else symbol
+
+
+def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
+    """The cost of a kernel in a form, that of `default` where the target has none."""
+    return target.kernels.get(cost_key(symbol, form)) or target.kernels["default"]
 
 
 def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
-    """Cycles of one tile besides transfers: loop code, dispatch, and the core that has most of the parallel pieces.
+    """Cycles of one kernel call: dispatch, and the core that has most of the parallel pieces.
 
-    The first call in a pass costs the kernel's `cold` cycles more.
+    The first call in a pass costs the kernel's `cold` cycles more, each tile after a step's first the target's `tile`.
     """
-    cost = kernel_cost(target, symbol)
+    cost = kernel_cost(target, symbol, work.form)
     busiest = -(-work.parallel // target.cores)
     milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
-    return target.tile + target.dispatch + cost.call + -(-milli // 1000)
+    return target.dispatch + cost.call + -(-milli // 1000)
 
 
 @dataclass

@@ -109,11 +109,13 @@ class Work:
     """What one tile costs apart from data movement.
 
     `macs` multiply-accumulates, `elements` other element operations, `parallel` pieces that cores can share.
+    `form` names a class of shapes that costs by other figures than the kernel's other uses.
     """
 
     macs: int
     elements: int
     parallel: int
+    form: str = ""
 
 
 @dataclass(frozen=True)

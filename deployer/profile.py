@@ -12,14 +12,16 @@ from deployer.plan import Plan
 
 STEP, INGRESS, KERNEL, EGRESS = range(4)
 NO_STEP = 0xFFFFFFFF
+EMPTY_STEPS = 4
+"""Records of no step at a profile's beginning: the time between two is that of a record."""
 
 
 @dataclass(frozen=True)
 class StepProfile:
     """Cycles of one step, means over all passes; the tuples hold an entry per tile.
 
-    `source` is `model` or `measured`; `predicted` is the model's sum, `cycles` that of the source. Waits and kernels of
-    a measured step include the recording itself, its sum does not.
+    `source` is `model` or `measured`; `predicted` is the model's sum, `cycles` that of the source, what recording takes
+    taken off. Measured waits and kernels include their own recording.
     """
 
     step: int
@@ -63,13 +65,15 @@ def model_profile(plan: Plan) -> list[StepProfile]:
 
 def measured_profile(plan: Plan, steps: Path, tiles: Path) -> list[StepProfile]:
     """A row per step from two profile files: one with the steps' times alone, one with every wait and kernel."""
-    totals = _by_step(_visits(steps))
+    visits = _visits(steps)
+    empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
+    totals = _by_step(visits)
     detailed = _by_step(_visits(tiles))
     rows = []
     for s in plan.steps:
         if s.index not in totals or s.index not in detailed:
             raise RunFailed(f"the profile has no record of step {s.index} {s.name!r}")
-        spans = [(v.end - v.begin) % (1 << 32) for v in totals[s.index]]
+        spans = [(v.end - v.begin) % (1 << 32) - min(empty) for v in totals[s.index]]
         parts = np.mean([_per_tile(v.events, s.tiles) for v in detailed[s.index]], axis=0).round().astype(int)
         ingress, kernel, egress = (tuple(int(x) for x in row) for row in parts)
         cycles = round(sum(spans) / len(spans))

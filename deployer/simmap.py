@@ -136,7 +136,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
         ),
         buffers=tuple(buffers),
         steps=tuple(_step(step, index) for step in plan.steps),
-        step_cycles=target.step,
+        step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,
     )
 

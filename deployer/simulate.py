@@ -56,7 +56,9 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
         if key not in costs:
             work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
             costs[key] = kernel_cycles(target, step.kernel.symbol, work)
-    extra = (kernel_cost(target, step.kernel.symbol).cold if step.cold else 0, *([0] * (len(walk) - 1)))
+    form = operator.work(step.node, step.access, choice.tile).form
+    cold = kernel_cost(target, step.kernel.symbol, form).cold if step.cold else 0
+    extra = (cold, *([target.tile] * (len(walk) - 1)))
     lengths = (tuple(tile[d.name][1] for d in step.access.dims) for tile in walk)
     kernels = tuple(costs[key] + more for key, more in zip(lengths, extra, strict=True))
     movers = []

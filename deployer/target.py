@@ -62,6 +62,19 @@ class KernelCost:
 
 
 @dataclass(frozen=True)
+class SmallProgram:
+    """Loop costs of programs of at most `steps` steps, whose code largely stays in the instruction cache.
+
+    `cold_milli` is the share, in thousandths, of a kernel's cold start that is left.
+    """
+
+    steps: int
+    step: int
+    tile: int
+    cold_milli: int
+
+
+@dataclass(frozen=True)
 class Toolchain:
     """How a program is compiled and started.
 
@@ -100,6 +113,7 @@ class Target:
     dispatch: int
     step: int
     tile: int
+    small: SmallProgram
     kernels: dict[str, KernelCost]
     toolchain: Toolchain | None
     guard_bytes: int = 0
@@ -111,6 +125,14 @@ class Target:
                 return level
         names = ", ".join(x.name for x in self.levels)
         raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
+
+    def sized(self, steps: int) -> "Target":
+        """The same machine with the loop costs of a program of so many steps."""
+        if steps > self.small.steps:
+            return self
+        share = self.small.cold_milli
+        kernels = {name: replace(cost, cold=cost.cold * share // 1000) for name, cost in self.kernels.items()}
+        return replace(self, step=self.small.step, tile=self.small.tile, kernels=kernels)
 
     def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
         """The same machine with other level budgets (bytes) or fewer cores; OptionProblem beyond what it has."""
@@ -188,6 +210,7 @@ def parse(path: Path) -> Target:
     kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in tables}
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
+    small = faults.section(SmallProgram, cost.get("small"), "cost.small")
     known = {
         "name",
         "description",
@@ -235,6 +258,7 @@ def parse(path: Path) -> Target:
         dispatch=cost["dispatch"],
         step=cost["step"],
         tile=cost["tile"],
+        small=small,
         kernels=kernels,
         toolchain=toolchain,
         guard_bytes=raw.get("guard_bytes", 0),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from deployer.access import Access, Operand, box_shape, loads, order_dims, transfer
+from deployer.access import Access, Operand, box_shape, loads, order_dims, tile_count, transfer
 from deployer.cost import kernel_cycles
 from deployer.operator import operator_of
 from deployer.plan import Buffering, Step
@@ -187,7 +187,7 @@ def _kernel_total(step: Step, tile: Mapping[str, int], target: Target) -> int:
     for dim in step.access.dims:
         whole, rest = divmod(dim.size, tile[dim.name])
         lengths.append([(tile[dim.name], whole)] * (whole > 0) + [(rest, 1)] * (rest > 0))
-    total = 0
+    total = target.tile * (tile_count(step.access, tile) - 1)
     for combination in itertools.product(*lengths):
         sizes = {d.name: n for d, (n, _) in zip(step.access.dims, combination, strict=True)}
         times = math.prod(count for _, count in combination)

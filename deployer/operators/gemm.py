@@ -26,6 +26,8 @@ from deployer.operator import (
 )
 
 Shape = tuple[int, ...]
+BLOCK = 4
+"""Rows and columns of the blocks of outputs that cores share."""
 
 
 @register
@@ -185,9 +187,14 @@ class Gemm(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One multiply-accumulate per point, one more operation per output for the epilogue."""
-        outputs = tile["batch"] * tile["m"] * tile["n"]
-        return Work(macs=outputs * tile["k"], elements=outputs, parallel=outputs)
+        """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
+        batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+        outputs, columns = batch * m * n, -(-n // BLOCK)
+        if k == 1:
+            return Work(outputs, outputs, batch * m * columns, "outer")
+        if m < BLOCK:
+            return Work(outputs * k, outputs, batch * m * columns, "vector")
+        return Work(outputs * k, outputs, batch * -(-m // BLOCK) * columns, "matrix")
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
@@ -213,8 +220,9 @@ class Gemm(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Vectors times matrices, outer products, small batches and squares, in every transpose form."""
         r = rng(2)
-        shapes = [(1, 10, 8), (1, 64, 32), (1, 64, 128), (1, 128, 64), (1, 32, 640), (4, 128, 128), (4, 8, 128)]
-        shapes += [(8, 64, 1), (64, 32, 1), (64, 128, 1), (128, 16, 4), (16, 16, 16), (32, 32, 32), (64, 64, 64)]
+        shapes = [(1, 10, 8), (1, 64, 32), (1, 64, 128), (1, 128, 64), (1, 32, 640), (2, 48, 64), (1, 16, 128)]
+        shapes += [(8, 8, 1), (8, 64, 1), (10, 8, 1), (64, 32, 1), (64, 128, 1)]
+        shapes += [(4, 128, 128), (4, 8, 128), (128, 16, 4), (16, 16, 16), (32, 32, 32), (64, 64, 64), (10, 20, 30)]
         for m, n, k in shapes:
             for ta in (0, 1):
                 for tb in (0, 1):

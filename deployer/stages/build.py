@@ -40,7 +40,8 @@ def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -
     folders = [directory, COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
     words += [f"-I{folder}" for folder in folders]
     generated = [Job(p, p.with_suffix(".o")) for p in sorted(directory.glob("*.c"))]
-    lasting = [Job(p, _kept(p, words, directory)) for p in lasting_sources(plan, tools)]
+    headers = sorted({h for folder in folders[1:] for h in folder.rglob("*.h")})
+    lasting = [Job(p, _kept(p, words, directory, headers)) for p in lasting_sources(plan, tools)]
     jobs = [*generated, *(job for job in lasting if not job.object.is_file())]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda job: _compile(job, words), jobs):
@@ -99,9 +100,8 @@ def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
     return found
 
 
-def _kept(source: Path, words: list[str], directory: Path) -> Path:
+def _kept(source: Path, words: list[str], directory: Path, headers: list[Path]) -> Path:
     """Where the object of a file that no plan changes is kept: named by all it is made from."""
-    headers = sorted({*COMMON.rglob("*.h"), *source.parent.glob("*.h")})
     text = hashlib.sha256(source.read_bytes())
     for header in headers:
         text.update(header.read_bytes())

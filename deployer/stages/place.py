@@ -17,7 +17,7 @@ from deployer.plan import (
     Tiling,
 )
 from deployer.simulate import simulate
-from deployer.stages.tile import target_of
+from deployer.stages.tile import target_for
 from deployer.target import Target
 from deployer.tilers.candidates import rounded
 from deployer.tilers.placement import Item, Placement, place
@@ -34,7 +34,7 @@ class PackingGap(Exception):
 def run(tiling: Tiling) -> Plan:
     """Pack both levels. Raises PackingGap for the inner one, PlacementInfeasible for the outer."""
     schedule = tiling.lifetimes.schedule
-    target = target_of(schedule.options)
+    target = target_for(schedule)
     inner, outer = target.levels[0], target.levels[1]
     resident = set(tiling.resident)
     homes = {

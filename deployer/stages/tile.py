@@ -6,7 +6,7 @@ from deployer import target as targets
 from deployer.access import Access
 from deployer.artefact import digest
 from deployer.errors import InternalError, TilingInfeasible
-from deployer.plan import Buffering, Lifetimes, Options, Step, StepTiling, Tiling
+from deployer.plan import Buffering, Lifetimes, Options, Schedule, Step, StepTiling, Tiling
 from deployer.simulate import simulate
 from deployer.target import Target
 from deployer.tilers.candidates import Candidate, enumerate_candidates, pareto, rounded, smallest
@@ -48,6 +48,11 @@ def target_of(options: Options) -> Target:
     return targets.load(options.target).with_options(options.budgets or {}, options.cores)
 
 
+def target_for(schedule: Schedule) -> Target:
+    """The target under a schedule's options, with the loop costs of a program of its size."""
+    return target_of(schedule.options).sized(len(schedule.steps))
+
+
 def predicted(tiling: Tiling, target: Target) -> int:
     """Model cycles of one update: the training graph once per pass, the optimizer once."""
     schedule = tiling.lifetimes.schedule
@@ -65,7 +70,7 @@ class Level:
     def __init__(self, lifetimes: Lifetimes, gap: int, residents: bool = True) -> None:
         self.lifetimes, self.gap = lifetimes, gap
         self.schedule = lifetimes.schedule
-        self.target = target_of(self.schedule.options)
+        self.target = target_for(self.schedule)
         program = self.schedule.program
         self.storage_of = {name: program.storage(name) for name in program.tensors}
         size = self.target.pointer_bytes

@@ -9,6 +9,8 @@ static intptr_t input_file = -1, output_file = -1;
 
 void hal_init(int argc, char **argv) {
     platform_init(argc, argv);
+    /* Empty steps, which show what a record of a step takes; it is taken off again. */
+    for (uint32_t i = 0; HAL_PROFILE && i < PROFILE_EMPTY_STEPS; i++) profile_step(HAL_NO_STEP);
 }
 
 void hal_print(const char *text) {

@@ -8,6 +8,8 @@
 #define HAL_PROFILE 0
 #endif
 
+#define PROFILE_EMPTY_STEPS 4u
+
 typedef enum { PROFILE_STEP, PROFILE_INGRESS, PROFILE_KERNEL, PROFILE_EGRESS } profile_kind_t;
 
 /* `value` is the time a step begins, or the cycles an event took. A full buffer goes to profile.bin at the next step. */

@@ -1,0 +1,139 @@
+"""Targets as data: every TOML describes a machine, a faulty one is told all its faults at once, budgets are kept."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deployer import target as targets
+from deployer.errors import OptionProblem
+from deployer.target import TARGETS_DIR, TargetInvalid
+
+pytestmark = [pytest.mark.host]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The data of all targets in a folder that may be spoilt."""
+    for path in TARGETS_DIR.rglob("*.toml"):
+        copy = tmp_path / path.relative_to(TARGETS_DIR)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(path, copy)
+    return tmp_path
+
+
+def spoilt(path: Path, *edits: tuple[str, str]) -> list[str]:
+    """The faults of a TOML in which each pattern was replaced once."""
+    text = path.read_text()
+    for pattern, replacement in edits:
+        text, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
+        assert count == 1, pattern
+    path.write_text(text)
+    with pytest.raises(TargetInvalid) as caught:
+        targets.parse(path)
+    return [text for _, text in caught.value.facts]
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_loads(name: str) -> None:
+    """Every target: levels from the inside out, a hop between neighbours, a toolchain whose folders exist."""
+    target = targets.load(name)
+    assert target.name == name
+    assert target.description
+    assert [level.name for level in target.levels] == ["L1", "L2", "L3"]
+    assert len(target.hops) == 2
+    for level in target.levels:
+        assert 0 < level.budget <= level.bytes - level.reserved
+    assert list(target.levels) == sorted(target.levels, key=lambda level: level.bytes)
+    for hop in target.hops:
+        assert hop.inward.cycles(1024, 1) > hop.inward.cycles(4, 1) > 0
+        assert hop.outward.cycles(1024, 8) >= hop.outward.cycles(1024, 1)
+    assert target.toolchain is not None
+    for source in target.toolchain.sources:
+        assert (TARGETS_DIR / source).is_dir()
+
+
+def test_simulated_machine_is_the_same() -> None:
+    """The host simulates the memories and costs of the target that its file names."""
+    base = targets.load(re.search(r'simulates = "(\w+)"', (TARGETS_DIR / "host.toml").read_text())[1])  # type: ignore[index]
+    host = targets.load("host")
+    assert (host.levels, host.hops, host.kernels, host.cores) == (base.levels, base.hops, base.kernels, base.cores)
+    assert (host.dispatch, host.step, host.alignment) == (base.dispatch, base.step, base.alignment)
+    assert host.toolchain != base.toolchain
+
+
+def test_all_faults_at_once(folder: Path) -> None:
+    """One message names every fault, with its place."""
+    faults = spoilt(
+        folder / "siracusa.toml",
+        (r'^name = "siracusa"', 'name = "rome"\ncolour = "red"'),
+        (r"^cores = \d+", "cores = 0"),
+        (r"^alignment = \d+", 'alignment = "four"'),
+        (r"^budget = \d+", "budget = 262145"),
+        (r"^bytes = 2031616", "size = 2031616"),
+        (r'^compiler = \["riscv64-unknown-elf-gcc"\]', 'compiler = "gcc"'),
+        (r"^sanitize = .*$", ""),
+    )
+    wanted = (
+        "name is 'rome', the file is 'siracusa'",
+        "unknown keys ['colour']",
+        "cores is not positive",
+        "alignment is missing or no int",
+        "level L1: budget + reserved exceeds bytes",
+        "levels[1] lacks 'bytes'",
+        "levels[1] has no key 'size'",
+        "toolchain.compiler: ",
+        "toolchain lacks 'sanitize'",
+    )
+    for text in wanted:
+        assert any(text in fault for fault in faults), (text, faults)
+    assert len(faults) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "word"),
+    [
+        ("host.toml", (r'^simulates = "\w+"', ""), "0 levels"),
+        ("host.toml", (r'^simulates = "\w+"', 'simulates = "atlantis"'), "atlantis"),
+        ("host.toml", (r'^name = "host"', 'name = "host'), "line 1"),
+        ("host.toml", (r'^name = "host"', 'name = "host"\nlevels = 3\ncost = 4'), "levels is no list"),
+        ("siracusa/costs.toml", (r'^\[kernels\."?default"?\]', "[kernels.usual]"), "kernels.default is missing"),
+        ("siracusa/costs.toml", (r"^tile = \d+", ""), "cost.tile is missing"),
+        ("siracusa/costs.toml", (r"^issue = \d+", ""), "hops[0].issue is missing"),
+        ("siracusa/costs.toml", (r"^in = \{ setup = \d+, ", "in = { "), "hops[0].in lacks 'setup'"),
+    ],
+)
+def test_fault(file: str, edit: tuple[str, str], word: str, folder: Path) -> None:
+    """Faults of what a target inherits, and of what is no TOML, are found on loading it."""
+    path = folder / file
+    path.write_text(re.sub(*edit, path.read_text(), count=1, flags=re.MULTILINE))
+    with pytest.raises(TargetInvalid) as caught:
+        targets.parse(folder / "host.toml")
+    assert word in str(caught.value)
+
+
+def test_unknown() -> None:
+    """A target that does not exist is answered with those that do."""
+    with pytest.raises(OptionProblem) as caught:
+        targets.load("toaster")
+    for name in targets.names():
+        assert name in caught.value.hint
+
+
+def test_budgets() -> None:
+    """A budget goes up to what is not reserved, to the byte; cores up to what there are."""
+    target = targets.load("host")
+    for level in target.levels:
+        most = level.bytes - level.reserved
+        assert target.with_options({level.name: most}, None).level(level.name).budget == most
+        for wrong in (0, -1, most + 1):
+            with pytest.raises(OptionProblem, match=f"--{level.name.lower()} {wrong} is not within"):
+                target.with_options({level.name: wrong}, None)
+    assert target.with_options({}, None) == target
+    assert target.with_options({}, 1).cores == 1
+    for wrong in (0, target.cores + 1):
+        with pytest.raises(OptionProblem, match=f"--cores {wrong}"):
+            target.with_options({}, wrong)
+    with pytest.raises(OptionProblem, match="no level 'L9'"):
+        target.level("L9")
