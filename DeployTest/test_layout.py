@@ -16,7 +16,7 @@ from deployer.target import names
 pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE, LONGEST_NAME, LONGEST_RECORD = 400, 24, 40
-LONGER = {"deployer/render.py": 430}
+LONGER: dict[str, int] = {}
 """Files that may be longer; what is here waits to be divided."""
 MAPPED = {"targets": "deployer.targets", "templates": "deployer.templates", "tilers": "deployer.tilers"}
 CODE = (".py", ".c", ".h", ".S", ".mako")

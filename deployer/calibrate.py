@@ -117,9 +117,9 @@ def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
     jobs: list[measure.Job] = [DISPATCH]
     shapes = [(n, 1) for n in SIZES] + [(r, n) for r, n in LINES]
     directions: tuple[measure.Direction, ...] = ("in", "out")
-    cases = [(hop, direction) for hop in range(len(target.hops)) for direction in directions]
-    for hop, direction in cases:
-        jobs += [TransferJob(f"{hop} {direction} {n}x{r}", direction, r, n, 2 * r, hop) for r, n in shapes]
+    cases = [(level, direction) for level in range(len(target.hops)) for direction in directions]
+    for level, direction in cases:
+        jobs += [TransferJob(f"{level} {direction} {n}x{r}", direction, r, n, 2 * r, level) for r, n in shapes]
     dispatch, *rest = measure.run(target, jobs, folder)
     parts = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
     hops = []

@@ -7,9 +7,10 @@ import numpy as np
 
 from deployer.dataset import Dataset
 from deployer.ir import Program
+from deployer.naming import Names
 from deployer.operator import Array
 from deployer.plan import Home, Plan
-from deployer.render import Names, loaded_homes, provenance
+from deployer.render import loaded_homes, provenance
 from deployer.target import Target
 
 
@@ -29,6 +30,7 @@ class HarnessView:
     loss: str
     optimizer: tuple[str, ...]
     run: str
+    label: str
     footprint: str
     clock: str
     cores: int
@@ -61,6 +63,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=("optimizer_network_run();",) if "optimizer" in order else (),
         run=f"{order[0]}_network_run();",
+        label="opt_cycles" if plan.weights else "infer_cycles",
         footprint=footprint,
         clock=target.clock,
         cores=target.cores,

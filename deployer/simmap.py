@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from deployer.access import At, Broadcast, Whole
+from deployer.naming import Memory, memory_name
 from deployer.plan import Plan, PlanOperand, PlanStep
-from deployer.render import Memory, memory_name, provenance
+from deployer.render import provenance
 from deployer.target import Channel, Target
 
 ALWAYS = "HAL_SIM_ALWAYS"

@@ -1,5 +1,6 @@
 """The generated program's timeline in Python: exactly the transfers, waits and kernel calls the emitter prints."""
 
+import itertools
 from dataclasses import dataclass
 
 from deployer.access import Operand, tiles, transfer
@@ -33,9 +34,13 @@ class _Mover:
     moves: list[tuple[int, int]]
     reads: bool
 
+    def __post_init__(self) -> None:
+        """Number the boxes once; tiles can be many."""
+        self.boxes = list(itertools.accumulate(self.begins))
+
     def slot(self, tile: int) -> int:
         """Slot of the box that tile belongs to."""
-        return (sum(self.begins[: tile + 1]) - 1) % self.slots
+        return (self.boxes[tile] - 1) % self.slots
 
 
 @dataclass
@@ -87,10 +92,13 @@ def _mover(
     inner = [(name, step.access.dim(name).size) for name in split[last + 1 :]]
     begins = [all(tile[name][0] == 0 for name, _ in inner) for tile in walk]
     ends = [all(sum(tile[name]) == size for name, size in inner) for tile in walk]
-    moves = []
+    moves, known = [], {}
     for tile in walk:
-        shape = transfer(operand.view, tuple(length for _, length in operand.box(tile)))
-        moves.append((shape.elements * 4, shape.lines))
+        box = tuple(length for _, length in operand.box(tile))
+        if box not in known:
+            shape = transfer(operand.view, box)
+            known[box] = (shape.elements * 4, shape.lines)
+        moves.append(known[box])
     return _Mover(operand, slots, begins, ends, moves, operand.reads and not (operand.fresh_on_flag and fresh))
 
 

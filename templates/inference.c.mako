@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
 % for name, size in v.results:
     hal_write(${name}, ${size});
 % endfor
-    hal_print("BENCH infer_cycles=");
+    hal_print("BENCH ${v.label}=");
     hal_print(text);
     hal_print(" ${v.footprint} clock=${v.clock}\n");
     hal_exit(0);

@@ -87,3 +87,17 @@ ${lines(s.advance, "        ")}\
     }
 ${lines(s.finish, "    ")}\
 </%def>\
+<%def name="storing(s)">\
+    hal_step(${s.index});
+${lines(s.variables, "    ")}\
+    for (uint32_t tile = 0; tile < ${s.tiles}; tile++) {
+${lines(s.lengths, "        ")}\
+${lines(s.arrive, "        ")}\
+${lines(s.arguments, "        ")}\
+        hal_parallel(${s.kernel}, &${s.table});
+${lines(s.leave, "        ")}\
+${lines(s.turn, "        ")}\
+${lines(s.advance, "        ")}\
+    }
+${lines(s.finish, "    ")}\
+</%def>\

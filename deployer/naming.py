@@ -1,0 +1,61 @@
+"""Names and addresses in generated C: of homes, slots and levels."""
+
+import re
+
+from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.target import Target
+
+
+def symbol(text: str) -> str:
+    """A C identifier for a graph name, upper case."""
+    return re.sub(r"\W+", "_", text).strip("_").upper()
+
+
+class Names:
+    """C names of homes and slots, unique after reduction to identifiers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.homes: dict[str, str] = {}
+        taken: set[str] = set()
+        for home in plan.homes:
+            name = base = f"HOME_{symbol(home.storage)}"
+            count = 2
+            while name in taken:
+                name, count = f"{base}_{count}", count + 1
+            taken.add(name)
+            self.homes[home.storage] = name
+
+    def home(self, storage: str) -> str:
+        """Name of a home's address."""
+        return self.homes[storage]
+
+    def slot(self, step: PlanStep, operand: PlanOperand) -> str:
+        """Name of the address of an operand's first slot."""
+        return f"SLOT_{step.index:02d}_{operand.arg.upper()}"
+
+
+class Memory:
+    """Addresses as the target sees them: plan offsets, spread by guard bytes where the target's memories are simulated.
+
+    A buffer moves up by one guard for each distinct start below it, so two live buffers never touch.
+    """
+
+    def __init__(self, plan: Plan, target: Target) -> None:
+        self.guard = target.guard_bytes
+        self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}
+        for home in plan.homes:
+            self.starts[home.level].append(home.offset)
+        inner = plan.levels[0].name
+        for step in plan.steps:
+            self.starts[inner] += [o.slot_offset for o in step.operands if o.slots]
+        self.starts = {level: sorted(set(offsets)) for level, offsets in self.starts.items()}
+        self.sizes = {x.name: x.peak + self.guard * (len(self.starts[x.name]) + 1) for x in plan.levels}
+
+    def address(self, level: str, offset: int) -> int:
+        """Offset of a buffer in the target's array for the level."""
+        return offset + self.guard * (self.starts[level].index(offset) + 1) if self.guard else offset
+
+
+def memory_name(level: str) -> str:
+    """C array of a level."""
+    return f"hal_memory_{level.lower()}"
