@@ -34,9 +34,9 @@ static const hal_sim_cover_t covers_1[] = {{1, 0, 0, 248, 2, 0}, {2, 0, 0, 248, 
 static const hal_sim_cover_t covers_2[] = {{4, 1, 0, 256, 2, 0}, {5, 1, 0, 256, 0, 1}};
 static const uint32_t cycles[] = {90, 90, 90, 80, 90, 90};
 static const hal_sim_step_t steps[] = {
-    {"double", operands, 3, covers_0, 2, cycles, 4, 11},
-    {"add_w", operands, 3, covers_1, 2, cycles, 4, 12},
-    {"staged", operands, 3, covers_2, 2, cycles, 4, 13}};
+    {"double", operands, 3, covers_0, 2, cycles, 4, 11, 0},
+    {"add_w", operands, 3, covers_1, 2, cycles, 4, 12, 0},
+    {"staged", operands, 3, covers_2, 2, cycles, 4, 13, 0}};
 const hal_sim_t hal_sim = {levels, 3, hops, buffers, 13, steps, 3, 8};
 """
 

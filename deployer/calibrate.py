@@ -64,7 +64,7 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
             fits.append(fit_kernel(symbol, points, target.cores, cold))
         kernels = {f.symbol: f.cost for f in fits}
         kernels["default"] = _default([f.cost for f in fits])
-        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0)
+        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0, contention=0)
         fitted = replace(fitted, small=SmallProgram(0, 0, 0, 1000))
         found = Calibration(fitted, tuple(fits))
         costs_file(name).write_text(costs_toml(found, simulator))
@@ -75,7 +75,8 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
         SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
     )
     kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
-    fitted = replace(fitted, step=over.step, tile=over.tile, small=cached, kernels=kernels)
+    loops = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
+    fitted = replace(loops, small=cached, kernels=kernels)
     found = Calibration(fitted, tuple(fits))
     costs_file(name).write_text(costs_toml(found, simulator))
     return found
@@ -204,6 +205,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
         f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
         f"tile = {t.tile} # loop code of each tile after a step's first",
         f"step = {t.step} # the code of a step",
+        f"contention = {t.contention} # thousandths by which bytes are slower while kernels run",
         "",
         "[cost.small] # the same for programs of few steps, whose code stays in the instruction cache",
         f"steps = {t.small.steps}",

@@ -227,7 +227,10 @@ def calibrate(a: argparse.Namespace, console: Console) -> int:
         table.add_row(fit.symbol, str(fit.points), str(fit.cost.call), *rates, *shares)
     console.print(table)
     t = found.target
-    console.print(f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, {t.small}, {t.hops[0]}", soft_wrap=True)
+    console.print(
+        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {t.hops[0]}",
+        soft_wrap=True,
+    )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)
     return 0
 

@@ -29,9 +29,13 @@ def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
 
 @dataclass
 class Clock:
-    """Virtual time of the generated program on one hop: exactly what the host simulator computes."""
+    """Virtual time of the generated program on one hop: exactly what the host simulator computes.
+
+    `contention` slows the bytes of a step whose transfers run under kernels, in thousandths.
+    """
 
     hop: Hop
+    contention: int = 0
     now: int = 0
     free: dict[str, int] = field(default_factory=lambda: {"in": 0, "out": 0})
 
@@ -40,7 +44,7 @@ class Clock:
         channel: Channel = self.hop.inward if direction == "in" else self.hop.outward
         engine = "in" if self.hop.shared else direction
         self.now += self.hop.issue
-        end = max(self.now, self.free[engine]) + channel.cycles(size, lines)
+        end = max(self.now, self.free[engine]) + channel.cycles(size, lines, self.contention)
         self.free[engine] = end
         return end
 

@@ -1,65 +1,83 @@
 """What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from deployer import pipeline
 from deployer.ir import Graph, Node, Program, Tensor, TensorType
-from deployer.operator import operator_of, registry
+from deployer.operator import operator_of
 from deployer.pipeline import Case
-from deployer.plan import Options
+from deployer.plan import Options, Step, StepTiling
 from deployer.profile import StepProfile
+from deployer.simulate import simulate
 from deployer.target import Target
 
-WIDTH = 64
+WIDTH = 128
 LARGE, SMALL = 12, 3
 """Layers of the programs measured: one whose code does not fit an instruction cache, and one whose code does."""
-BUDGETS = (100000, 30000, 12000)
+BUDGETS = (230000, 80000, 30000)
+CONTENTIONS = tuple(range(0, 501, 50))
 STRATEGIES = ("single", "double")
 
 
 @dataclass(frozen=True)
 class Overheads:
-    """Cycles per step, more per tile after its first, and the share of a kernel's cold start that a pass sees."""
+    """Cycles per step, more per tile after its first, the share of a kernel's cold start that a pass sees, and the
+    contention between kernels and transfers in thousandths of a byte's cost."""
 
     step: int
     tile: int
     cold_share: float
+    contention: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A step as measured, and what predicts it: warm unless it is the first in its program with its operator."""
+
+    row: StepProfile
+    step: Step
+    choice: StepTiling
+    first: bool
+
+    def predicted(self, target: Target, contention: int) -> int:
+        """Model cycles under another contention, without loop code."""
+        return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
 
 
 def fit_overheads(target: Target, layers: int, folder: Path) -> Overheads:
-    """What kernels and transfers leave unexplained, in the median; the target's data has step and tile at zero."""
-    runs = [
-        _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
-        for budget in BUDGETS
-        for strategy in STRATEGIES
-    ]
-    first = [[r.op not in {x.op for x in rows[:i]} for i, r in enumerate(rows)] for rows in runs]
-    pairs = [pair for rows, cold in zip(runs, first, strict=True) for pair in zip(rows, cold, strict=True)]
-    warm = [r for r, is_cold in pairs if not is_cold]
-    single = statistics.median(r.cycles - r.predicted for r in warm if len(r.kernel) == 1)
-    tile = statistics.median((r.cycles - r.predicted - single) / (len(r.kernel) - 1) for r in warm if len(r.kernel) > 1)
-    tile = max(tile, 0.0)
+    """What kernels and transfers leave unexplained, in the median; the target's data has all of it at zero."""
+    seen: list[Observed] = []
+    for budget in BUDGETS:
+        for strategy in STRATEGIES:
+            seen += _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
+    warm = [o for o in seen if not o.first]
+    single = statistics.median(o.row.cycles - o.row.predicted for o in warm if len(o.row.kernel) == 1)
+    several = [o for o in warm if len(o.row.kernel) > 1]
+    _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
     shares = []
-    for r, is_cold in pairs:
-        start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == _symbol(r.op))
-        if is_cold and start:
-            rest = r.cycles - (r.predicted - start) - single - tile * (len(r.kernel) - 1)
-            shares.append(rest / start)
+    for o in seen:
+        start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == o.step.kernel.symbol)
+        if o.first and start:
+            rest = o.row.cycles - (o.predicted(target, contention) - start) - single
+            shares.append((rest - tile * (len(o.row.kernel) - 1)) / start)
     share = min(max(statistics.median(shares), 0.0), 1.0)
-    return Overheads(max(round(single), 0), round(tile), share)
+    return Overheads(max(round(single), 0), round(tile), share, contention)
 
 
-def _symbol(op: str) -> str:
-    kernel = registry()[op].kernel
-    return kernel.symbol if kernel else ""
+def _loop_error(several: list[Observed], target: Target, contention: int, single: float) -> tuple[float, int, float]:
+    """(mean relative error, contention, cycles per tile) of steps with many tiles, were the contention this."""
+    rest = [(o, o.row.cycles - o.predicted(target, contention) - single) for o in several]
+    tile = max(statistics.median(r / (len(o.row.kernel) - 1) for o, r in rest), 0.0)
+    errors = [abs(r - tile * (len(o.row.kernel) - 1)) / o.row.cycles for o, r in rest]
+    return sum(errors) / len(errors), contention, tile
 
 
-def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[StepProfile]:
-    """A program's steps as measured, with what the target's data predicts for them."""
+def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[Observed]:
+    """A program's steps as measured."""
     program = _program(layers)
     options = Options(target.name, strategy, {target.levels[0].name: budget}, target.cores)
     draw = np.random.default_rng(0)
@@ -67,7 +85,9 @@ def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: P
     case = Case(folder, program, None, inputs, {}, "")
     tiling, plan = pipeline.plan_program(program, options)
     pipeline.write_case(case, tiling, plan, folder)
-    return pipeline.profile(case, plan, folder, measured=True)
+    rows = pipeline.profile(case, plan, folder, measured=True)
+    steps = tiling.lifetimes.schedule.steps
+    return [Observed(r, s, c, s.cold) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
 
 
 def _program(layers: int) -> Program:

@@ -79,6 +79,7 @@ class SimStepView:
     cover_count: int
     tile_cycles: str
     tiles: int
+    contention: int
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,13 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
             for h in target.hops[: len(plan.levels) - 1]
         ),
         buffers=tuple(buffers),
-        steps=tuple(_step(step, index) for step in plan.steps),
+        steps=tuple(_step(step, index, target) for step in plan.steps),
         step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,
     )
 
 
-def _step(step: PlanStep, index: dict[str, int]) -> SimStepView:
+def _step(step: PlanStep, index: dict[str, int], target: Target) -> SimStepView:
     covers = tuple(
         CoverView(index[o.storage], 0, 0, _bytes(o), _read_cover(o), int(o.mode != "in"))
         for o in step.operands
@@ -157,6 +158,7 @@ def _step(step: PlanStep, index: dict[str, int]) -> SimStepView:
         cover_count=len(covers),
         tile_cycles=", ".join(map(str, step.tile_cycles)),
         tiles=step.tiles,
+        contention=target.contention if step.buffering == "double" else 0,
     )
 
 

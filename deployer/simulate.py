@@ -70,7 +70,7 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
     for operand in step.access.operands:
         if choice.slots[operand.arg]:
             movers.append(_mover(operand, choice.slots[operand.arg], step, choice, walk, fresh))
-    clock = Clock(target.hops[0])
+    clock = Clock(target.hops[0], target.contention if choice.buffering == "double" else 0)
     clock.run(target.step)
     waits = _Waits([0] * len(kernels), [0] * len(kernels))
     if choice.buffering == "double":

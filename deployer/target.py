@@ -34,9 +34,10 @@ class Channel:
     byte_milli: int
     line_milli: int
 
-    def cycles(self, size: int, lines: int) -> int:
-        """Cycles the engine is busy with `size` bytes in `lines` runs."""
-        return self.setup + (size * self.byte_milli + lines * self.line_milli + 999) // 1000
+    def cycles(self, size: int, lines: int, contention: int = 0) -> int:
+        """Cycles the engine is busy with `size` bytes in `lines` runs, a byte slower by `contention` thousandths."""
+        bytes_milli = size * self.byte_milli * (1000 + contention) // 1000
+        return self.setup + (bytes_milli + lines * self.line_milli + 999) // 1000
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Target:
     dispatch: int
     step: int
     tile: int
+    contention: int
     small: SmallProgram
     kernels: dict[str, KernelCost]
     toolchain: Toolchain | None
@@ -233,7 +235,7 @@ def parse(path: Path) -> Target:
         ("pointer_bytes", int),
     ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
-    for key in ("dispatch", "step", "tile"):
+    for key in ("dispatch", "step", "tile", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
     faults.check(len(levels) >= 2, "at least two levels are needed")
@@ -258,6 +260,7 @@ def parse(path: Path) -> Target:
         dispatch=cost["dispatch"],
         step=cost["step"],
         tile=cost["tile"],
+        contention=cost["contention"],
         small=small,
         kernels=kernels,
         toolchain=toolchain,

@@ -44,7 +44,7 @@ static const uint32_t cycles_${s.index}[] = {${s.tile_cycles}};
 
 static const hal_sim_step_t steps[] = {
 % for s in v.steps:
-    {"${s.name}", operands_${s.index}, ${len(s.operands)}, covers_${s.index}, ${s.cover_count}, cycles_${s.index}, ${s.tiles}, ${v.step_cycles}},
+    {"${s.name}", operands_${s.index}, ${len(s.operands)}, covers_${s.index}, ${s.cover_count}, cycles_${s.index}, ${s.tiles}, ${v.step_cycles}, ${s.contention}},
 % endfor
 };
 

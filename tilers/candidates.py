@@ -219,6 +219,7 @@ def _candidate(
     total_in, total_out = sum(g.cycles_in for g in moved), sum(g.cycles_out for g in moved)
     pipelined = any(n > 1 for n in slots.values())
     if pipelined:
+        total_in, total_out = (t * (1000 + target.contention) // 1000 for t in (total_in, total_out))
         first = sum(g.cycles_in // g.loads for g in moved)
         last = sum(g.cycles_out // g.loads for g in moved)
         busy = kernels + starts * hop.issue

@@ -133,7 +133,9 @@ static uint64_t occupy_engine(const host_transfer_t *t) {
     const hal_sim_hop_t *hop = &hal_sim.hops[t->hop];
     const hal_sim_dma_t *dma = t->inward ? &hop->in : &hop->out;
     uint64_t *engine = &engine_free[t->hop][hop->shared ? 0 : t->inward];
-    const uint64_t milli = (uint64_t)t->bytes * dma->byte_milli + (uint64_t)side_lines(&t->outer) * dma->line_milli;
+    const uint64_t share = 1000 + hal_sim.steps[host.step].contention;
+    const uint64_t bytes_milli = (uint64_t)t->bytes * dma->byte_milli * share / 1000;
+    const uint64_t milli = bytes_milli + (uint64_t)side_lines(&t->outer) * dma->line_milli;
     host.now += hop->issue;
     const uint64_t begin = host.now > *engine ? host.now : *engine;
     *engine = begin + dma->setup + (milli + 999) / 1000;

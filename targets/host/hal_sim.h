@@ -29,7 +29,8 @@ typedef struct {
 } hal_sim_cover_t;
 
 /* tile_cycles holds the cost of each kernel call of the step, dispatch included, in order; `cycles` is the step's own
- * cost outside of kernels and transfers. */
+ * cost outside of kernels and transfers. `contention` is what each byte moved costs more, in thousandths, because kernels
+ * run at the same time. */
 typedef struct {
     const char *name;
     const hal_sim_operand_t *operands;
@@ -37,11 +38,11 @@ typedef struct {
     const hal_sim_cover_t *covers;
     uint32_t cover_count;
     const uint32_t *tile_cycles;
-    uint32_t tile_count, cycles;
+    uint32_t tile_count, cycles, contention;
 } hal_sim_step_t;
 
-/* A transfer occupies its direction of the hop for setup + (bytes * byte_milli + lines * line_milli + 999) / 1000
- * cycles. Where `shared` is set both directions are one engine. */
+/* A transfer occupies its direction of the hop for setup + (bytes * byte_milli * (1000 + contention) / 1000 +
+ * lines * line_milli + 999) / 1000 cycles. Where `shared` is set both directions are one engine. */
 typedef struct {
     uint32_t setup, byte_milli, line_milli;
 } hal_sim_dma_t;
