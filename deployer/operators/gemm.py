@@ -120,24 +120,15 @@ class Gemm(Operator):
                 "expand one side first",
             )
         c_name = node.inputs[2] if len(node.inputs) > 2 and node.attr_float("beta", 1.0) != 0.0 else ""
-        c = (1,) * (len(y) - len(types[c_name].shape)) + types[c_name].shape if c_name else ()
-        size_c = int(np.prod(c[:-2], dtype=int)) if c else 1
+        c = (1,) * (len(y) - len(types[c_name].shape)) + types[c_name].shape if c_name else (1, 1)
+        size_c, rows_c, cols_c = int(np.prod(c[:-2], dtype=int)), c[-2], c[-1]
         if size_c not in (1, count):
             raise unsupported(node, f"C of shape {c} broadcasts along some batch axes only", "expand C first")
         ta, tb = node.attr_int("transA", 0), node.attr_int("transB", 0)
-        if (
-            size_b == 1
-            and not ta
-            and (
-                count == 1
-                or (size_a == count and ((size_c == count and m == c[-2]) or (not c or (c[-2] == 1 and size_c == 1))))
-            )
-        ):
-            m, count, size_a = m * count, 1, 1
-            c = (m if size_c > 1 or (c and c[-2] > 1) else 1, c[-1]) if c else ()
-            size_c = 1
-        elif c:
-            c = c[-2:]
+        # All rows of A meet the same B: a batch of rows is more rows, where C has one for each or one for all.
+        if size_a == count and size_b == 1 and not ta and (size_c, rows_c) in ((1, 1), (count, m)):
+            m, rows_c = m * count, rows_c * size_c
+            count = size_a = size_c = 1
 
         def matrix(arg: str, tensor: str, size: int, rows: str, cols: str, extents: dict[str, int]) -> Operand:
             axes: tuple[Axis, ...] = (At("batch") if size > 1 else Broadcast(), At(rows), At(cols))
@@ -148,13 +139,13 @@ class Gemm(Operator):
             matrix("a", node.inputs[0], size_a, *(("k", "m") if ta else ("m", "k")), extents),
             matrix("b", node.inputs[1], size_b, *(("n", "k") if tb else ("k", "n")), extents),
         ]
-        if c:
+        if c_name:
             axes: tuple[Axis, ...] = (
                 At("batch") if size_c > 1 else Broadcast(),
-                At("m") if c[0] > 1 else Broadcast(),
-                At("n") if c[1] > 1 else Broadcast(),
+                At("m") if rows_c > 1 else Broadcast(),
+                At("n") if cols_c > 1 else Broadcast(),
             )
-            operands.append(Operand("c", c_name, "in", (size_c, c[0], c[1]), axes))
+            operands.append(Operand("c", c_name, "in", (size_c, rows_c, cols_c), axes))
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
         operands.append(Operand("y", node.outputs[0], "out", (count, m, n), y_axes))
         dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction"))
