@@ -50,8 +50,8 @@ FAULTS = {
         "stale-egress|swapped-slot",
     ),
     "ingress one element late": (
-        r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+ \* \d+)",
-        r"\g<1> + 4",
+        r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+( \* \d+)?)",
+        r"\g<1> + 1",
         "coverage|outside-buffer",
     ),
     "ingress one element short": (r"(hal_dma_in_1d\(0, .*, )(\d+)\)", r"\g<1>\g<2> - 4)", "coverage"),
@@ -62,7 +62,7 @@ FAULTS = {
     ),
     "egress one element late": (
         r"(hal_dma_out_\w+\(0, HOME_\w+ \+ [^,]+)",
-        r"\g<1> + 4",
+        r"\g<1> + 1",
         "coverage|outside-buffer",
     ),
     "a tile too few": (

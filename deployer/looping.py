@@ -14,7 +14,7 @@ FLAG = "lazy_reset"
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer: bytes per run and (count, stride in bytes) levels, innermost first, of a box at `offset` bytes."""
+    """A transfer: bytes per run and (count, stride in bytes) levels, innermost first, of a box at `offset` elements."""
 
     offset: Expr
     run: Expr
@@ -147,7 +147,7 @@ class TileLoop:
                     levels.append((length, stride * ELEMENT))
             contiguous = contiguous and length == extent
             stride *= extent
-        return Move(mul(self.element(operand), ELEMENT), mul(run, ELEMENT), tuple(levels))
+        return Move(self.element(operand), mul(run, ELEMENT), tuple(levels))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
         """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""

@@ -1,6 +1,6 @@
 """The transfers of a step as C statements: what is fetched, waited for, stored and rotated, by form of buffering."""
 
-from deployer.looping import FLAG, TileLoop
+from deployer.looping import ELEMENT, FLAG, TileLoop
 from deployer.naming import Names
 from deployer.plan import PlanOperand, PlanStep
 
@@ -66,11 +66,10 @@ class DoubleMoves:
         """Tickets per slot, the slot to fill and the one to use."""
         lines = []
         for o in moved:
-            done = ", ".join(["HAL_DONE"] * o.slots)
             if o.mode != "out":
-                lines.append(f"hal_ticket_t {o.arg}_in[{o.slots}] = {{{done}}};")
+                lines.append(f"hal_ticket_t {o.arg}_in[{o.slots}] = {{HAL_DONE}};")
             if o.mode != "in":
-                lines.append(f"hal_ticket_t {o.arg}_out[{o.slots}] = {{{done}}};")
+                lines.append(f"hal_ticket_t {o.arg}_out[{o.slots}] = {{HAL_DONE}};")
             if o.slots > 1:
                 lines.append(f"uint32_t {'' if o.mode == 'out' else f'{o.arg}_fill = 0, '}{o.arg}_use = 0;")
         return lines
@@ -79,7 +78,7 @@ class DoubleMoves:
         """Index and address of the slot to fill or use."""
         base = self.names.slot(self.step, o)
         index = f"{o.arg}_{which}" if o.slots > 1 else "0"
-        return index, f"{base} + {index} * {o.slot_bytes}" if o.slots > 1 else base
+        return index, f"{base} + {index} * {o.slot_bytes // ELEMENT}" if o.slots > 1 else base
 
     def _rotate(self, o: PlanOperand, which: str) -> str:
         """Statement that goes on to the next slot."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deployer.artefact import digest
+from deployer.expr import add
 from deployer.headers import C_TYPES
-from deployer.looping import FLAG, TileLoop
+from deployer.looping import ELEMENT, FLAG, TileLoop
 from deployer.movement import DoubleMoves, SingleMoves
 from deployer.naming import Memory, Names, memory_name
 from deployer.operator import Const
@@ -103,17 +104,25 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
     for home in plan.homes:
         address = memory.address(home.level, home.offset)
         note = f"{home.level}+{home.offset}: {home.type}, steps {home.first}..{home.last}"
-        constants.append(Constant(names.home(home.storage), f"({memory_name(home.level)} + {address})", note))
+        value = pointer(home.type.dtype, memory_name(home.level), address)
+        constants.append(Constant(names.home(home.storage), value, note))
     inner = plan.levels[0].name
     for step in plan.steps:
         for operand in step.operands:
             if operand.slots:
                 address = memory.address(inner, operand.slot_offset)
                 note = f"{inner}+{operand.slot_offset}: {operand.slots} x {operand.slot_bytes} B, {operand.tensor}"
-                constants.append(Constant(names.slot(step, operand), f"({memory_name(inner)} + {address})", note))
+                dtype = next(kind for name, kind, _ in step.kernel.pointers if name == operand.arg)
+                value = pointer(dtype, memory_name(inner), address)
+                constants.append(Constant(names.slot(step, operand), value, note))
     memories = tuple((memory_name(x.name), memory.sizes[x.name]) for x in plan.levels)
     functions = tuple(f"{prototype(g)};" for g in plan.graphs)
     return HeaderView(provenance(plan), memories, tuple(constants), functions)
+
+
+def pointer(dtype: str, memory: str, address: int) -> str:
+    """A typed address; offsets from it count elements."""
+    return f"(({C_TYPES[dtype]} *)({memory} + {address}))"
 
 
 def prototype(graph: str) -> str:
@@ -217,20 +226,19 @@ def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str],
     """Initialisers of what never changes and is not zero, and assignments of what each tile or pass changes."""
     fixed, varying = [], []
     by_arg = {o.arg: o for o in step.operands}
-    for name, dtype, written in step.kernel.pointers:
+    for name, _, _ in step.kernel.pointers:
         operand = by_arg.get(name)
         if operand is None:
             continue
-        cast = f"({'' if written else 'const '}{C_TYPES[dtype]} *)"
         if operand.slots == 0:
             base, offset = names.home(operand.storage), loop.element(operand)
-            text = f"{cast}{base}" if offset == 0 else f"{cast}{base} + {offset}"
+            text = str(add(base, offset))
             constant = isinstance(offset, int)
         elif operand.slots > 1:
-            text = f"{cast}({names.slot(step, operand)} + {operand.arg}_use * {operand.slot_bytes})"
+            text = f"{names.slot(step, operand)} + {operand.arg}_use * {operand.slot_bytes // ELEMENT}"
             constant = False
         else:
-            text, constant = f"{cast}{names.slot(step, operand)}", True
+            text, constant = names.slot(step, operand), True
         if constant:
             fixed.append(f".{name} = {text}")
         else:

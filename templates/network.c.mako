@@ -1,5 +1,7 @@
 /* ${v.provenance}
  *
+ * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
+ *
 % for row in v.rows:
  * ${row}
 % endfor
@@ -71,7 +73,7 @@ ${lines(s.advance, "        ")}\
     hal_step(${s.index});
 ${lines(s.variables, "    ")}\
     for (uint32_t turn = 0; turn <= ${s.tiles}; turn++) {
-        if (turn < ${s.tiles}) { /* fetch the next tile */
+        if (turn < ${s.tiles}) {
 ${lines(s.fetch_lengths, "            ")}\
 ${lines(s.fetch, "            ")}\
 ${lines(s.fetch_advance, "            ")}\

@@ -10,94 +10,94 @@ extern uint8_t hal_memory_l1[];
 #define HAL_MEMORY_L2_BYTES 230144u
 extern uint8_t hal_memory_l2[];
 
-#define HOME_ENCODER_0_OUT (hal_memory_l1 + 19272) /* L1+19176: float32[1,64], steps 0..1 */
-#define HOME_ENCODER_0_BIAS (hal_memory_l1 + 24568) /* L1+24296: float32[64], steps 0..47 */
-#define HOME_ENCODER_0_RELU (hal_memory_l1 + 19544) /* L1+19432: float32[1,64], steps 1..32 */
-#define HOME_ENCODER_2_OUT (hal_memory_l1 + 10520) /* L1+10472: float32[1,32], steps 2..3 */
-#define HOME_ENCODER_2_BIAS (hal_memory_l1 + 26344) /* L1+25960: float32[32], steps 0..47 */
-#define HOME_ENCODER_2_RELU (hal_memory_l1 + 20360) /* L1+20200: float32[1,32], steps 3..29 */
-#define HOME_ENCODER_4_OUT (hal_memory_l1 + 10520) /* L1+10472: float32[1,64], steps 4..5 */
-#define HOME_ENCODER_4_BIAS (hal_memory_l1 + 24840) /* L1+24552: float32[64], steps 0..47 */
-#define HOME_ENCODER_4_RELU (hal_memory_l1 + 19272) /* L1+19176: float32[1,64], steps 5..26 */
-#define HOME_DECODER_0_OUT (hal_memory_l1 + 18744) /* L1+18664: float32[1,64], steps 6..7 */
-#define HOME_DECODER_0_BIAS (hal_memory_l1 + 24024) /* L1+23784: float32[64], steps 0..47 */
-#define HOME_DECODER_0_RELU (hal_memory_l1 + 19816) /* L1+19688: float32[1,64], steps 7..23 */
-#define HOME_DECODER_2_OUT (hal_memory_l1 + 10520) /* L1+10472: float32[1,32], steps 8..9 */
-#define HOME_DECODER_2_BIAS (hal_memory_l1 + 26200) /* L1+25832: float32[32], steps 0..47 */
-#define HOME_DECODER_2_RELU (hal_memory_l1 + 20504) /* L1+20328: float32[1,32], steps 9..20 */
-#define HOME_DECODER_4_OUT (hal_memory_l1 + 10520) /* L1+10472: float32[1,64], steps 10..11 */
-#define HOME_DECODER_4_BIAS (hal_memory_l1 + 24296) /* L1+24040: float32[64], steps 0..47 */
-#define HOME_DECODER_4_RELU (hal_memory_l1 + 20088) /* L1+19944: float32[1,64], steps 11..17 */
-#define HOME_DECODER_6_BIAS (hal_memory_l1 + 22968) /* L1+22760: float32[128], steps 0..47 */
-#define HOME_OUTPUT (hal_memory_l1 + 18744) /* L1+18664: float32[1,128], steps 12..14 */
-#define HOME_LOSS (hal_memory_l1 + 20648) /* L1+20456: float32[], steps 13..33 */
-#define HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 23496) /* L1+23272: float32[128], steps 14..47 */
-#define HOME_DECODER_4_RELU_GRAD (hal_memory_l1 + 18744) /* L1+18664: float32[1,64], steps 16..17 */
-#define HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 25112) /* L1+24808: float32[64], steps 17..45 */
-#define HOME_DECODER_2_RELU_GRAD (hal_memory_l1 + 10520) /* L1+10472: float32[1,32], steps 19..20 */
-#define HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 26488) /* L1+26088: float32[32], steps 20..43 */
-#define HOME_DECODER_0_RELU_GRAD (hal_memory_l1 + 10520) /* L1+10472: float32[1,64], steps 22..23 */
-#define HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 25384) /* L1+25064: float32[64], steps 23..41 */
-#define HOME_ENCODER_4_RELU_GRAD (hal_memory_l1 + 18744) /* L1+18664: float32[1,64], steps 25..26 */
-#define HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 25656) /* L1+25320: float32[64], steps 26..39 */
-#define HOME_ENCODER_2_RELU_GRAD (hal_memory_l1 + 10520) /* L1+10472: float32[1,32], steps 28..29 */
-#define HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 26632) /* L1+26216: float32[32], steps 29..37 */
-#define HOME_ENCODER_0_RELU_GRAD (hal_memory_l1 + 10520) /* L1+10472: float32[1,64], steps 31..32 */
-#define HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 25928) /* L1+25576: float32[64], steps 32..35 */
-#define HOME_ENCODER_0_WEIGHT (hal_memory_l2 + 32800) /* L2+32768: float32[64,128], steps 0..47 */
-#define HOME_INPUT (hal_memory_l2 + 114816) /* L2+114688: float32[1,128], steps 0..33 */
-#define HOME_ENCODER_2_WEIGHT (hal_memory_l2 + 98400) /* L2+98304: float32[32,64], steps 0..47 */
-#define HOME_ENCODER_4_WEIGHT (hal_memory_l2 + 106608) /* L2+106496: float32[64,32], steps 0..47 */
-#define HOME_DECODER_0_WEIGHT (hal_memory_l2 + 65584) /* L2+65536: float32[64,64], steps 0..47 */
-#define HOME_DECODER_2_WEIGHT (hal_memory_l2 + 81984) /* L2+81920: float32[32,64], steps 0..47 */
-#define HOME_DECODER_4_WEIGHT (hal_memory_l2 + 90192) /* L2+90112: float32[64,32], steps 0..47 */
-#define HOME_DECODER_6_WEIGHT (hal_memory_l2 + 16) /* L2+0: float32[128,64], steps 0..47 */
-#define HOME_TARGET (hal_memory_l2 + 115344) /* L2+115200: float32[1,128], steps 0..14 */
-#define HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 115344) /* L2+115200: float32[128,64], steps 15..46 */
-#define HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 148128) /* L2+147968: float32[64,32], steps 18..44 */
-#define HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 156336) /* L2+156160: float32[32,64], steps 21..42 */
-#define HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 164544) /* L2+164352: float32[64,64], steps 24..40 */
-#define HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 180944) /* L2+180736: float32[64,32], steps 27..38 */
-#define HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 189152) /* L2+188928: float32[32,64], steps 30..36 */
-#define HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 197360) /* L2+197120: float32[64,128], steps 33..34 */
-#define SLOT_00_A (hal_memory_l1 + 18744) /* L1+18664: 2 x 256 B, input */
-#define SLOT_00_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, encoder_0_weight */
-#define SLOT_02_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_2_weight */
-#define SLOT_04_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_4_weight */
-#define SLOT_06_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_0_weight */
-#define SLOT_08_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_2_weight */
-#define SLOT_10_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_4_weight */
-#define SLOT_12_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_6_weight */
-#define SLOT_13_TARGET (hal_memory_l1 + 2296) /* L1+2280: 1 x 512 B, target */
-#define SLOT_14_TARGET (hal_memory_l1 + 2296) /* L1+2280: 1 x 512 B, target */
-#define SLOT_15_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_6_weight_grad */
-#define SLOT_16_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_6_weight */
-#define SLOT_18_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_4_weight_grad */
-#define SLOT_19_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_4_weight */
-#define SLOT_21_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_2_weight_grad */
-#define SLOT_22_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, decoder_2_weight */
-#define SLOT_24_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_0_weight_grad */
-#define SLOT_25_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, decoder_0_weight */
-#define SLOT_27_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_4_weight_grad */
-#define SLOT_28_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_4_weight */
-#define SLOT_30_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_2_weight_grad */
-#define SLOT_31_B (hal_memory_l1 + 2296) /* L1+2280: 2 x 4096 B, encoder_2_weight */
-#define SLOT_33_B (hal_memory_l1 + 18744) /* L1+18664: 1 x 512 B, input */
-#define SLOT_33_Y (hal_memory_l1 + 2296) /* L1+2280: 2 x 8192 B, encoder_0_weight_grad */
-#define SLOT_34_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 4096 B, encoder_0_weight */
-#define SLOT_34_G (hal_memory_l1 + 14632) /* L1+14568: 2 x 4096 B, encoder_0_weight_grad.accumulation.buffer */
-#define SLOT_36_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 2048 B, encoder_2_weight */
-#define SLOT_36_G (hal_memory_l1 + 8456) /* L1+8424: 2 x 2048 B, encoder_2_weight_grad.accumulation.buffer */
-#define SLOT_38_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 2048 B, encoder_4_weight */
-#define SLOT_38_G (hal_memory_l1 + 8456) /* L1+8424: 2 x 2048 B, encoder_4_weight_grad.accumulation.buffer */
-#define SLOT_40_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 4096 B, decoder_0_weight */
-#define SLOT_40_G (hal_memory_l1 + 14632) /* L1+14568: 2 x 4096 B, decoder_0_weight_grad.accumulation.buffer */
-#define SLOT_42_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 2048 B, decoder_2_weight */
-#define SLOT_42_G (hal_memory_l1 + 8456) /* L1+8424: 2 x 2048 B, decoder_2_weight_grad.accumulation.buffer */
-#define SLOT_44_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 2048 B, decoder_4_weight */
-#define SLOT_44_G (hal_memory_l1 + 8456) /* L1+8424: 2 x 2048 B, decoder_4_weight_grad.accumulation.buffer */
-#define SLOT_46_W (hal_memory_l1 + 2296) /* L1+2280: 3 x 4096 B, decoder_6_weight */
-#define SLOT_46_G (hal_memory_l1 + 14632) /* L1+14568: 2 x 4096 B, decoder_6_weight_grad.accumulation.buffer */
+#define HOME_ENCODER_0_OUT ((float *)(hal_memory_l1 + 19272)) /* L1+19176: float32[1,64], steps 0..1 */
+#define HOME_ENCODER_0_BIAS ((float *)(hal_memory_l1 + 24568)) /* L1+24296: float32[64], steps 0..47 */
+#define HOME_ENCODER_0_RELU ((float *)(hal_memory_l1 + 19544)) /* L1+19432: float32[1,64], steps 1..32 */
+#define HOME_ENCODER_2_OUT ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,32], steps 2..3 */
+#define HOME_ENCODER_2_BIAS ((float *)(hal_memory_l1 + 26344)) /* L1+25960: float32[32], steps 0..47 */
+#define HOME_ENCODER_2_RELU ((float *)(hal_memory_l1 + 20360)) /* L1+20200: float32[1,32], steps 3..29 */
+#define HOME_ENCODER_4_OUT ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,64], steps 4..5 */
+#define HOME_ENCODER_4_BIAS ((float *)(hal_memory_l1 + 24840)) /* L1+24552: float32[64], steps 0..47 */
+#define HOME_ENCODER_4_RELU ((float *)(hal_memory_l1 + 19272)) /* L1+19176: float32[1,64], steps 5..26 */
+#define HOME_DECODER_0_OUT ((float *)(hal_memory_l1 + 18744)) /* L1+18664: float32[1,64], steps 6..7 */
+#define HOME_DECODER_0_BIAS ((float *)(hal_memory_l1 + 24024)) /* L1+23784: float32[64], steps 0..47 */
+#define HOME_DECODER_0_RELU ((float *)(hal_memory_l1 + 19816)) /* L1+19688: float32[1,64], steps 7..23 */
+#define HOME_DECODER_2_OUT ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,32], steps 8..9 */
+#define HOME_DECODER_2_BIAS ((float *)(hal_memory_l1 + 26200)) /* L1+25832: float32[32], steps 0..47 */
+#define HOME_DECODER_2_RELU ((float *)(hal_memory_l1 + 20504)) /* L1+20328: float32[1,32], steps 9..20 */
+#define HOME_DECODER_4_OUT ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,64], steps 10..11 */
+#define HOME_DECODER_4_BIAS ((float *)(hal_memory_l1 + 24296)) /* L1+24040: float32[64], steps 0..47 */
+#define HOME_DECODER_4_RELU ((float *)(hal_memory_l1 + 20088)) /* L1+19944: float32[1,64], steps 11..17 */
+#define HOME_DECODER_6_BIAS ((float *)(hal_memory_l1 + 22968)) /* L1+22760: float32[128], steps 0..47 */
+#define HOME_OUTPUT ((float *)(hal_memory_l1 + 18744)) /* L1+18664: float32[1,128], steps 12..14 */
+#define HOME_LOSS ((float *)(hal_memory_l1 + 20648)) /* L1+20456: float32[], steps 13..33 */
+#define HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 23496)) /* L1+23272: float32[128], steps 14..47 */
+#define HOME_DECODER_4_RELU_GRAD ((float *)(hal_memory_l1 + 18744)) /* L1+18664: float32[1,64], steps 16..17 */
+#define HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25112)) /* L1+24808: float32[64], steps 17..45 */
+#define HOME_DECODER_2_RELU_GRAD ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,32], steps 19..20 */
+#define HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 26488)) /* L1+26088: float32[32], steps 20..43 */
+#define HOME_DECODER_0_RELU_GRAD ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,64], steps 22..23 */
+#define HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25384)) /* L1+25064: float32[64], steps 23..41 */
+#define HOME_ENCODER_4_RELU_GRAD ((float *)(hal_memory_l1 + 18744)) /* L1+18664: float32[1,64], steps 25..26 */
+#define HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25656)) /* L1+25320: float32[64], steps 26..39 */
+#define HOME_ENCODER_2_RELU_GRAD ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,32], steps 28..29 */
+#define HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 26632)) /* L1+26216: float32[32], steps 29..37 */
+#define HOME_ENCODER_0_RELU_GRAD ((float *)(hal_memory_l1 + 10520)) /* L1+10472: float32[1,64], steps 31..32 */
+#define HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25928)) /* L1+25576: float32[64], steps 32..35 */
+#define HOME_ENCODER_0_WEIGHT ((float *)(hal_memory_l2 + 32800)) /* L2+32768: float32[64,128], steps 0..47 */
+#define HOME_INPUT ((float *)(hal_memory_l2 + 114816)) /* L2+114688: float32[1,128], steps 0..33 */
+#define HOME_ENCODER_2_WEIGHT ((float *)(hal_memory_l2 + 98400)) /* L2+98304: float32[32,64], steps 0..47 */
+#define HOME_ENCODER_4_WEIGHT ((float *)(hal_memory_l2 + 106608)) /* L2+106496: float32[64,32], steps 0..47 */
+#define HOME_DECODER_0_WEIGHT ((float *)(hal_memory_l2 + 65584)) /* L2+65536: float32[64,64], steps 0..47 */
+#define HOME_DECODER_2_WEIGHT ((float *)(hal_memory_l2 + 81984)) /* L2+81920: float32[32,64], steps 0..47 */
+#define HOME_DECODER_4_WEIGHT ((float *)(hal_memory_l2 + 90192)) /* L2+90112: float32[64,32], steps 0..47 */
+#define HOME_DECODER_6_WEIGHT ((float *)(hal_memory_l2 + 16)) /* L2+0: float32[128,64], steps 0..47 */
+#define HOME_TARGET ((float *)(hal_memory_l2 + 115344)) /* L2+115200: float32[1,128], steps 0..14 */
+#define HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 115344)) /* L2+115200: float32[128,64], steps 15..46 */
+#define HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 148128)) /* L2+147968: float32[64,32], steps 18..44 */
+#define HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 156336)) /* L2+156160: float32[32,64], steps 21..42 */
+#define HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 164544)) /* L2+164352: float32[64,64], steps 24..40 */
+#define HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 180944)) /* L2+180736: float32[64,32], steps 27..38 */
+#define HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 189152)) /* L2+188928: float32[32,64], steps 30..36 */
+#define HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 197360)) /* L2+197120: float32[64,128], steps 33..34 */
+#define SLOT_00_A ((float *)(hal_memory_l1 + 18744)) /* L1+18664: 2 x 256 B, input */
+#define SLOT_00_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, encoder_0_weight */
+#define SLOT_02_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_2_weight */
+#define SLOT_04_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_4_weight */
+#define SLOT_06_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_0_weight */
+#define SLOT_08_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_2_weight */
+#define SLOT_10_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_4_weight */
+#define SLOT_12_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_6_weight */
+#define SLOT_13_TARGET ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 1 x 512 B, target */
+#define SLOT_14_TARGET ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 1 x 512 B, target */
+#define SLOT_15_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_6_weight_grad */
+#define SLOT_16_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_6_weight */
+#define SLOT_18_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_4_weight_grad */
+#define SLOT_19_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_4_weight */
+#define SLOT_21_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_2_weight_grad */
+#define SLOT_22_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, decoder_2_weight */
+#define SLOT_24_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_0_weight_grad */
+#define SLOT_25_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, decoder_0_weight */
+#define SLOT_27_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_4_weight_grad */
+#define SLOT_28_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_4_weight */
+#define SLOT_30_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_2_weight_grad */
+#define SLOT_31_B ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 4096 B, encoder_2_weight */
+#define SLOT_33_B ((float *)(hal_memory_l1 + 18744)) /* L1+18664: 1 x 512 B, input */
+#define SLOT_33_Y ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 2 x 8192 B, encoder_0_weight_grad */
+#define SLOT_34_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 4096 B, encoder_0_weight */
+#define SLOT_34_G ((float *)(hal_memory_l1 + 14632)) /* L1+14568: 2 x 4096 B, encoder_0_weight_grad.accumulation.buffer */
+#define SLOT_36_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 2048 B, encoder_2_weight */
+#define SLOT_36_G ((float *)(hal_memory_l1 + 8456)) /* L1+8424: 2 x 2048 B, encoder_2_weight_grad.accumulation.buffer */
+#define SLOT_38_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 2048 B, encoder_4_weight */
+#define SLOT_38_G ((float *)(hal_memory_l1 + 8456)) /* L1+8424: 2 x 2048 B, encoder_4_weight_grad.accumulation.buffer */
+#define SLOT_40_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 4096 B, decoder_0_weight */
+#define SLOT_40_G ((float *)(hal_memory_l1 + 14632)) /* L1+14568: 2 x 4096 B, decoder_0_weight_grad.accumulation.buffer */
+#define SLOT_42_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 2048 B, decoder_2_weight */
+#define SLOT_42_G ((float *)(hal_memory_l1 + 8456)) /* L1+8424: 2 x 2048 B, decoder_2_weight_grad.accumulation.buffer */
+#define SLOT_44_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 2048 B, decoder_4_weight */
+#define SLOT_44_G ((float *)(hal_memory_l1 + 8456)) /* L1+8424: 2 x 2048 B, decoder_4_weight_grad.accumulation.buffer */
+#define SLOT_46_W ((float *)(hal_memory_l1 + 2296)) /* L1+2280: 3 x 4096 B, decoder_6_weight */
+#define SLOT_46_G ((float *)(hal_memory_l1 + 14632)) /* L1+14568: 2 x 4096 B, decoder_6_weight_grad.accumulation.buffer */
 
 void train_network_run(uint32_t lazy_reset);
 void optimizer_network_run(void);

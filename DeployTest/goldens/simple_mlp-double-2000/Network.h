@@ -10,36 +10,36 @@ extern uint8_t hal_memory_l1[];
 #define HAL_MEMORY_L2_BYTES 5212u
 extern uint8_t hal_memory_l2[];
 
-#define HOME_FC1_OUT (hal_memory_l1 + 704) /* L1+688: float32[1,8], steps 0..5 */
-#define HOME_OUTPUT (hal_memory_l1 + 808) /* L1+760: float32[1,10], steps 1..2 */
-#define HOME_LOG_PROB (hal_memory_l1 + 752) /* L1+720: float32[1,10], steps 2..4 */
-#define HOME_OUTPUT_GRAD (hal_memory_l1 + 808) /* L1+760: float32[1,10], steps 4..6 */
-#define HOME_FC1_OUT_GRAD (hal_memory_l1 + 704) /* L1+688: float32[1,8], steps 6..7 */
-#define HOME_FC1_BIAS (hal_memory_l2 + 2472) /* L2+2408: float32[8], steps 0..9 */
-#define HOME_FC1_WEIGHT (hal_memory_l2 + 16) /* L2+0: float32[8,64], steps 0..9 */
-#define HOME_INPUT (hal_memory_l2 + 2520) /* L2+2440: float32[1,64], steps 0..7 */
-#define HOME_FC2_BIAS (hal_memory_l2 + 2416) /* L2+2368: float32[10], steps 0..9 */
-#define HOME_FC2_WEIGHT (hal_memory_l2 + 2080) /* L2+2048: float32[10,8], steps 0..9 */
-#define HOME_LABELS (hal_memory_l2 + 2792) /* L2+2696: int32[1], steps 0..4 */
-#define HOME_LOSS (hal_memory_l2 + 3128) /* L2+3016: float32[], steps 3..7 */
-#define HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 2792) /* L2+2696: float32[10,8], steps 5..9 */
-#define HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l2 + 3148) /* L2+3020: float32[8,64], steps 7..8 */
-#define SLOT_00_A (hal_memory_l1 + 1872) /* L1+1744: 2 x 64 B, input */
-#define SLOT_00_B (hal_memory_l1 + 752) /* L1+720: 2 x 512 B, fc1_weight */
-#define SLOT_00_C (hal_memory_l1 + 2016) /* L1+1872: 1 x 32 B, fc1.bias */
-#define SLOT_01_B (hal_memory_l1 + 880) /* L1+800: 1 x 320 B, fc2_weight */
-#define SLOT_01_C (hal_memory_l1 + 752) /* L1+720: 1 x 40 B, fc2.bias */
-#define SLOT_03_LABELS (hal_memory_l1 + 808) /* L1+760: 1 x 4 B, labels */
-#define SLOT_03_LOSS (hal_memory_l1 + 828) /* L1+764: 1 x 4 B, loss */
-#define SLOT_04_LABELS (hal_memory_l1 + 880) /* L1+800: 1 x 4 B, labels */
-#define SLOT_05_Y (hal_memory_l1 + 880) /* L1+800: 1 x 320 B, fc2_weight_grad */
-#define SLOT_06_B (hal_memory_l1 + 880) /* L1+800: 1 x 320 B, fc2_weight */
-#define SLOT_07_B (hal_memory_l1 + 1872) /* L1+1744: 1 x 256 B, input */
-#define SLOT_07_Y (hal_memory_l1 + 752) /* L1+720: 2 x 512 B, fc1_weight_grad */
-#define SLOT_08_W (hal_memory_l1 + 704) /* L1+688: 3 x 256 B, fc1_weight */
-#define SLOT_08_G (hal_memory_l1 + 1568) /* L1+1456: 2 x 256 B, fc1_weight_grad.accumulation.buffer */
-#define SLOT_09_W (hal_memory_l1 + 1104) /* L1+1008: 1 x 320 B, fc2_weight */
-#define SLOT_09_G (hal_memory_l1 + 704) /* L1+688: 1 x 320 B, fc2_weight_grad.accumulation.buffer */
+#define HOME_FC1_OUT ((float *)(hal_memory_l1 + 704)) /* L1+688: float32[1,8], steps 0..5 */
+#define HOME_OUTPUT ((float *)(hal_memory_l1 + 808)) /* L1+760: float32[1,10], steps 1..2 */
+#define HOME_LOG_PROB ((float *)(hal_memory_l1 + 752)) /* L1+720: float32[1,10], steps 2..4 */
+#define HOME_OUTPUT_GRAD ((float *)(hal_memory_l1 + 808)) /* L1+760: float32[1,10], steps 4..6 */
+#define HOME_FC1_OUT_GRAD ((float *)(hal_memory_l1 + 704)) /* L1+688: float32[1,8], steps 6..7 */
+#define HOME_FC1_BIAS ((float *)(hal_memory_l2 + 2472)) /* L2+2408: float32[8], steps 0..9 */
+#define HOME_FC1_WEIGHT ((float *)(hal_memory_l2 + 16)) /* L2+0: float32[8,64], steps 0..9 */
+#define HOME_INPUT ((float *)(hal_memory_l2 + 2520)) /* L2+2440: float32[1,64], steps 0..7 */
+#define HOME_FC2_BIAS ((float *)(hal_memory_l2 + 2416)) /* L2+2368: float32[10], steps 0..9 */
+#define HOME_FC2_WEIGHT ((float *)(hal_memory_l2 + 2080)) /* L2+2048: float32[10,8], steps 0..9 */
+#define HOME_LABELS ((int32_t *)(hal_memory_l2 + 2792)) /* L2+2696: int32[1], steps 0..4 */
+#define HOME_LOSS ((float *)(hal_memory_l2 + 3128)) /* L2+3016: float32[], steps 3..7 */
+#define HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 2792)) /* L2+2696: float32[10,8], steps 5..9 */
+#define HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 3148)) /* L2+3020: float32[8,64], steps 7..8 */
+#define SLOT_00_A ((float *)(hal_memory_l1 + 1872)) /* L1+1744: 2 x 64 B, input */
+#define SLOT_00_B ((float *)(hal_memory_l1 + 752)) /* L1+720: 2 x 512 B, fc1_weight */
+#define SLOT_00_C ((float *)(hal_memory_l1 + 2016)) /* L1+1872: 1 x 32 B, fc1.bias */
+#define SLOT_01_B ((float *)(hal_memory_l1 + 880)) /* L1+800: 1 x 320 B, fc2_weight */
+#define SLOT_01_C ((float *)(hal_memory_l1 + 752)) /* L1+720: 1 x 40 B, fc2.bias */
+#define SLOT_03_LABELS ((int32_t *)(hal_memory_l1 + 808)) /* L1+760: 1 x 4 B, labels */
+#define SLOT_03_LOSS ((float *)(hal_memory_l1 + 828)) /* L1+764: 1 x 4 B, loss */
+#define SLOT_04_LABELS ((int32_t *)(hal_memory_l1 + 880)) /* L1+800: 1 x 4 B, labels */
+#define SLOT_05_Y ((float *)(hal_memory_l1 + 880)) /* L1+800: 1 x 320 B, fc2_weight_grad */
+#define SLOT_06_B ((float *)(hal_memory_l1 + 880)) /* L1+800: 1 x 320 B, fc2_weight */
+#define SLOT_07_B ((float *)(hal_memory_l1 + 1872)) /* L1+1744: 1 x 256 B, input */
+#define SLOT_07_Y ((float *)(hal_memory_l1 + 752)) /* L1+720: 2 x 512 B, fc1_weight_grad */
+#define SLOT_08_W ((float *)(hal_memory_l1 + 704)) /* L1+688: 3 x 256 B, fc1_weight */
+#define SLOT_08_G ((float *)(hal_memory_l1 + 1568)) /* L1+1456: 2 x 256 B, fc1_weight_grad.accumulation.buffer */
+#define SLOT_09_W ((float *)(hal_memory_l1 + 1104)) /* L1+1008: 1 x 320 B, fc2_weight */
+#define SLOT_09_G ((float *)(hal_memory_l1 + 704)) /* L1+688: 1 x 320 B, fc2_weight_grad.accumulation.buffer */
 
 void train_network_run(uint32_t lazy_reset);
 void optimizer_network_run(void);

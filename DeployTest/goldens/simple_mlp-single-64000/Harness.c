@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
         const uint64_t begin = hal_cycles();
         train_network_run(pass % ACCUMULATE == 0);
         train_cycles += hal_cycles() - begin;
-        losses[pass] = *(const float *)HOME_LOSS;
+        losses[pass] = *HOME_LOSS;
         errors += report_loss(pass, losses[pass], reference);
         if (pass % ACCUMULATE == ACCUMULATE - 1) {
             const uint64_t update = hal_cycles();

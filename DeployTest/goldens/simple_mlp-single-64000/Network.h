@@ -10,24 +10,24 @@ extern uint8_t hal_memory_l1[];
 #define HAL_MEMORY_L2_BYTES 308u
 extern uint8_t hal_memory_l2[];
 
-#define HOME_FC1_BIAS (hal_memory_l1 + 3160) /* L1+3096: float32[8], steps 0..9 */
-#define HOME_FC1_OUT (hal_memory_l1 + 3208) /* L1+3128: float32[1,8], steps 0..5 */
-#define HOME_FC1_WEIGHT (hal_memory_l1 + 704) /* L1+688: float32[8,64], steps 0..9 */
-#define HOME_FC2_BIAS (hal_memory_l1 + 3104) /* L1+3056: float32[10], steps 0..9 */
-#define HOME_FC2_WEIGHT (hal_memory_l1 + 2768) /* L1+2736: float32[10,8], steps 0..9 */
-#define HOME_OUTPUT (hal_memory_l1 + 3312) /* L1+3200: float32[1,10], steps 1..2 */
-#define HOME_LOG_PROB (hal_memory_l1 + 3256) /* L1+3160: float32[1,10], steps 2..4 */
-#define HOME_LOSS (hal_memory_l1 + 3608) /* L1+3480: float32[], steps 3..7 */
-#define HOME_OUTPUT_GRAD (hal_memory_l1 + 3628) /* L1+3484: float32[1,10], steps 4..6 */
-#define HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 3256) /* L1+3160: float32[10,8], steps 5..9 */
-#define HOME_FC1_OUT_GRAD (hal_memory_l1 + 3208) /* L1+3128: float32[1,8], steps 6..7 */
-#define HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER (hal_memory_l1 + 3628) /* L1+3484: float32[8,64], steps 7..8 */
-#define HOME_INPUT (hal_memory_l2 + 16) /* L2+0: float32[1,64], steps 0..7 */
-#define HOME_LABELS (hal_memory_l2 + 288) /* L2+256: int32[1], steps 0..4 */
-#define SLOT_00_A (hal_memory_l1 + 3256) /* L1+3160: 1 x 256 B, input */
-#define SLOT_03_LABELS (hal_memory_l1 + 3312) /* L1+3200: 1 x 4 B, labels */
-#define SLOT_04_LABELS (hal_memory_l1 + 3312) /* L1+3200: 1 x 4 B, labels */
-#define SLOT_07_B (hal_memory_l1 + 5692) /* L1+5532: 1 x 256 B, input */
+#define HOME_FC1_BIAS ((float *)(hal_memory_l1 + 3160)) /* L1+3096: float32[8], steps 0..9 */
+#define HOME_FC1_OUT ((float *)(hal_memory_l1 + 3208)) /* L1+3128: float32[1,8], steps 0..5 */
+#define HOME_FC1_WEIGHT ((float *)(hal_memory_l1 + 704)) /* L1+688: float32[8,64], steps 0..9 */
+#define HOME_FC2_BIAS ((float *)(hal_memory_l1 + 3104)) /* L1+3056: float32[10], steps 0..9 */
+#define HOME_FC2_WEIGHT ((float *)(hal_memory_l1 + 2768)) /* L1+2736: float32[10,8], steps 0..9 */
+#define HOME_OUTPUT ((float *)(hal_memory_l1 + 3312)) /* L1+3200: float32[1,10], steps 1..2 */
+#define HOME_LOG_PROB ((float *)(hal_memory_l1 + 3256)) /* L1+3160: float32[1,10], steps 2..4 */
+#define HOME_LOSS ((float *)(hal_memory_l1 + 3608)) /* L1+3480: float32[], steps 3..7 */
+#define HOME_OUTPUT_GRAD ((float *)(hal_memory_l1 + 3628)) /* L1+3484: float32[1,10], steps 4..6 */
+#define HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 3256)) /* L1+3160: float32[10,8], steps 5..9 */
+#define HOME_FC1_OUT_GRAD ((float *)(hal_memory_l1 + 3208)) /* L1+3128: float32[1,8], steps 6..7 */
+#define HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 3628)) /* L1+3484: float32[8,64], steps 7..8 */
+#define HOME_INPUT ((float *)(hal_memory_l2 + 16)) /* L2+0: float32[1,64], steps 0..7 */
+#define HOME_LABELS ((int32_t *)(hal_memory_l2 + 288)) /* L2+256: int32[1], steps 0..4 */
+#define SLOT_00_A ((float *)(hal_memory_l1 + 3256)) /* L1+3160: 1 x 256 B, input */
+#define SLOT_03_LABELS ((int32_t *)(hal_memory_l1 + 3312)) /* L1+3200: 1 x 4 B, labels */
+#define SLOT_04_LABELS ((int32_t *)(hal_memory_l1 + 3312)) /* L1+3200: 1 x 4 B, labels */
+#define SLOT_07_B ((float *)(hal_memory_l1 + 5692)) /* L1+5532: 1 x 256 B, input */
 
 void train_network_run(uint32_t lazy_reset);
 void optimizer_network_run(void);
