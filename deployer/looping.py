@@ -72,7 +72,7 @@ class TileLoop:
         else:
             reach = (axis.kernel - 1) * axis.dilation
             first = f"hal_reach({add(start, axis.pad)}, {reach}, {axis.stride}, {extent})"
-            last = f"hal_reach({add(start, count, axis.pad + axis.stride - 1)}, 0, {axis.stride}, {extent})"
+            last = f"hal_reach({add(start, count, axis.pad)}, 0, {axis.stride}, {extent})"
         return {
             low: f"const uint32_t {low} = {first};",
             length: f"const uint32_t {length} = {last} - {low};",

@@ -1,0 +1,250 @@
+"""What Conv and its gradients share: the geometry of one and two spatial axes, as one form with groups."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.access import Axis, Reach, Window
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.operator import ArgValue, Array, Const, mismatch, unsupported
+
+Shape = tuple[int, ...]
+Pair = tuple[int, int]
+RANKS = (3, 4)
+AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+BACKWARD = "it belongs to a backward pass"
+
+FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("same", (1, 3, 6, 7), (4, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("no_attributes", (1, 2, 5, 4), (3, 2, 3, 2), {}),
+    ("strided", (1, 2, 8, 7), (3, 2, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ("uneven", (1, 2, 9, 8), (3, 2, 3, 3), {"strides": (2, 3), "pads": (0, 2, 1, 0)}),
+    ("dilated", (1, 2, 9, 8), (2, 2, 3, 2), {"dilations": (2, 3), "pads": (2, 1, 2, 1)}),
+    ("dilated_strided", (1, 1, 9, 11), (2, 1, 3, 3), {"dilations": (2, 3), "strides": (2, 2), "pads": (1, 2, 1, 0)}),
+    ("batch", (2, 3, 5, 5), (2, 3, 3, 3), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+    ("groups", (2, 4, 5, 4), (6, 2, 3, 3), {"group": 2, "pads": (1, 1, 1, 1)}),
+    ("depthwise", (1, 4, 5, 6), (4, 1, 3, 3), {"group": 4, "pads": (1, 1, 1, 1)}),
+    ("multiplied", (1, 3, 6, 5), (6, 1, 2, 3), {"group": 3, "strides": (2, 1)}),
+    ("pointwise", (1, 4, 5, 6), (3, 4, 1, 1), {}),
+    ("pointwise_strided", (1, 3, 6, 7), (4, 3, 1, 1), {"strides": (2, 2)}),
+    ("line", (2, 3, 11), (4, 3, 3), {"pads": (1, 2), "strides": (2,)}),
+    ("line_one", (1, 2, 11), (3, 2, 4), {"dilations": (2,), "pads": (3, 0)}),
+    ("upper", (1, 2, 7, 6), (2, 2, 3, 2), {"auto_pad": "SAME_UPPER", "strides": (2, 1)}),
+    ("lower", (1, 2, 7, 6), (2, 2, 2, 4), {"auto_pad": "SAME_LOWER", "strides": (1, 2)}),
+    ("valid", (1, 2, 5, 6), (2, 2, 3, 3), {"auto_pad": "VALID"}),
+)
+"""Shapes of X and W, and attributes: every form once, for tests."""
+
+LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("3x3 16-16", (1, 16, 16, 16), (16, 16, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("3x3 3-16", (1, 3, 16, 16), (16, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("3x3 strided", (1, 16, 16, 16), (16, 16, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ("1x1 16-32", (1, 16, 16, 16), (32, 16, 1, 1), {}),
+    ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), {"strides": (2, 2)}),
+    ("depthwise", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, "pads": (1, 1, 1, 1)}),
+)
+"""Shapes of X and W, and attributes, on which kernels are measured."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution of X[n, group, c, *size] with W[group, m, c, *kernel] into Y[n, group, m, *out].
+
+    `c` and `m` are channels of one group. Pairs are (rows, columns); one spatial axis (`rank` 3) is one row.
+    """
+
+    rank: int
+    n: int
+    group: int
+    c: int
+    m: int
+    size: Pair
+    kernel: Pair
+    out: Pair
+    strides: Pair
+    dilations: Pair
+    begin: Pair
+    end: Pair
+
+    @property
+    def x(self) -> Shape:
+        """X with its groups apart."""
+        return (self.n, self.group, self.c, *self.size)
+
+    @property
+    def w(self) -> Shape:
+        """W with its groups apart."""
+        return (self.group, self.m, self.c, *self.kernel)
+
+    @property
+    def y(self) -> Shape:
+        """Y with its groups apart."""
+        return (self.n, self.group, self.m, *self.out)
+
+    @property
+    def x_shape(self) -> Shape:
+        """X as the graph has it."""
+        return (self.n, self.group * self.c, *self._own(self.size))
+
+    @property
+    def w_shape(self) -> Shape:
+        """W as the graph has it."""
+        return (self.group * self.m, self.c, *self._own(self.kernel))
+
+    @property
+    def y_shape(self) -> Shape:
+        """Y as the graph has it."""
+        return (self.n, self.group * self.m, *self._own(self.out))
+
+    @property
+    def attrs(self) -> dict[str, AttrValue]:
+        """The attributes that say this geometry, padding in numbers."""
+        return {
+            "kernel_shape": self._own(self.kernel),
+            "strides": self._own(self.strides),
+            "dilations": self._own(self.dilations),
+            "pads": (*self._own(self.begin), *self._own(self.end)),
+            "group": self.group,
+        }
+
+    @property
+    def input_shape(self) -> Shape:
+        """The spatial extents of X, which dY leaves open where a stride is above one."""
+        return self._own(self.size)
+
+    def _own(self, pair: Pair) -> Shape:
+        return pair if self.rank == 4 else pair[1:]
+
+    def padded(self, x: Array) -> Array:
+        """X with its groups apart and zeros around, in double precision."""
+        around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
+        return np.pad(x.reshape(self.x).astype(np.float64), around)
+
+    def taps(self) -> Iterator[tuple[Pair, tuple[slice, slice]]]:
+        """Each tap and the rows and columns of padded X that it meets, one for each output."""
+        for tap in np.ndindex(*self.kernel):
+            where = []
+            for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
+                where.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
+            yield (tap[0], tap[1]), (where[0], where[1])
+
+
+def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:
+    """The geometry of a node for shapes of X and W; ShapeMismatch or UnsupportedOperator where there is none."""
+    rank, group = len(x), node.attr_int("group", 1)
+    if rank not in RANKS or len(w) != rank:
+        raise unsupported(node, f"X has {rank} axes, W {len(w)}", "X and W of 3 axes, or of 4")
+    if group < 1 or w[0] % group or x[1] != w[1] * group:
+        raise mismatch(node, f"{x[1]} channels into {w[0]} by W of {w[1]} channels in {group} groups", inputs)
+    kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
+    if kernel != _two(w[2:], 1):
+        raise mismatch(node, f"kernel_shape {node.attrs['kernel_shape']} is not that of W", inputs)
+    strides = _pair(node, "strides", (1,) * (rank - 2), 1, inputs)
+    apart = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
+    size = _two(x[2:], 1)
+    reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
+    begin, end = _pads(node, rank, size, reach, strides, inputs)
+    if any(begin[i] >= reach[i] or end[i] >= reach[i] for i in (0, 1)):
+        raise unsupported(node, "a window lies wholly in padding", f"pads below the reach {reach} of the kernel")
+    out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
+    if min(out) < 1:
+        raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
+    return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
+
+
+def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:
+    """Spatial extents of X: attribute `input_shape`, without it the smallest that give dY."""
+    if "input_shape" in node.attrs:
+        given = node.attr_ints("input_shape", ())
+        if len(given) != len(dy) - 2:
+            raise mismatch(node, f"input_shape {given} is not that of {len(dy) - 2} spatial axes", inputs)
+        return given
+    if node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise unsupported(node, "auto_pad leaves the shape of X open", "attribute input_shape, or pads in numbers")
+    axes = len(dy) - 2
+    ones = (1,) * axes
+    strides, apart = node.attr_ints("strides", ones), node.attr_ints("dilations", ones)
+    pads = (0,) * 2 * axes if "auto_pad" in node.attrs and node.attr_str("auto_pad", "") == "VALID" else ()
+    pads = pads or node.attr_ints("pads", (0,) * 2 * axes)
+    if min(len(strides), len(apart), len(pads) // 2, len(w) - 2) < axes:
+        raise mismatch(node, f"strides, dilations, pads or W are not those of {axes} spatial axes", inputs)
+    return tuple(
+        (dy[2 + i] - 1) * strides[i] + apart[i] * (w[2 + i] - 1) + 1 - pads[i] - pads[axes + i] for i in range(axes)
+    )
+
+
+def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | None]) -> None:
+    """ShapeMismatch where dY is not of the geometry's output shape."""
+    if dy != shape.y_shape:
+        raise mismatch(node, f"dY is {list(dy)}, the convolution gives {list(shape.y_shape)}", inputs)
+
+
+def taps_between(stride: int, dilation: int) -> Pair:
+    """From one tap that met an input to the next, in taps and, backwards, in windows."""
+    taps = stride // math.gcd(stride, dilation)
+    return taps, taps * dilation // stride
+
+
+def dilations(node: Node) -> Pair:
+    """Between neighbouring taps, per axis."""
+    return _two(node.attr_ints("dilations", ()) or (1,), 1)
+
+
+def tap_arguments(node: Node, kernel: Shape, strides: Pair) -> dict[str, ArgValue]:
+    """Taps, strides and dilations of both axes as kernel constants."""
+    pairs = (("k", kernel), ("s", strides), ("d", dilations(node)))
+    return {f"{name}{axis}": Const(pair[i]) for name, pair in pairs for i, axis in enumerate("hw")}
+
+
+def windows(shape: Geometry) -> list[Axis]:
+    """Rows and columns of X for those of Y."""
+    pairs = zip(("oh", "ow"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
+    return [Window(*values) for values in pairs]
+
+
+def reaches(shape: Geometry) -> list[Axis]:
+    """Rows and columns of dY for those of X.
+
+    They reach as far as it takes for each index of X to have a window, the last before it where none meets it.
+    """
+    found: list[Axis] = []
+    for i, dim in enumerate(("ih", "iw")):
+        beyond = shape.size[i] - 1 + shape.begin[i] - (shape.out[i] - 1) * shape.strides[i]
+        reach = max((shape.kernel[i] - 1) * shape.dilations[i], shape.strides[i] - 1, beyond)
+        found.append(Reach(dim, reach + 1, shape.strides[i], 1, shape.begin[i]))
+    return found
+
+
+def _two(values: Sequence[int], fill: int) -> Pair:
+    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])
+
+
+def _pair(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Pair:
+    """An attribute of one number per spatial axis."""
+    found = node.attr_ints(name, default) or default
+    if len(found) != len(default) or min(found) < least:
+        raise mismatch(node, f"{name} {found} is not that of {len(default)} spatial axes", inputs)
+    return _two(found, 1)
+
+
+def _pads(
+    node: Node, rank: int, size: Pair, reach: Pair, strides: Pair, inputs: Sequence[TensorType | None]
+) -> tuple[Pair, Pair]:
+    """Zeros before and after each spatial axis."""
+    auto, axes = node.attr_str("auto_pad", "NOTSET") or "NOTSET", rank - 2
+    if auto not in AUTO_PADS:
+        raise unsupported(node, f"auto_pad is {auto!r}", f"one of {', '.join(AUTO_PADS)}")
+    if auto == "VALID":
+        return (0, 0), (0, 0)
+    if auto == "NOTSET":
+        pads = node.attr_ints("pads", ()) or (0,) * 2 * axes
+        if len(pads) != 2 * axes:
+            raise mismatch(node, f"pads {pads} are not those of {axes} spatial axes", inputs)
+        if min(pads) < 0:
+            raise unsupported(node, f"pads {pads} cut X", "pads of zero and above")
+        return _two(pads[:axes], 0), _two(pads[axes:], 0)
+    total = [max((-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i], 0) for i in (0, 1)]
+    small, large = (total[0] // 2, total[1] // 2), (-(-total[0] // 2), -(-total[1] // 2))
+    return (small, large) if auto == "SAME_UPPER" else (large, small)

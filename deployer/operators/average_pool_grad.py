@@ -1,0 +1,64 @@
+"""AveragePoolGrad: dY over the count of its window, to each element of the window."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.access import Access
+from deployer.inputs import arrays, normal
+from deployer.ir import Node, TensorType
+from deployer.operator import ArgValue, Array, Const, Sample, mismatch, register, rng, unsupported
+from deployer.pooling import BACKWARD, FORMS, PoolGrad, divisors, plane, pool_kernel, taps, windows
+
+
+@register
+class AveragePoolGrad(PoolGrad):
+    """`input_shape` is X's; without it X is the smallest that has these windows."""
+
+    name = "AveragePoolGrad"
+    kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, "include_pad")
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """As given, or the smallest."""
+        if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
+            raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
+        if "input_shape" in node.attrs:
+            return node.attr_ints("input_shape", ())
+        rank = len(dy.shape) - 2
+        kernel, pads = node.attr_ints("kernel_shape", ()), node.attr_ints("pads", (0,) * 2 * rank)
+        steps, gaps = (node.attr_ints(name, (1,) * rank) for name in ("strides", "dilations"))
+        if [len(kernel), len(steps), len(gaps), len(pads)] != [rank, rank, rank, 2 * rank]:
+            raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", inputs)
+        spans = ((n - 1) * steps[i] + (kernel[i] - 1) * gaps[i] + 1 for i, n in enumerate(dy.shape[2:]))
+        return dy.shape[:2] + tuple(span - pads[i] - pads[rank + i] for i, span in enumerate(spans))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Per position in the window, dY over the count."""
+        dy = arrays(inputs, 1)[0]
+        shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
+        h, w = plane(node, shape)
+        part = dy.reshape(-1, h.count, w.count) / divisors(node, h, w).astype(dy.dtype)
+        sides = (max(a.span, a.size + a.pad) for a in (h, w))
+        dx = np.zeros((part.shape[0], *sides), dy.dtype)
+        for tap in taps(h, w):
+            dx[tap] += part
+        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(shape),)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """What padding counts for, too."""
+        return super().args(node, access) | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms, padding that counts, and X's shape not given."""
+        r = rng(85)
+        forms = dict(FORMS)
+        forms["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
+        for label, (shape, attrs) in forms.items():
+            node = Node(label, self.name, (), (), attrs)
+            found = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *found),), {**attrs, "input_shape": shape}, onnx=False)
+        yield Sample("smallest", (normal(r, 1, 2, 3, 4),), FORMS["plain"][1], onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """The samples."""
+        yield from self.samples()

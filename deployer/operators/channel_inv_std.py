@@ -1,0 +1,21 @@
+"""ChannelInvStd: one over the root of a channel's biased variance plus epsilon; a step of batch normalization."""
+
+from collections.abc import Iterator
+
+from deployer.inputs import normal
+from deployer.normalization import Variance
+from deployer.operator import Sample, register, rng
+
+
+@register
+class ChannelInvStd(Variance):
+    """X[N, C, ...] and the means of its channels to inv_std[C]."""
+
+    name = "ChannelInvStd"
+    inverse = True
+
+    def samples(self) -> Iterator[Sample]:
+        """A batch, one image, and rows."""
+        r = rng(65)
+        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
+            yield Sample(label, (normal(r, *shape), normal(r, shape[1])), {"epsilon": 0.01}, onnx=False)

@@ -1,0 +1,138 @@
+"""Conv: Y = X * W + B over one or two spatial axes, with groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.access import Access, At, Dim, Operand, Whole, Window
+from deployer.convolution import FORMS, LAYERS, geometry, tap_arguments, windows
+from deployer.inputs import arrays, normal, operands
+from deployer.ir import Node, TensorType
+from deployer.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    First,
+    GradientBuilder,
+    Kernel,
+    Last,
+    Length,
+    Offset,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    rng,
+)
+
+
+@register
+class Conv(Operator):
+    """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias."""
+
+    name = "Conv"
+    kernel = Kernel(
+        "conv_f32",
+        pointers=(
+            ("x", "float32", False),
+            ("w", "float32", False),
+            ("b", "float32", False),
+            ("y", "float32", True),
+        ),
+        scalars=(
+            *((name, "u32") for name in ("n", "g", "m", "oh", "ow", "c", "kh", "kw", "sh", "sw", "dh", "dw")),
+            *((name, "u32") for name in ("x_rows", "x_cols", "x_n", "x_g", "x_c", "x_h")),
+            *((name, "u32") for name in ("w_g", "w_m", "w_c", "b_g", "y_n", "y_g", "y_m", "y_h", "first", "last")),
+            *((("top", "i32"), ("left", "i32"))),
+        ),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
+        x, w = operands(node, inputs, 2)
+        shape = geometry(node, x.shape, w.shape, inputs)
+        if len(inputs) > 2 and inputs[2] is not None and inputs[2].shape != w.shape[:1]:
+            raise mismatch(node, f"B is {list(inputs[2].shape)}, W has {w.shape[0]} outputs", inputs)
+        return (TensorType("float32", shape.y_shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A product of matrices for each tap, in double precision."""
+        x, w = arrays(inputs, 2)
+        shape = geometry(node, x.shape, w.shape, ())
+        padded, weights = shape.padded(x), w.reshape(shape.w).astype(np.float64)
+        y = np.zeros(shape.y)
+        for (kh, kw), (rows, columns) in shape.taps():
+            y += np.einsum("ngchw,gmc->ngmhw", padded[..., rows, columns], weights[..., kh, kw])
+        bias = inputs[2] if len(inputs) > 2 else None
+        if bias is not None:
+            y += bias.reshape(1, shape.group, shape.m, 1, 1)
+        return (y.reshape(shape.y_shape).astype(x.dtype),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX and dW by operators of their own, dB as the sum over batch and space."""
+        x, w = (b.type(name).shape for name in node.inputs[:2])
+        shape = geometry(node, x, w, ())
+        if b.wanted(0):
+            attrs = {**shape.attrs, "input_shape": shape.input_shape}
+            b.emit("ConvGradX", (douts[0], node.inputs[1]), (b.grad(0),), **attrs)
+        if b.wanted(1):
+            b.emit("ConvGradW", (douts[0], node.inputs[0]), (b.grad(1),), **shape.attrs)
+        if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
+            axes = b.constant("axes", np.array((0, *range(2, shape.rank)), np.int64))
+            b.emit("ReduceSum", (douts[0], axes), (b.grad(2),), keepdims=0)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel batch, group, outputs, rows and columns; the group's channels are the reduction."""
+        s = geometry(node, types[node.inputs[0]].shape, types[node.inputs[1]].shape, ())
+        found = [
+            Operand("x", node.inputs[0], "in", s.x, (At("n"), At("g"), At("c"), *windows(s))),
+            Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
+        ]
+        if len(node.inputs) > 2 and node.inputs[2]:
+            found.append(Operand("b", node.inputs[2], "in", (s.group, s.m), (At("g"), At("m"))))
+        y_axes = (At("n"), At("g"), At("m"), At("oh"), At("ow"))
+        found.append(Operand("y", node.outputs[0], "out", s.y, y_axes))
+        parallel = zip(("n", "g", "m", "oh", "ow"), s.y, strict=True)
+        return Access((*(Dim(name, size) for name, size in parallel), Dim("c", s.c, "reduction")), tuple(found))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        has_bias = any(o.arg == "b" for o in access.operands)
+        return {
+            **{name: Extent(name) for name in ("n", "g", "m", "oh", "ow", "c")},
+            **tap_arguments(node, access.operand("w").view[3:], (rows.stride, columns.stride)),
+            "x_rows": Length("x", 3),
+            "x_cols": Length("x", 4),
+            **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
+            **{f"w_{name}": Stride("w", i) for i, name in enumerate("gmc")},
+            "b_g": Stride("b", 0) if has_bias else Const(0),
+            **{f"y_{name}": Stride("y", i) for i, name in enumerate("ngmh")},
+            "first": First("c"),
+            "last": Last("c"),
+            "top": Offset("x", 3),
+            "left": Offset("x", 4),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per tap, channel and output; outputs are what cores share."""
+        outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
+        kernel = access.operand("w").view[3:]
+        return Work(outputs * tile["c"] * kernel[0] * kernel[1], outputs, outputs)
+
+    def samples(self) -> Iterator[Sample]:
+        """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""
+        r = rng(41)
+        for label, x, w, attrs in FORMS:
+            yield Sample(label, (normal(r, *x), normal(r, *w)), attrs)
+        for label, x, w, attrs in FORMS[::4]:
+            yield Sample(f"{label}_bias", (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Regular, pointwise, depthwise and strided layers."""
+        r = rng(42)
+        for label, x, w, attrs in LAYERS:
+            yield Sample(label, (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)

@@ -1,0 +1,43 @@
+"""Dropout: Y = X, as at inference; a training mode that drops elements is refused."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.inputs import arrays, normal, operands
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, GradientBuilder, Operator, Sample, register, rng, unsupported
+
+
+@register
+class Dropout(Operator):
+    """Lowered to Identity; the mask may be named but not read."""
+
+    name = "Dropout"
+    static_inputs: ClassVar[dict[int, str]] = {1: "ratio", 2: "training_mode"}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X, and the mask."""
+        x = operands(node, inputs, 1)[0]
+        if node.attr_int("training_mode", 0) and node.attr_float("ratio", 0.5) != 0.0:
+            raise unsupported(node, "it drops elements at random", "training_mode false, or ratio 0")
+        return (x, TensorType("int32", x.shape)) if len(node.outputs) > 1 else (x,)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """X, and a mask of ones."""
+        x = arrays(inputs, 1)[0]
+        return (x, np.ones(x.shape, np.int32))[: max(len(node.outputs), 1)]
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Identity."""
+        return [Node(node.name, "Identity", node.inputs[:1], node.outputs[:1])]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY."""
+        if b.wanted(0):
+            b.emit("Identity", douts[:1], (b.grad(0),))
+
+    def samples(self) -> Iterator[Sample]:
+        """A matrix."""
+        yield Sample("matrix", (normal(rng(86), 3, 4),))

@@ -1,0 +1,47 @@
+"""MaxPool: the maximum of each window; padding never wins."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.inputs import arrays, normal
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, GradientBuilder, Sample, register, rng
+from deployer.pooling import FORMS, FORWARD, Pool, padded, plane, pool_kernel, stacked
+
+
+@register
+class MaxPool(Pool):
+    """X[N, C, ...] of one or two spatial axes; the second output may be named but not read."""
+
+    name = "MaxPool"
+    kernel = pool_kernel("max_pool_f32", ("x",), "y", *FORWARD)
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """Y and the indices."""
+        y = super().infer(node, inputs)[0]
+        return (y, TensorType("int32", y.shape)) if len(node.outputs) > 1 else (y,)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The maximum over the window's positions."""
+        x = arrays(inputs, 1)[0]
+        h, w = plane(node, x.shape)
+        y = stacked(padded(x, h, w, -np.inf), h, w).max(0)
+        return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Without the indices, which nothing here computes."""
+        if len(node.outputs) < 2:
+            return None
+        return [Node(node.name, self.name, node.inputs, node.outputs[:1], dict(node.attrs))]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY goes to the first maximum of its window."""
+        if b.wanted(0):
+            b.emit("MaxPoolGrad", (douts[0], node.inputs[0]), (b.grad(0),), **node.attrs)
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms."""
+        r = rng(81)
+        for label, (shape, attrs) in FORMS.items():
+            yield Sample(label, (normal(r, *shape),), attrs)

@@ -1,0 +1,47 @@
+"""MaxPoolGrad: dY goes to the first maximum of its window."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.inputs import arrays, normal, operands
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, Sample, register, rng
+from deployer.pooling import BACKWARD, FORMS, PoolGrad, padded, plane, pool_kernel, stacked, taps, windows
+
+
+@register
+class MaxPoolGrad(PoolGrad):
+    """dY and X to dX; the maximum is found again."""
+
+    name = "MaxPoolGrad"
+    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD)
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """That of X."""
+        return operands(node, inputs, 2)[1].shape
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Per position in the window, dY where it is the first maximum."""
+        dy, x = arrays(inputs, 2)
+        h, w = plane(node, x.shape)
+        image = padded(x, h, w, -np.inf)
+        won = stacked(image, h, w).argmax(0)
+        dx = np.zeros_like(image)
+        for position, tap in enumerate(taps(h, w)):
+            dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
+        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(x.shape),)
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms, and equal elements."""
+        r = rng(84)
+        for label, (shape, attrs) in FORMS.items():
+            node = Node(label, self.name, (), (), attrs)
+            found = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *found), normal(r, *shape)), attrs, onnx=False)
+        equal = np.ones((1, 2, 4, 4), np.float32)
+        yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """The samples."""
+        yield from self.samples()

@@ -1,0 +1,20 @@
+/* Sum of dY (X - mean) per channel, ascending over images and then within the image; on the last tile times inv_std.
+ * Between tiles the raw sum waits in Y. */
+#include "channel_dot_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+void channel_dot_f32(const void *args) {
+    const channel_dot_f32_args_t *p = args;
+    const share_t share = share_of(p->c);
+    for (uint32_t c = share.begin; c < share.end; c++) {
+        const float mean = p->mean[c];
+        float sum = p->first ? 0.0f : p->y[c];
+        for (uint32_t n = 0; n < p->n; n++) {
+            const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
+            const float *x = p->x + n * p->x_n + c * p->x_c;
+            for (uint32_t s = 0; s < p->s; s++) sum = __builtin_fmaf(dy[s], x[s] - mean, sum);
+        }
+        p->y[c] = p->last ? sum * p->inv_std[c] : sum;
+    }
+}

@@ -1,0 +1,20 @@
+/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), with one of each per channel. */
+#include "channel_norm_grad_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+void channel_norm_grad_f32(const void *args) {
+    const channel_norm_grad_f32_args_t *p = args;
+    const share_t share = share_of(p->n * p->c * p->s);
+    for (uint32_t i = share.begin; i < share.end;) {
+        const uint32_t row = i / p->s, first = i - row * p->s, left = p->s - first;
+        const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
+        const float mean = p->mean[c], factor = p->scale[c] * p->inv_std[c];
+        const float shift = p->dbias[c] / p->count, slope = p->inv_std[c] * p->dscale[c] / p->count;
+        const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first;
+        const float *x = p->x + n * p->x_n + c * p->x_c + first;
+        float *dx = p->dx + n * p->dx_n + c * p->dx_c + first;
+        for (uint32_t k = 0; k < run; k++) dx[k] = factor * __builtin_fmaf(mean - x[k], slope, dy[k] - shift);
+        i += run;
+    }
+}

@@ -1,0 +1,18 @@
+/* Y = (X - mean) * (inv_std * scale) + bias, with one mean, inv_std, scale and bias per channel. */
+#include "channel_normalize_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+void channel_normalize_f32(const void *args) {
+    const channel_normalize_f32_args_t *p = args;
+    const share_t share = share_of(p->n * p->c * p->s);
+    for (uint32_t i = share.begin; i < share.end;) {
+        const uint32_t row = i / p->s, first = i - row * p->s, left = p->s - first;
+        const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
+        const float mean = p->mean[c], factor = p->inv_std[c] * p->scale[c], bias = p->bias[c];
+        const float *x = p->x + n * p->x_n + c * p->x_c + first;
+        float *y = p->y + n * p->y_n + c * p->y_c + first;
+        for (uint32_t k = 0; k < run; k++) y[k] = __builtin_fmaf(x[k] - mean, factor, bias);
+        i += run;
+    }
+}

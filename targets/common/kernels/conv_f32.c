@@ -1,0 +1,37 @@
+/* Y = X * W + B with groups. Each output sums channels, kernel rows and kernel columns ascending by fmaf from zero and
+ * skips taps in padding; the bias comes last. So the bits do not depend on tiles or cores; between tiles of channels the
+ * raw sum waits in Y. */
+#include "conv_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+/* The k below count with 0 <= start + k * step < length. */
+static inline share_t inside(int32_t start, uint32_t step, uint32_t length, uint32_t count) {
+    const int32_t room = (int32_t)length - start;
+    const uint32_t begin = start < 0 ? ((uint32_t)-start + step - 1) / step : 0;
+    const uint32_t fit = room > 0 ? ((uint32_t)room + step - 1) / step : 0;
+    return (share_t){begin, fit < count ? fit : count};
+}
+
+void conv_f32(const void *args) {
+    const conv_f32_args_t *p = args;
+    const share_t share = share_of(p->n * p->g * p->m * p->oh * p->ow);
+    for (uint32_t i = share.begin; i < share.end; i++) {
+        const uint32_t ow = i % p->ow, row = i / p->ow, oh = row % p->oh, channel = row / p->oh;
+        const uint32_t m = channel % p->m, group = channel / p->m, g = group % p->g, n = group / p->g;
+        const int32_t top = p->top + (int32_t)(oh * p->sh), left = p->left + (int32_t)(ow * p->sw);
+        const share_t kh = inside(top, p->dh, p->x_rows, p->kh), kw = inside(left, p->dw, p->x_cols, p->kw);
+        const float *x = p->x + n * p->x_n + g * p->x_g, *w = p->w + g * p->w_g + m * p->w_m;
+        float *y = p->y + n * p->y_n + g * p->y_g + m * p->y_m + oh * p->y_h + ow;
+        float sum = p->first ? 0.0f : *y;
+        for (uint32_t c = 0; c < p->c; c++)
+            for (uint32_t a = kh.begin; a < kh.end; a++) {
+                const float *x_row = x + c * p->x_c + (uint32_t)(top + (int32_t)(a * p->dh)) * p->x_h;
+                const float *w_row = w + c * p->w_c + a * p->kw;
+                for (uint32_t b = kw.begin; b < kw.end; b++)
+                    sum = __builtin_fmaf(x_row[left + (int32_t)(b * p->dw)], w_row[b], sum);
+            }
+        if (p->last && p->b) sum += p->b[g * p->b_g + m];
+        *y = sum;
+    }
+}

@@ -1,0 +1,36 @@
+/* dW of a convolution. Each tap sums batch, rows and columns of dY ascending by fmaf from zero and skips padding; so the
+ * bits do not depend on tiles or cores. Between tiles of the outermost sum that is longer than one, dW holds the raw
+ * sum. */
+#include "conv_grad_w_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+/* The o below count with 0 <= start + o * step < length. */
+static inline share_t inside(int32_t start, uint32_t step, uint32_t length, uint32_t count) {
+    const int32_t room = (int32_t)length - start;
+    const uint32_t begin = start < 0 ? ((uint32_t)-start + step - 1) / step : 0;
+    const uint32_t fit = room > 0 ? ((uint32_t)room + step - 1) / step : 0;
+    return (share_t){begin, fit < count ? fit : count};
+}
+
+void conv_grad_w_f32(const void *args) {
+    const conv_grad_w_f32_args_t *p = args;
+    const share_t share = share_of(p->g * p->m * p->c * p->kh * p->kw);
+    for (uint32_t i = share.begin; i < share.end; i++) {
+        const uint32_t kw = i % p->kw, row = i / p->kw, kh = row % p->kh, channel = row / p->kh;
+        const uint32_t c = channel % p->c, output = channel / p->c, m = output % p->m, g = output / p->m;
+        const int32_t top = p->top + (int32_t)(kh * p->dh), left = p->left + (int32_t)(kw * p->dw);
+        const share_t oh = inside(top, p->sh, p->x_rows, p->oh), ow = inside(left, p->sw, p->x_cols, p->ow);
+        const float *dy = p->dy + g * p->dy_g + m * p->dy_m, *x = p->x + g * p->x_g + c * p->x_c;
+        float *dw = p->grad + g * p->dw_g + m * p->dw_m + c * p->dw_c + kh * p->kw + kw;
+        float sum = p->first ? 0.0f : *dw;
+        for (uint32_t n = 0; n < p->n; n++)
+            for (uint32_t a = oh.begin; a < oh.end; a++) {
+                const float *dy_row = dy + n * p->dy_n + a * p->dy_h;
+                const float *x_row = x + n * p->x_n + (uint32_t)(top + (int32_t)(a * p->sh)) * p->x_h;
+                for (uint32_t b = ow.begin; b < ow.end; b++)
+                    sum = __builtin_fmaf(dy_row[b], x_row[left + (int32_t)(b * p->sw)], sum);
+            }
+        *dw = sum;
+    }
+}

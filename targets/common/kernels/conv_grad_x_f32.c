@@ -1,0 +1,46 @@
+/* dX of a convolution. Each input sums outputs, kernel rows and kernel columns ascending by fmaf from zero, over the
+ * taps that met it; so the bits do not depend on tiles or cores. Between tiles of outputs the raw sum waits in dX. */
+#include "conv_grad_x_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+
+/* Taps first, first + step, .. and the windows they belong to: `window`, window - back, .. */
+typedef struct {
+    uint32_t first, count, window;
+} taps_t;
+
+/* The taps k of windows t / stride below length, where t = at - k * dilation is a multiple of stride from zero up. */
+static inline taps_t taps_of(int32_t at, uint32_t taps, uint32_t dilation, uint32_t stride, uint32_t length) {
+    taps_t found = {0, 0, 0};
+    for (uint32_t k = 0; k < taps && at - (int32_t)(k * dilation) >= 0; k++) {
+        const uint32_t t = (uint32_t)at - k * dilation, window = t / stride;
+        if (window * stride != t || window >= length) continue;
+        if (found.count++ == 0) {
+            found.first = k;
+            found.window = window;
+        }
+    }
+    return found;
+}
+
+void conv_grad_x_f32(const void *args) {
+    const conv_grad_x_f32_args_t *p = args;
+    const share_t share = share_of(p->n * p->g * p->c * p->ih * p->iw);
+    for (uint32_t i = share.begin; i < share.end; i++) {
+        const uint32_t iw = i % p->iw, row = i / p->iw, ih = row % p->ih, channel = row / p->ih;
+        const uint32_t c = channel % p->c, group = channel / p->c, g = group % p->g, n = group / p->g;
+        const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
+        const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
+        const float *dy = p->dy + n * p->dy_n + g * p->dy_g, *w = p->w + g * p->w_g + c * p->w_c;
+        float *dx = p->dx + n * p->dx_n + g * p->dx_g + c * p->dx_c + ih * p->dx_h + iw;
+        float sum = p->first ? 0.0f : *dx;
+        for (uint32_t m = 0; m < p->m; m++)
+            for (uint32_t a = 0; a < kh.count; a++) {
+                const float *dy_row = dy + m * p->dy_m + (kh.window - a * p->back_h) * p->dy_h;
+                const float *w_row = w + m * p->w_m + (kh.first + a * p->step_h) * p->kw;
+                for (uint32_t b = 0; b < kw.count; b++)
+                    sum = __builtin_fmaf(dy_row[kw.window - b * p->back_w], w_row[kw.first + b * p->step_w], sum);
+            }
+        *dx = sum;
+    }
+}
