@@ -153,7 +153,7 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
-    words += _link_words(tools, words[0])
+    words += build.link_words(tools, words[0])
     path, stamp = directory / "network", directory / "network.sha256"
     text = hashlib.sha256("\0".join(words).encode())
     for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
@@ -241,13 +241,6 @@ def _started(target: Target, tools: Toolchain, directory: Path) -> bytes:
     if status != 0 or not sink.is_file():
         raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", said[-3000:])])
     return sink.read_bytes()
-
-
-def _link_words(tools: Toolchain, command: str) -> list[str]:
-    """The linker's words; `{libgcc}` is the compiler's library under the toolchain's flags for it."""
-    query = [command, *tools.libgcc, "-print-libgcc-file-name"]
-    library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    return [word.format(targets=TARGETS_DIR, libgcc=library) for word in tools.link]
 
 
 def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:

@@ -48,7 +48,7 @@ def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -
             pass
     program = directory / program_name(profile)
     objects = [str(job.object) for job in (*generated, *lasting)]
-    _call([*words, *objects, *_link_words(tools, words[0]), "-o", str(program)], f"linking {program}")
+    _call([*words, *objects, *link_words(tools, words[0]), "-o", str(program)], f"linking {program}")
     return program
 
 
@@ -57,7 +57,7 @@ def program_name(profile: int) -> str:
     return f"network-profile{profile}" if profile else "network"
 
 
-def _link_words(tools: Toolchain, command: str) -> list[str]:
+def link_words(tools: Toolchain, command: str) -> list[str]:
     """The linker's words with their placeholders filled in."""
     library = ""
     if tools.libgcc:
