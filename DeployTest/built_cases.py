@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
-from models import autoencoder, deep_autoencoder, simple_mlp
+from models import autoencoder, deep_autoencoder, dscnn, mobilenet_v1, resnet8, simple_mlp
 from small_graphs import Model, constant, node, value
 from tolerances import assert_close
 
@@ -21,7 +22,7 @@ Array = np.ndarray[Any, Any]
 STEP = 1e-5
 """Half width of the central differences: their error is then about 1e-11 for values of order 1."""
 
-GENERATED = {
+DENSE: dict[str, tuple[ModuleType, dict[str, Any]]] = {
     "simple_mlp": (simple_mlp, {}),
     "simple_mlp_batch": (simple_mlp, {"batch": 3, "n_accum": 3, "samples": 2}),
     "autoencoder": (autoencoder, {}),
@@ -29,6 +30,21 @@ GENERATED = {
     "deep_autoencoder": (deep_autoencoder, {}),
     "deep_autoencoder_batch": (deep_autoencoder, {"batch": 4}),
 }
+ACCUMULATED = {"n_accum": 4, "n_batches": 8}
+CONVOLUTIONAL: dict[str, tuple[ModuleType, dict[str, Any]]] = {
+    "dscnn": (dscnn, {}),
+    "dscnn_batch": (dscnn, {"batch": 4}),
+    "dscnn_accum": (dscnn, ACCUMULATED),
+    "dscnn_plain": (dscnn, {"batch_norm": False, "batch": 4, **ACCUMULATED}),
+    "resnet8": (resnet8, {}),
+    "resnet8_batch": (resnet8, {"batch": 4, **ACCUMULATED}),
+    "resnet8_plain": (resnet8, {"batch_norm": False, **ACCUMULATED}),
+    "mobilenet_v1": (mobilenet_v1, {}),
+    "mobilenet_v1_batch": (mobilenet_v1, {"batch": 4}),
+    "mobilenet_v1_accum": (mobilenet_v1, ACCUMULATED),
+    "mobilenet_v1_plain": (mobilenet_v1, {"batch_norm": False}),
+}
+GENERATED = DENSE | CONVOLUTIONAL
 
 
 def generate(name: str, folder: Path) -> Path:

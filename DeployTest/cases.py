@@ -18,6 +18,7 @@ from deployer.stages.run import Outcome
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "data"
+CANONICAL_L1 = 240000
 STRATEGY = {"singlebuffer": "single", "doublebuffer": "double", "auto": "auto"}
 
 
@@ -29,6 +30,7 @@ class Entry:
     level: str
     mode: str
     l1: int
+    slow: bool = False
 
     @property
     def label(self) -> str:
@@ -42,8 +44,9 @@ def registry() -> list[Entry]:
     rows = []
     for test, levels in table.items():
         for level, modes in levels.items():
+            quick = modes.pop("quick", None)
             for mode, sizes in modes.items():
-                rows += [Entry(test, level, mode, size) for size in sizes]
+                rows += [Entry(test, level, mode, size, quick is not None and size not in quick) for size in sizes]
     return rows
 
 
@@ -53,6 +56,7 @@ def parameters(**wanted: object) -> list[object]:
     for entry in registry():
         if all(getattr(entry, key) == value for key, value in wanted.items()):
             marks = [getattr(pytest.mark, entry.level.lower()), getattr(pytest.mark, entry.mode)]
+            marks += [pytest.mark.slow] if entry.slow else []
             found.append(pytest.param(entry, id=entry.label, marks=marks))
     return found
 
@@ -105,9 +109,13 @@ def compile_case(
     cores: int | None = None,
     sanitize: bool = False,
     opt_out: tuple[str, ...] = (),
+    l2: int | None = None,
+    outermost: str = "L2",
 ) -> Built:
-    """Plan, print and build a case."""
-    options = pipeline.accumulate_of(case, Options(target, strategy, {"L1": l1}, cores, opt_out=opt_out))
+    """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
+    budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
+    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, outermost=outermost)
+    options = pipeline.accumulate_of(case, chosen)
     tiling, plan = pipeline.plan_program(case.program, options)
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)
@@ -133,3 +141,14 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
         distance = np.abs(np.asarray(found, np.float64).ravel() - np.asarray(wanted, np.float64).ravel())
         worst = max(worst, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
     return worst
+
+
+_canonical: dict[str, str] = {}
+
+
+def canonical_hash(test: str, root: Path, directory: Path) -> str:
+    """What a test's results hash to on one core, single-buffered, in an L1 that holds nearly everything."""
+    if test not in _canonical:
+        built = compile_case(load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1)
+        _canonical[test] = result_hash(built.run("--dma-order", "early"))
+    return _canonical[test]

@@ -362,6 +362,23 @@ FAULTS = {
         "part 1 of 'y_l1' was written and never sent out",
         "step_0: out[p] = hal_dma_out_1d => out[p] = HAL_DONE; if (t < 3) out[p] = hal_dma_out_1d",
     ),
+    "empty_over_unread": (
+        "swapped-slot",
+        "an empty transfer overwrites byte 0 of a tile that nobody has read yet: 'x_l1' part 0",
+        "step_0: hal_dma_in_1d(0, X_L1(0), X, size(0)); => hal_dma_in_1d(0, X_L1(0), X, size(0)); "
+        "hal_dma_wait(in[0]); in[0] = hal_dma_in_1d(0, X_L1(0), X, 0);",
+    ),
+    "empty_in_flight": (
+        "forgotten-wait",
+        "an empty transfer takes the place of ticket 1",
+        "step_0: hal_dma_in_1d(0, X_L1(0), X, size(0)); => hal_dma_in_1d(0, X_L1(0), X, size(0)); "
+        "hal_dma_in_2d(0, X_L1(0), X, 4, 0, 8);",
+    ),
+    "empty_elsewhere": (
+        "outside-buffer",
+        "an empty transfer through hop 0 has no slot",
+        "step_1: hal_step(1); => hal_step(1); hal_dma_in_3d(0, W, Y, 4, 2, 8, 0, 32);",
+    ),
     "staged_source_shifted": (
         "swapped-slot",
         "byte 0 of part 0 of 'u_l2' came in and was never read",

@@ -102,7 +102,7 @@ def small_plan() -> tuple[Tiling, Plan]:
     alive = lifetimes.run(schedule.run(program, Options(budgets={"L1": L1}, accumulate=2)))
     steps = alive.schedule.steps
     tables = sum(s.kernel.table_bytes(4) for s in steps)
-    tiling = Tiling(alive, RESIDENT, tuple(_choice(program, s) for s in steps), tables, 0)
+    tiling = Tiling(alive, RESIDENT, (), tuple(_choice(program, s) for s in steps), tables, (0, 0))
     return tiling, pipeline.place_tiling(tiling)
 
 

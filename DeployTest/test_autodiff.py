@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from built_cases import (
-    GENERATED,
+    DENSE,
     LAST,
     Array,
     built,
@@ -31,7 +31,7 @@ from deployer.train_graph import build_train_graph
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
-@pytest.fixture(scope="module", params=GENERATED)
+@pytest.fixture(scope="module", params=DENSE)
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The *_train folder of a generated case."""
     return generate(request.param, tmp_path_factory.mktemp(request.param))
@@ -187,7 +187,7 @@ def test_consumers_gradients_are_pytorchs(tmp_path: Path) -> None:
         assert_close(f"gradient of {name}", gradient, expected[name])
 
 
-@pytest.mark.parametrize("name", ["SimpleMLP", "Autoencoder"])
+@pytest.mark.parametrize("name", ["SimpleMLP", "Autoencoder", "DSCNN", "ResNet8"])
 def test_published_case_is_reproduced(name: str, tmp_path: Path) -> None:
     """The forward part of a published training graph, differentiated here, gives its published gold."""
     folder = DATA / "training" / name / f"{name.lower()}_train"

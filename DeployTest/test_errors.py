@@ -28,7 +28,7 @@ REQUESTS = {
     ),
     "L2 too small and L3 allowed": (
         ["--l1", "2000", "--l2", "64", "--defaultMemLevel", "L3"],
-        ["do not fit L2", "available      64 B", "--l2 "],
+        ["does not fit L2", "free           64 B of 64 B", "--l2 "],
     ),
     "an unknown level": (["--defaultMemLevel", "L4"], ["--defaultMemLevel", "invalid choice: 'L4'"]),
     "too many cores": (["--cores", "9"], ["--cores 9", "1 to 8"]),
@@ -179,10 +179,10 @@ def test_unpacked_residents(models_root: Path) -> None:
     """Where packing withholds more than the slots can spare, nothing is resident, and slots alone always pack."""
     case = load_case("simple_mlp", models_root)
     alive = lifetimes.run(schedule.run(case.program, Options("host", "auto", {"L1": 1000})))
-    tiling = tile.run(alive, 900)
+    tiling = tile.run(alive, (900, 0))
     assert tiling.resident == ()
     pipeline.place_tiling(tiling)
-    assert tile.run(alive, 0).resident
+    assert tile.run(alive).resident
 
 
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder"])

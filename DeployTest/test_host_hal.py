@@ -177,6 +177,17 @@ def test_accumulator_needs_no_ingress(objects, tmp_path):
     assert output == expected_output()
 
 
+def test_empty_transfer_fills_a_slot(objects, tmp_path):
+    """A kernel may be told of a slot whose box is empty; what it reads there all the same is NaN. It costs no time."""
+    edit = "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,"
+    program, same = build(tmp_path / "program", objects, [edit]), build(tmp_path / "same", objects)
+    result, output = simulate(program)
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout == simulate(same)[0].stdout
+    assert output[248:504] == bytes.fromhex("addee07f") * 64
+    assert output[:248] == expected_output()[:248]
+
+
 def test_sanitized_program_passes(sanitized, tmp_path):
     program = build(tmp_path / "program", sanitized, (), *SANITIZE)
     for order in ORDERS:

@@ -13,9 +13,9 @@ from kernel_bench import Step, bits, run_step, step_of
 from onnx import helper, numpy_helper
 from tolerances import assert_close, tolerance
 
-from deployer.errors import NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.errors import NotDifferentiable, UnsupportedOperator
 from deployer.folded import Folded
-from deployer.ir import AttrValue, Node, TensorType
+from deployer.ir import AttrValue, TensorType
 from deployer.operator import Array, Operator, Sample, registry
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -54,6 +54,8 @@ LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
 """Samples of differentiable operators that have no rule."""
+UNTRAINED = {"BatchNormalization": (3, 4)}
+"""Inputs that have no gradient though the output depends on them: running statistics follow the data."""
 KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not _is_lowered(op, s)]
 
 
@@ -84,8 +86,9 @@ def _onnxruntime(step: Step) -> list[Array]:
         if attribute in attrs:
             names += [""] * (position + 1 - len(names))
             names[position] = attribute
-            value = np.array(_as_list(attrs.pop(attribute)), np.int64)
-            constants.append(numpy_helper.from_array(value, attribute))
+            given = attrs.pop(attribute)
+            value = np.float32(given) if isinstance(given, float) else np.array(_as_list(given), np.int64)
+            constants.append(numpy_helper.from_array(np.asarray(value), attribute))
     values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
@@ -143,7 +146,7 @@ def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -
     """The float inputs for which the rule works alone."""
     found = []
     for index, name in enumerate(step.node.inputs):
-        if name and types[name].dtype == "float32":
+        if name and types[name].dtype == "float32" and index not in UNTRAINED.get(step.operator.name, ()):
             try:
                 step.operator.gradient(step.node, douts, EvaluatingBuilder(step.node, types, [index]))
             except NotDifferentiable:
@@ -227,49 +230,3 @@ def test_folded_operators_never_reach_the_target(operator: Operator) -> None:
     step = step_of(operator, next(operator.samples()))
     with pytest.raises(UnsupportedOperator, match="could not be folded"):
         operator.lower(step.node, step.inputs)
-
-
-F32, I32 = "float32", "int32"
-WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], type[Exception], str]] = [
-    ("Add", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "do not broadcast"),
-    ("Add", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "dtype"),
-    ("Add", [(F32, (3,))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
-    ("MatMul", [(F32, (3, 4)), (F32, (5, 6))], {}, ShapeMismatch, "K = 4"),
-    ("MSELoss", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "differ"),
-    ("ReduceSum", [(F32, (3, 4))], {"axes": (2,)}, ShapeMismatch, "outside rank 2"),
-    ("ReduceMean", [(F32, (3, 4))], {"axes": (1, -1)}, ShapeMismatch, "twice"),
-    ("Reshape", [(F32, (3, 4))], {"shape": (5, -1)}, ShapeMismatch, "do not fill"),
-    ("Reshape", [(F32, (3, 4))], {"shape": (-1, -1)}, ShapeMismatch, "more than one -1"),
-    ("Reshape", [(F32, (3, 4)), (I32, (2,))], {}, UnsupportedOperator, "not constant"),
-    ("Squeeze", [(F32, (3, 1))], {"axes": (0,)}, ShapeMismatch, "not all of one element"),
-    ("Transpose", [(F32, (3, 4))], {"perm": (0, 0)}, ShapeMismatch, "no permutation"),
-    ("Expand", [(F32, (3,))], {"shape": (2,)}, ShapeMismatch, "does not broadcast"),
-    ("Scale", [(F32, (3,)), (F32, (3,))], {}, ShapeMismatch, "one element"),
-    ("LogSoftmax", [(F32, (3,))], {"axis": 1}, ShapeMismatch, "outside rank"),
-    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (I32, (4,))], {}, ShapeMismatch, "labels"),
-    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (F32, (3,))], {}, ShapeMismatch, "not integers"),
-    (
-        "SoftmaxCrossEntropyLoss",
-        [(F32, (3, 4)), (I32, (3,)), (F32, (4,))],
-        {},
-        UnsupportedOperator,
-        "class weights",
-    ),
-    ("SoftmaxCrossEntropyLossGrad", [(F32, (2,)), (F32, (3, 4)), (I32, (3,))], {}, ShapeMismatch, "dloss"),
-    ("InPlaceAccumulatorV2", [(F32, (3,)), (F32, (4,)), (I32, (1,))], {}, ShapeMismatch, "differ"),
-]
-
-
-@pytest.mark.parametrize(("op", "inputs", "attrs", "error", "says"), WRONG)
-def test_wrong_inputs_are_named(
-    op: str,
-    inputs: list[tuple[str, tuple[int, ...]]],
-    attrs: dict[str, AttrValue],
-    error: type[Exception],
-    says: str,
-) -> None:
-    """`infer` raises the user's error with the node's name and the cause."""
-    node = Node("culprit", op, tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
-    with pytest.raises(error, match=says) as raised:
-        registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
-    assert "culprit" in str(raised.value)

@@ -23,7 +23,9 @@ _on_host: dict[str, str] = {}
 
 
 def quick(entry: Entry) -> bool:
-    """The largest and the smallest L1 in auto, the smallest double-buffered."""
+    """The largest and the smallest L1 in auto, the smallest double-buffered, of models that are quick throughout."""
+    if any(e.slow for e in registry() if e.test == entry.test):
+        return False
     sizes = [e.l1 for e in registry() if (e.test, e.level, e.mode) == (entry.test, entry.level, entry.mode)]
     if entry.mode == "auto":
         return entry.l1 in (min(sizes), max(sizes))

@@ -2,7 +2,7 @@
 
 import ctypes
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from kernel_bench import Step, step_of
 
 from deployer import measure, target
 from deployer.access import order_dims, tiles
+from deployer.convolution import geometry
 from deployer.errors import OptionProblem
-from deployer.ir import Node, TensorType
+from deployer.ir import AttrValue, Node, TensorType
 from deployer.measure import KernelJob, Measured
 from deployer.operator import Array, Kernel, registry
 from deployer.stages import build, run
@@ -43,6 +44,33 @@ SHAPES = (
 )
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
 """Quiet NaNs of both signs with a payload, infinities, ones."""
+LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
+    ((1, 5, 9, 13), (7, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((2, 3, 6, 11), (9, 3, 3, 3), {"pads": (1, 0, 0, 1)}),
+    ((1, 2, 11, 10), (8, 2, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ((1, 8, 7, 9), (8, 8, 3, 3), {"pads": (2, 2, 2, 2), "strides": (1, 2)}),
+    ((1, 4, 2, 2), (5, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 1, 21, 10), (12, 1, 10, 4), {"pads": (5, 1, 4, 1), "strides": (2, 2)}),
+    ((1, 4, 8, 9), (4, 4, 5, 5), {"pads": (2, 2, 2, 2)}),
+    ((1, 3, 7, 20), (4, 3, 1, 7), {"pads": (0, 3, 0, 3)}),
+    ((1, 3, 9, 8), (6, 3, 2, 2), {"strides": (3, 2)}),
+    ((1, 4, 9, 9), (8, 4, 3, 3), {"pads": (2, 2, 2, 2), "dilations": (2, 2)}),
+    ((1, 8, 25, 5), (16, 8, 1, 1), {}),
+    ((3, 12, 3, 3), (20, 12, 1, 1), {}),
+    ((1, 6, 5, 7), (13, 6, 1, 1), {}),
+    ((1, 4, 5, 6), (8, 4, 1, 1), {"pads": (1, 0, 2, 1)}),
+    ((1, 16, 8, 10), (12, 16, 1, 1), {"strides": (2, 2)}),
+    ((1, 8, 7, 9), (8, 8, 1, 1), {"strides": (3, 1)}),
+    ((1, 13, 6, 5), (13, 1, 3, 3), {"group": 13, "pads": (1, 1, 1, 1)}),
+    ((2, 3, 9, 12), (3, 1, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((1, 16, 1, 6), (16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
+    ((1, 9, 8, 7), (9, 1, 3, 3), {"group": 9, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ((1, 8, 9, 9), (8, 1, 3, 3), {"group": 8, "pads": (0, 2, 2, 0)}),
+    ((1, 4, 9, 8), (4, 1, 5, 4), {"group": 4, "pads": (2, 1, 2, 2)}),
+    ((2, 12, 6, 7), (24, 4, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((1, 16, 4, 5), (16, 8, 1, 1), {"group": 2}),
+)
+"""X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
 OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
 
 
@@ -123,6 +151,43 @@ def _flat_jobs() -> Iterator[KernelJob]:
         yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)})
 
 
+def _convolution_jobs() -> Iterator[KernelJob]:
+    """Each layer and its gradients, packed, and as a part of larger operands that continues a sum."""
+    for number, (x, w, attrs) in enumerate(LAYERS):
+        y = geometry(Node("", "Conv", (), (), attrs), x, w, ()).y_shape
+        kernels: list[tuple[str, list[tuple[int, ...]], dict[str, AttrValue]]] = [
+            ("Conv", [x, w] if number % 2 else [x, w, w[:1]], attrs),
+            ("ConvGradX", [y, w], {**attrs, "input_shape": x[2:]}),
+            ("ConvGradW", [y, x], {**attrs, "kernel_shape": w[2:]}),
+        ]
+        for name, shapes, given in kernels:
+            inputs = tuple(f"x{i}" for i in range(len(shapes)))
+            node = Node(f"layer{number}", name, inputs, ("o",), given)
+            types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
+            types["o"] = registry()[name].infer(node, list(types.values()))[0]
+            tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
+            job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
+            yield job
+            yield _part(job)
+
+
+def _part(job: KernelJob) -> KernelJob:
+    """The same lengths in larger operands, with sums that begin and end in other tiles."""
+    scalars = {**job.scalars, **{name: 0 for name in ("first", "last") if name in job.scalars}}
+    operands = dict(job.operands)
+    for name, value in job.operands.items():
+        if value.ndim == 5:
+            is_weight = name in ("w", "grad")
+            gaps = ((0, 0), (0, 0), (0, 1), *(((0, 0), (0, 0)) if is_weight else ((0, 2), (0, 3))))
+            larger = np.pad(value, gaps, mode="edge")
+            prefix = "dw" if name == "grad" else name
+            for axis, stride in enumerate(larger.strides[: 3 if is_weight else 4]):
+                names = "gmc" if is_weight else "ng" + ("c" if "x" in name else "m") + "h"
+                scalars[f"{prefix}_{names[axis]}"] = stride // larger.itemsize
+            operands[name] = larger
+    return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
+
+
 def _normal(seed: int, size: int) -> Array:
     return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
 
@@ -132,7 +197,8 @@ def _hard(seed: int, size: int) -> Array:
     return np.where(np.arange(size) % 3 == seed, np.resize(special, size), _normal(seed, size))
 
 
-JOBS = {job.label: job for make in (_tile_jobs, _gemm_jobs, _flat_jobs) for job in make()}
+MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _convolution_jobs)
+JOBS = {job.label: job for make in MAKERS for job in make()}
 
 
 def _on_host(job: KernelJob) -> Mapping[str, Array]:
@@ -176,14 +242,28 @@ def test_every_kernel_builds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("group", sorted({label.split("-")[0] for label in JOBS}))
 def test_bits_equal_the_host(group: str, measured: dict[str, Measured]) -> None:
     """Every operand, read or written, is what the host's kernel leaves."""
+    compare([job for job in JOBS.values() if job.label.split("-")[0] == group], measured)
+
+
+def compare(jobs: Sequence[KernelJob], measured: Mapping[str, Measured]) -> None:
+    """Fails where an operand is not what the host's kernel leaves."""
     wrong = [
         f"{job.label} {name}: {measured[job.label].operands[name]} instead of {expected}"
-        for job in JOBS.values()
-        if job.label.split("-")[0] == group
+        for job in jobs
         for name, expected in _on_host(job).items()
         if canonical(measured[job.label].operands[name]) != canonical(expected)
     ]
     assert not wrong, f"{len(wrong)} operands differ\n" + "\n".join(wrong[:5])
+
+
+@COMPILER
+@SIMULATOR
+@pytest.mark.parametrize("cores", [1, 4])
+def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
+    """Cores take turns at blocks, whatever their number."""
+    jobs = list(_convolution_jobs())
+    results = measure.run(replace(TARGET, cores=cores), jobs, tmp_path)
+    compare(jobs, {result.label: result for result in results})
 
 
 @COMPILER

@@ -29,10 +29,13 @@ from deployer.access import (
     tile_count,
     tiles,
     transfer,
+    whole_axes,
 )
 from deployer.plan import Lifetime
 from deployer.tilers import exhaustive, model
-from deployer.tilers.candidates import FRONT_LIMIT, Candidate, loop_orders, pareto, rounded, step_tiles, tile_sizes
+from deployer.tilers.candidates import FRONT_LIMIT, Candidate, pareto, rounded
+from deployer.tilers.grid import boxes as grid_boxes
+from deployer.tilers.grid import distinct_boxes, grid_of, load_counts, loop_orders, tile_sizes
 from deployer.tilers.model import Choice, Problem, feasible, objective
 from deployer.tilers.placement import Item, Placement, lower_bound, place
 
@@ -170,7 +173,7 @@ def test_tile_sizes_are_parts_of_the_dim() -> None:
         assert len(found) <= 10
 
 
-def test_step_tiles_split_what_may_be_split() -> None:
+def test_grid_splits_what_may_be_split() -> None:
     dims = (
         Dim("m", 6),
         Dim("c", 5, splittable=False),
@@ -178,16 +181,39 @@ def test_step_tiles_split_what_may_be_split() -> None:
         Dim("r", 3, "reduction"),
     )
     access = Access(dims, ())
-    found = list(step_tiles(access))
+    grid = grid_of(access)
+    found = [grid.tile(i) for i in range(grid.size)]
     assert access.sizes in found
     assert {t["m"] for t in found} > {6}
     assert {t["k"] for t in found} > {4}
     assert {t["c"] for t in found} == {5}
     assert {t["r"] for t in found} == {3}
-    for tile in found:
-        for order in loop_orders(access, tile):
-            assert sorted(order) == ["c", "k", "m", "r"]
-            assert order[-2:] == ("k", "r")
+    assert {t["k"] for t in map(grid_of(access, frozenset("k")).tile, range(4))} == {4}
+    for order in loop_orders(access):
+        assert sorted(order) == ["c", "k", "m", "r"]
+        assert order[-2:] == ("k", "r")
+
+
+@given(loops())
+@settings(deadline=None, max_examples=200)
+def test_grid_is_the_scalar_geometry(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
+    """Boxes, runs, loads and their number, computed for all tiles at once, are those of each tile on its own."""
+    operand, access, _, order = case
+    grid = grid_of(access)
+    found, count, distinct = grid_boxes(operand, grid), load_counts(operand, grid, order), distinct_boxes(operand, grid)
+    for index in range(grid.size):
+        tile = grid.tile(index)
+        box = box_shape(operand, access, tile)
+        cuts = {n: (size, size, tile[n]) for n, size in access.sizes.items()}
+        shape = transfer(operand.view, box, whole_axes(operand.axes, operand.view, cuts, False))
+        assert found.elements[index] == math.prod(box)
+        assert count[index] == loads(operand, access, tile, order)
+        assert distinct[index] == math.prod(-(-access.dim(n).size // tile[n]) for n in set(operand.dims))
+        # A clipped window that is whole in every tile is counted as if it were not: never too few lines.
+        if not any(isinstance(axis, Window) for axis in operand.axes):
+            assert (found.lines[index], found.levels[index]) == (shape.lines, len(shape.levels))
+        assert found.lines[index] >= shape.lines
+        assert found.levels[index] >= len(shape.levels)
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=40))

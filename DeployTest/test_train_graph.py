@@ -56,7 +56,8 @@ def test_form_of_the_graphs(generated: Path) -> None:
         [("", 17), ("com.microsoft", 1)],
     )
     domains = {n.op_type: n.domain for n in model.graph.node}
-    ours = {"ReluGrad", "SoftmaxCrossEntropyLossGrad", "InPlaceAccumulatorV2"}
+    ours = {"ReluGrad", "SoftmaxCrossEntropyLossGrad", "InPlaceAccumulatorV2", "ConvGradX", "ConvGradW"}
+    ours |= {"BatchNormInternal", "BatchNormalizationGrad"}
     assert all(domain == ("com.microsoft" if op in ours else "") for op, domain in domains.items())
     steps = [n for n in model.graph.node if n.op_type == "InPlaceAccumulatorV2"]
     assert [list(n.input) for n in steps] == [

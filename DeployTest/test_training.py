@@ -6,6 +6,7 @@ import pytest
 from cases import (
     STRATEGY,
     Entry,
+    canonical_hash,
     case_dir,
     compile_case,
     load_case,
@@ -20,17 +21,7 @@ from deployer.plan import Options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DMA_ORDERS = (("early", 0), ("late", 0), ("random", 1), ("random", 2), ("random", 3))
-CANONICAL_L1 = 240000
 TOLERANCE = table()["training"]["weight"]
-_canonical: dict[str, str] = {}
-
-
-def canonical_hash(test: str, root: Path, directory: Path) -> str:
-    """What a test's results hash to on one core, single-buffered, in an L1 that holds nearly everything."""
-    if test not in _canonical:
-        built = compile_case(load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1)
-        _canonical[test] = result_hash(built.run("--dma-order", "early"))
-    return _canonical[test]
 
 
 @pytest.mark.parametrize("entry", parameters())

@@ -42,7 +42,7 @@ from deployer.operator import Const, registry
 from deployer.plan import Options, Plan, Step, StepTiling, Tiling
 from deployer.stages import generate, lifetimes, place, schedule, tile
 from deployer.verify import verify_plan, verify_tiling
-from deployer.verify_tiling import axes_once, marked_once, strided_levels
+from deployer.verify_boxes import axes_once, marked_once, strided_levels
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -144,7 +144,7 @@ def tiled(program: Program, lengths: dict[str, int]) -> Tiling:
     (step,) = alive.schedule.steps
     slots = dict.fromkeys((o.arg for o in step.access.operands), 1)
     choice = StepTiling(step.name, step.access.sizes | lengths, order_dims(step.access), "single", slots)
-    return Tiling(alive, (), (choice,), 1 << 10, 0)
+    return Tiling(alive, (), (), (choice,), 1 << 10, (0, 0))
 
 
 REDUCE = chain(
@@ -238,7 +238,7 @@ def test_marking_and_axes_agree(case: tuple[Operand, Access, StepTiling]) -> Non
 def test_strided_levels_are_those_of_the_transfer(case: tuple[Operand, Access, StepTiling]) -> None:
     operand, access, choice = case
     box = box_shape(operand, access, choice.tile)
-    assert strided_levels(operand, access, choice) == len(transfer(operand.view, box).levels)
+    assert strided_levels(operand, access, choice.tile) == len(transfer(operand.view, box).levels)
 
 
 # Artefacts on disk

@@ -3,12 +3,14 @@
 Tile boxes, footprints, transfers and strides are derived here for the solver, the emitter, the verifier and the tests.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Tile = Mapping[str, tuple[int, int]]
+Span = tuple[int, int]
+Tile = Mapping[str, Span]
 """Per dim: (start, length) of the tile."""
 
 
@@ -172,19 +174,19 @@ def tile_count(access: Access, sizes: Mapping[str, int]) -> int:
     return math.prod(-(-d.size // sizes[d.name]) for d in access.dims)
 
 
-def tiles(access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> Iterator[dict[str, tuple[int, int]]]:
-    """All tiles in loop order, `order` naming the dims outermost first; border tiles are shorter."""
+def tiles(
+    access: Access, sizes: Mapping[str, int], order: tuple[str, ...], within: Tile | None = None
+) -> Iterator[dict[str, Span]]:
+    """All tiles of the space, or of a part of it, in loop order, `order` naming the dims outermost first.
 
-    def walk(depth: int, fixed: dict[str, tuple[int, int]]) -> Iterator[dict[str, tuple[int, int]]]:
-        if depth == len(order):
-            yield dict(fixed)
-            return
-        dim = access.dim(order[depth])
-        for start in range(0, dim.size, sizes[dim.name]):
-            fixed[dim.name] = (start, min(sizes[dim.name], dim.size - start))
-            yield from walk(depth + 1, fixed)
-
-    yield from walk(0, {})
+    Border tiles are shorter.
+    """
+    pieces = []
+    for name in order:
+        first, length = within[name] if within else (0, access.dim(name).size)
+        pieces.append([(first + s, min(sizes[name], length - s)) for s in range(0, length, sizes[name])])
+    for spans in itertools.product(*pieces):
+        yield dict(zip(order, spans, strict=True))
 
 
 def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -221,11 +223,45 @@ class Transfer:
         return math.prod(n for n, _ in self.levels)
 
 
-def transfer(view: tuple[int, ...], box: tuple[int, ...]) -> Transfer:
-    """Runs and strides of a box of that shape inside a row-major array of shape `view`."""
+def nested(size: int, outer: int, tile: int) -> tuple[tuple[Span, tuple[Span, ...]], ...]:
+    """A dim cut into parts of length `outer`, each with its own cut into tiles."""
+    parts = [(s, min(outer, size - s)) for s in range(0, size, outer)]
+    return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in parts)
+
+
+def whole_axes(
+    axes: tuple[Axis, ...], view: tuple[int, ...], cuts: Mapping[str, tuple[int, int, int]], staged: bool
+) -> tuple[bool, ...]:
+    """Per axis, whether every tile has all of what it is cut from: the view's axis, where `staged` the part's box.
+
+    `cuts` holds size, part and tile of each dim. Code is one for all tiles, so a run goes on over such axes alone.
+    """
+    found = []
+    for axis, extent in zip(axes, view, strict=True):
+        if isinstance(axis, At | Window | Reach):
+            alike = True
+            for part, pieces in nested(*cuts[axis.dim]):
+                of = axis.span({axis.dim: part}, extent)[1] if staged else extent
+                alike = alike and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
+            found.append(alike)
+        else:
+            found.append(axis.span({}, extent)[1] == extent)
+    return tuple(found)
+
+
+def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...] | None = None) -> Transfer:
+    """Runs and strides of a box of that shape inside a row-major array of shape `view`.
+
+    A run goes on over the axes of which the box has the `whole`, by default all it does. A box with an axis of length 0
+    has no runs.
+    """
     levels: list[tuple[int, int]] = []
     run, stride, contiguous = 1, 1, True
-    for extent, length in zip(reversed(view), reversed(box), strict=True):
+    if whole is None:
+        whole = tuple(a == b for a, b in zip(view, box, strict=True))
+    if 0 in box:
+        return Transfer(0, ())
+    for extent, length, all_of_it in zip(reversed(view), reversed(box), reversed(whole), strict=True):
         if contiguous:
             run *= length
         elif length > 1:
@@ -233,7 +269,7 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...]) -> Transfer:
                 levels[-1] = (levels[-1][0] * length, levels[-1][1])
             else:
                 levels.append((length, stride))
-        contiguous = contiguous and length == extent
+        contiguous = contiguous and (all_of_it or extent == 1)
         stride *= extent
     return Transfer(run, tuple(reversed(levels)))
 

@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from pathlib import Path
@@ -30,6 +31,8 @@ def to_jsonable(value: Any) -> Any:
         return {k: to_jsonable(value[k]) for k in value}
     if isinstance(value, bytes):
         return {"_": "bytes", "base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"_": "float", "text": str(value)}
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -63,6 +66,8 @@ def from_jsonable(expected: Any, value: Any) -> Any:
         return base64.b64decode(value["base64"])
     if dataclasses.is_dataclass(expected):
         return _from_fields(typing.cast(type, expected), value)
+    if expected is float and isinstance(value, dict):
+        return float(value["text"])
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):

@@ -13,7 +13,7 @@ from deployer.errors import DeployerError, FileProblem
 
 PIPE_WIDTH = 140
 """Columns of tables where no terminal says how many it has."""
-BUFFERINGS = ("auto", "single", "double", "training_double")
+BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,7 +75,8 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         type=_tolerance,
         default=1e-5,
         metavar="T",
-        help="largest absolute difference (default 1e-5)",
+        help="largest absolute difference (default 1e-5); an output of an inference case may differ by 1e-6 of its"
+        " tensor's largest expected magnitude more",
     )
     machine = p.add_argument_group("machine")
     machine.add_argument(

@@ -64,6 +64,7 @@ def options_of(a: argparse.Namespace) -> Options:
         opt_out=tuple(sorted(a.opt_out)),
         fuse=not a.no_fusion,
         tolerance=a.tolerance,
+        outermost=a.defaultMemLevel,
     )
 
 
@@ -135,7 +136,8 @@ def _judge(
     timings: dict[str, float],
 ) -> int:
     losses = case.dataset.expected_losses if case.dataset else ()
-    result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance)
+    relative = report.RELATIVE if a.command == "infer" else 0.0
+    result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
     report.write_json(result, directory / "report.json")
     if a.dump:
         arrays = dict(outcome.arrays)

@@ -1,12 +1,12 @@
 """What Conv and its gradients share: the geometry of one and two spatial axes, as one form with groups."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from deployer.access import Axis, Reach, Window
+from deployer.access import Access, Axis, Reach, Window
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import ArgValue, Array, Const, mismatch, unsupported
 
@@ -29,6 +29,8 @@ FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("multiplied", (1, 3, 6, 5), (6, 1, 2, 3), {"group": 3, "strides": (2, 1)}),
     ("pointwise", (1, 4, 5, 6), (3, 4, 1, 1), {}),
     ("pointwise_strided", (1, 3, 6, 7), (4, 3, 1, 1), {"strides": (2, 2)}),
+    ("far", (1, 2, 4, 5), (3, 2, 2, 3), {"pads": (4, 1, 3, 5), "strides": (1, 2)}),
+    ("gaps", (1, 2, 11, 9), (2, 2, 2, 1), {"strides": (4, 3)}),
     ("line", (2, 3, 11), (4, 3, 3), {"pads": (1, 2), "strides": (2,)}),
     ("line_one", (1, 2, 11), (3, 2, 4), {"dilations": (2,), "pads": (3, 0)}),
     ("upper", (1, 2, 7, 6), (2, 2, 3, 2), {"auto_pad": "SAME_UPPER", "strides": (2, 1)}),
@@ -37,15 +39,53 @@ FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
 )
 """Shapes of X and W, and attributes: every form once, for tests."""
 
+_PAD: dict[str, AttrValue] = {"pads": (1, 1, 1, 1)}
+_SIDES: dict[str, AttrValue] = {"pads": (0, 1, 0, 1)}
+_STRIDED: dict[str, AttrValue] = {"strides": (2, 2)}
 LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
-    ("3x3 16-16", (1, 16, 16, 16), (16, 16, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ("3x3 3-16", (1, 3, 16, 16), (16, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ("3x3 strided", (1, 16, 16, 16), (16, 16, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ("3x3 16-16", (1, 16, 16, 16), (16, 16, 3, 3), _PAD),
+    ("3x3 16-16 wide", (1, 16, 8, 32), (16, 16, 3, 3), _PAD),
+    ("3x3 16-8 rows", (1, 16, 6, 32), (8, 16, 3, 3), _SIDES),
+    ("3x3 3-16", (1, 3, 16, 16), (16, 3, 3, 3), _PAD),
+    ("3x3 8-8", (1, 8, 6, 8), (8, 8, 3, 3), _PAD),
+    ("3x3 32-16", (1, 32, 8, 16), (16, 32, 3, 3), _PAD),
+    ("3x3 64-16", (1, 64, 8, 8), (16, 64, 3, 3), _PAD),
+    ("3x3 strided", (1, 16, 16, 16), (16, 16, 3, 3), {**_PAD, **_STRIDED}),
+    ("3x3 32-16 strided", (1, 32, 16, 16), (16, 32, 3, 3), {**_PAD, **_STRIDED}),
+    ("3x3 3-8 strided", (1, 3, 24, 48), (8, 3, 3, 3), {**_PAD, **_STRIDED}),
+    ("10x4 1-32", (1, 1, 29, 10), (32, 1, 10, 4), {"pads": (5, 1, 4, 1), **_STRIDED}),
     ("1x1 16-32", (1, 16, 16, 16), (32, 16, 1, 1), {}),
-    ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), {"strides": (2, 2)}),
-    ("depthwise", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, "pads": (1, 1, 1, 1)}),
+    ("1x1 64-64", (1, 64, 25, 5), (64, 64, 1, 1), {}),
+    ("1x1 64-64 rows", (1, 64, 6, 5), (64, 64, 1, 1), {}),
+    ("1x1 64-16", (1, 64, 16, 8), (16, 64, 1, 1), {}),
+    ("1x1 8-16", (1, 8, 24, 24), (16, 8, 1, 1), {}),
+    ("1x1 16-8", (1, 16, 5, 5), (8, 16, 1, 1), {}),
+    ("1x1 32-32", (1, 32, 12, 6), (32, 32, 1, 1), {}),
+    ("1x1 128-64", (1, 128, 3, 3), (64, 128, 1, 1), {}),
+    ("1x1 64-128", (1, 64, 6, 6), (128, 64, 1, 1), {}),
+    ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), _STRIDED),
+    ("1x1 32-64 strided", (1, 32, 16, 16), (64, 32, 1, 1), _STRIDED),
+    ("1x1 16-16 strided", (1, 16, 8, 32), (16, 16, 1, 1), _STRIDED),
+    ("depthwise 32", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD}),
+    ("depthwise 64", (1, 64, 25, 5), (64, 1, 3, 3), {"group": 64, **_PAD}),
+    ("depthwise 32 rows", (1, 32, 12, 5), (32, 1, 3, 3), {"group": 32, **_SIDES}),
+    ("depthwise 8", (1, 8, 8, 8), (8, 1, 3, 3), {"group": 8, **_PAD}),
+    ("depthwise 8 wide", (1, 8, 14, 48), (8, 1, 3, 3), {"group": 8, **_SIDES}),
+    ("depthwise 16", (1, 16, 24, 24), (16, 1, 3, 3), {"group": 16, **_PAD}),
+    ("depthwise 128", (1, 128, 6, 6), (128, 1, 3, 3), {"group": 128, **_PAD}),
+    ("depthwise 64 small", (1, 64, 3, 3), (64, 1, 3, 3), {"group": 64, **_PAD}),
+    ("depthwise strided", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD, **_STRIDED}),
+    ("depthwise 64 strided", (1, 64, 12, 12), (64, 1, 3, 3), {"group": 64, **_PAD, **_STRIDED}),
+    ("depthwise 8 strided", (1, 8, 25, 24), (8, 1, 3, 3), {"group": 8, **_PAD, **_STRIDED}),
 )
 """Shapes of X and W, and attributes, on which kernels are measured."""
+
+
+BLOCK = 4
+"""Outputs, channels or neighbours, that kernels work on at once."""
+SETUP, WEIGHT_SETUP, REGION_SETUP = 128, 32, 16
+"""What a kernel spends on a channel besides its elements, in elements: the gradient of W less; a depthwise Conv that
+much for every part of the plane with taps of its own."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +171,13 @@ class Geometry:
             yield (tap[0], tap[1]), (where[0], where[1])
 
 
+def form_of(m: int, c: int, kernel: Shape) -> str:
+    """The name of a class of layers that costs by figures of its own; `m` and `c` are a group's channels."""
+    if m == c == 1:
+        return "depthwise"
+    return "pointwise" if kernel == (1, 1) else "dense"
+
+
 def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:
     """The geometry of a node for shapes of X and W; ShapeMismatch or UnsupportedOperator where there is none."""
     rank, group = len(x), node.attr_int("group", 1)
@@ -146,8 +193,6 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     size = _two(x[2:], 1)
     reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
     begin, end = _pads(node, rank, size, reach, strides, inputs)
-    if any(begin[i] >= reach[i] or end[i] >= reach[i] for i in (0, 1)):
-        raise unsupported(node, "a window lies wholly in padding", f"pads below the reach {reach} of the kernel")
     out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
     if min(out) < 1:
         raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
@@ -181,6 +226,22 @@ def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | N
         raise mismatch(node, f"dY is {list(dy)}, the convolution gives {list(shape.y_shape)}", inputs)
 
 
+def regions(access: Access, tile: Mapping[str, int]) -> int:
+    """Parts of a tile's plane that differ in the taps that lie inside X: the middle, borders and corners.
+
+    A tile that is not the whole of an axis is taken to lie at one end.
+    """
+    found = 1
+    x = access.operand("x")
+    for axis, size in zip(x.axes, x.view, strict=True):
+        if isinstance(axis, Window):
+            whole = access.dim(axis.dim).size
+            begins = int(axis.pad > 0)
+            ends = int(axis.offset({axis.dim: (0, whole)}, size) + axis.longest(whole) > size)
+            found *= 1 + (begins + ends if tile[axis.dim] == whole else max(begins, ends))
+    return found
+
+
 def taps_between(stride: int, dilation: int) -> Pair:
     """From one tap that met an input to the next, in taps and, backwards, in windows."""
     taps = stride // math.gcd(stride, dilation)
@@ -205,16 +266,9 @@ def windows(shape: Geometry) -> list[Axis]:
 
 
 def reaches(shape: Geometry) -> list[Axis]:
-    """Rows and columns of dY for those of X.
-
-    They reach as far as it takes for each index of X to have a window, the last before it where none meets it.
-    """
-    found: list[Axis] = []
-    for i, dim in enumerate(("ih", "iw")):
-        beyond = shape.size[i] - 1 + shape.begin[i] - (shape.out[i] - 1) * shape.strides[i]
-        reach = max((shape.kernel[i] - 1) * shape.dilations[i], shape.strides[i] - 1, beyond)
-        found.append(Reach(dim, reach + 1, shape.strides[i], 1, shape.begin[i]))
-    return found
+    """Rows and columns of dY for those of X; none for a part of X that no window meets."""
+    pairs = zip(("ih", "iw"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
+    return [Reach(*values) for values in pairs]
 
 
 def _two(values: Sequence[int], fill: int) -> Pair:

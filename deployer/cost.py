@@ -29,29 +29,35 @@ def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
 
 @dataclass
 class Clock:
-    """Virtual time of the generated program on one hop: exactly what the host simulator computes.
+    """Virtual time of the generated program: exactly what the host simulator computes.
 
-    `contention` slows the bytes of a step whose transfers run under kernels, in thousandths.
+    `contention` slows the bytes of the inner hop in a step whose transfers run under kernels, in thousandths.
     """
 
-    hop: Hop
+    hops: tuple[Hop, ...]
     contention: int = 0
     now: int = 0
-    free: dict[str, int] = field(default_factory=lambda: {"in": 0, "out": 0})
+    busy: dict[int, int] = field(default_factory=dict)
+    free: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def start(self, direction: str, size: int, lines: int) -> int:
-        """Start a transfer of `size` bytes in `lines` runs; the ticket is its end."""
-        channel: Channel = self.hop.inward if direction == "in" else self.hop.outward
-        engine = "in" if self.hop.shared else direction
-        self.now += self.hop.issue
-        end = max(self.now, self.free[engine]) + channel.cycles(size, lines, self.contention)
+    def start(self, hop: int, direction: str, size: int, lines: int) -> int:
+        """Start a transfer of `size` bytes in `lines` runs; the ticket is its end. An empty one is never started."""
+        if size == 0:
+            return 0
+        facts = self.hops[hop]
+        channel: Channel = facts.inward if direction == "in" else facts.outward
+        engine = hop, "in" if facts.shared else direction
+        self.now += facts.issue
+        cycles = channel.cycles(size, lines, 0 if hop else self.contention)
+        end = max(self.now, self.free.get(engine, 0)) + cycles
+        self.busy[hop] = self.busy.get(hop, 0) + cycles
         self.free[engine] = end
         return end
 
-    def wait(self, ticket: int) -> None:
+    def wait(self, hop: int, ticket: int) -> None:
         """Wait for the end of a transfer; ticket 0 needs no waiting."""
         if ticket:
-            self.now = max(self.now, ticket) + self.hop.wait
+            self.now = max(self.now, ticket) + self.hops[hop].wait
 
     def run(self, cycles: int) -> None:
         """Let a kernel run."""

@@ -11,7 +11,20 @@ from deployer.access import Access, At, Dim, Operand
 from deployer.broadcast import broadcast_access, loop_args, loop_scalars
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
-from deployer.operator import ArgValue, Array, Extent, Kernel, Operator, Sample, Work, mismatch, rng
+from deployer.operator import (
+    ArgValue,
+    Array,
+    Const,
+    CType,
+    Extent,
+    Kernel,
+    Operator,
+    Sample,
+    Work,
+    mismatch,
+    rng,
+    unsupported,
+)
 
 TRANSCENDENTAL = 24
 """Element operations of one expf or logf of math_f32.h, counted from its source."""
@@ -46,6 +59,37 @@ class Flat(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element."""
         return Work(macs=0, elements=tile["n"], parallel=tile["n"])
+
+
+BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", "f32"))
+
+
+def bounds(node: Node) -> tuple[np.float32, np.float32]:
+    """`min` and `max` of a node, infinite where absent; a tensor of one element will do."""
+    found = []
+    for name, absent in (("min", -math.inf), ("max", math.inf)):
+        value = node.attrs.get(name, absent)
+        if isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, (int, float)):
+            raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
+        found.append(np.float32(value))
+    return found[0], found[1]
+
+
+class Clipping(Flat):
+    """Flat with bounds."""
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """One flat parallel dim, over floats."""
+        if types[node.inputs[0]].dtype != "float32":
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
+        return super().access(node, types)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The bounds, too."""
+        low, high = bounds(node)
+        return super().args(node, access) | {"low": Const(float(low)), "high": Const(float(high))}
 
 
 class Binary(Operator):

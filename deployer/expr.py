@@ -35,3 +35,14 @@ def mul(*factors: Expr) -> Expr:
 def product(factors: list[Expr]) -> Expr:
     """Product of a list; 1 when empty."""
     return mul(*factors)
+
+
+def sub(value: Expr, less: Expr) -> Expr:
+    """Difference; equal terms and zeros vanish."""
+    if value == less:
+        return 0
+    if isinstance(value, int) and isinstance(less, int):
+        return value - less
+    if less == 0:
+        return value
+    return f"({value} - {f'({less})' if isinstance(less, str) and ' + ' in less else less})"

@@ -11,6 +11,7 @@ from onnx import NodeProto
 from deployer.autodiff import Names, Rule, Tape, fixed_form, unreached
 from deployer.errors import GraphProblem, NotDifferentiable, OptionProblem
 from deployer.ir import Node, TensorType
+from deployer.onnx_writer import node_proto
 from deployer.operator import operator_of
 from deployer.order import check_producers, live_nodes, topological
 from deployer.reader import ELEMENTS
@@ -159,3 +160,10 @@ def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
     initializers = tuple(map(new, model.initializers))
     raw = replace(raw, nodes=nodes, constants=constants, declared=declared)
     return replace(model, raw=raw, protos=protos, initializers=initializers)
+
+
+def training_forms(model: Forward, names: Names) -> Forward:
+    """The model with its nodes in the form that saves what their gradients read."""
+    nodes = tuple(operator_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
+    changed = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
+    return replace(model, raw=replace(model.raw, nodes=nodes), protos=model.protos | changed)

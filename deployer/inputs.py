@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deployer.ir import Node, TensorType
-from deployer.operator import Array, mismatch
+from deployer.operator import Array, mismatch, unsupported
 
 
 def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
@@ -13,6 +13,14 @@ def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> lis
     present = [t for t in inputs[:count] if t is not None]
     if len(present) < count:
         raise mismatch(node, f"needs {count} inputs, has {len(present)}", inputs)
+    return present
+
+
+def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
+    """As `operands`; UnsupportedOperator where one is not float32."""
+    present = operands(node, inputs, count)
+    if any(t.dtype != "float32" for t in present):
+        raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "float32 operands")
     return present
 
 

@@ -1,12 +1,13 @@
 """The tile loop of one step as C expressions: coordinates, lengths, boxes, transfers and kernel arguments."""
 
+import math
 from dataclasses import dataclass
 
-from deployer.access import At, Broadcast, Reach, Whole, Window, strides
+from deployer.access import At, Broadcast, Reach, Whole, Window, strides, whole_axes
 from deployer.errors import InternalError
-from deployer.expr import Expr, add, mul, product
+from deployer.expr import Expr, add, mul, product, sub
 from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
-from deployer.plan import PlanDim, PlanOperand, PlanStep
+from deployer.plan import PlanOperand, PlanStep
 
 ELEMENT = 4
 FLAG = "lazy_reset"
@@ -18,7 +19,7 @@ class Move:
 
     offset: Expr
     run: Expr
-    levels: tuple[tuple[Expr, int], ...]
+    levels: tuple[tuple[Expr, Expr], ...]
 
     def call(self, direction: str, hop: int, outer: str, inner: str) -> str:
         """The HAL call that starts it."""
@@ -29,35 +30,49 @@ class Move:
 
 
 class TileLoop:
-    """Expressions over the loop variables of a step; `prefix` tells the fetched tile's from the computed one's."""
+    """Expressions over the loop variables of a step, of its stage where `staged`; `outer` is the loop around it.
 
-    def __init__(self, step: PlanStep, prefix: str = "") -> None:
-        self.step = step
-        self.prefix = prefix
+    `prefix` tells the fetched tile's variables from the computed one's, and the stage's from both.
+    """
+
+    def __init__(self, step: PlanStep, prefix: str = "", outer: "TileLoop | None" = None, staged: bool = False) -> None:
+        self.step, self.prefix, self.outer = step, prefix, outer
         self.dims = {d.name: d for d in step.dims}
-        self.split = [d for d in step.dims if d.count > 1]
+        order = step.staging.order if staged and step.staging else tuple(self.dims)
+        self.tile = {d.name: d.outer if staged else d.tile for d in step.dims}
+        self.pieces = {d.name: d.parts if staged else d.pieces for d in step.dims}
+        self.split = [n for n in order if self.tile[n] < (self.dims[n].size if staged else self.dims[n].outer)]
+
+    def whole(self, name: str) -> tuple[Expr, Expr]:
+        """First index and length of what the loop cuts along a dim."""
+        return (self.outer.start(name), self.outer.length(name)) if self.outer else (0, self.dims[name].size)
 
     def start(self, name: str) -> Expr:
         """First index of the tile along a dim."""
-        return f"{self.prefix}{name}" if self.dims[name].count > 1 else 0
+        return f"{self.prefix}{name}" if name in self.split else self.whole(name)[0]
+
+    def end(self, name: str) -> Expr:
+        """One past the last index of what the loop cuts along a dim."""
+        return add(*self.whole(name))
 
     def length(self, name: str) -> Expr:
-        """Tile length along a dim; a variable where the last tile is shorter."""
-        dim = self.dims[name]
-        if dim.count == 1:
-            return dim.size
-        return dim.tile if dim.size % dim.tile == 0 else f"{self.prefix}{name}_len"
+        """Tile length along a dim; a variable where some tiles are shorter."""
+        if name not in self.split:
+            return self.whole(name)[1]
+        lengths = {length for _, length in self.pieces[name]}
+        return lengths.pop() if len(lengths) == 1 else f"{self.prefix}{name}_len"
 
     def length_variables(self) -> dict[str, str]:
         """Names and definitions of the lengths that vary."""
         lines = {}
-        for dim in self.split:
-            name = self.length(dim.name)
-            if isinstance(name, str):
-                lines[name] = f"const uint32_t {name} = hal_min({dim.tile}, {dim.size} - {self.start(dim.name)});"
+        for name in self.split:
+            length = self.length(name)
+            if isinstance(length, str):
+                rest = f"{self.end(name)} - {self.start(name)}"
+                lines[length] = f"const uint32_t {length} = hal_min({self.tile[name]}, {rest});"
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
-                if isinstance(axis, Window | Reach) and self.dims[axis.dim].count > 1:
+                if isinstance(axis, Window | Reach) and axis.dim in self.split:
                     lines |= self._window_variables(operand, index, axis, extent)
         return lines
 
@@ -65,18 +80,24 @@ class TileLoop:
         """First index and length of a windowed axis, clipped to the axis."""
         low, length = self._window_names(operand, index)
         start, count = self.start(axis.dim), self.length(axis.dim)
+        behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
-            end = add(mul(add(start, count), axis.stride), axis.longest(1) - axis.stride)
-            first = f"hal_window({mul(start, axis.stride)}, {axis.pad}, {extent})"
-            last = f"hal_window({end}, {axis.pad}, {extent})"
+            begin = add(mul(start, axis.stride), ahead)
+            end = add(mul(add(start, count), axis.stride), axis.longest(1) - axis.stride + ahead)
+            first = f"hal_window({begin}, {behind}, {extent})"
+            last = f"hal_window({end}, {behind}, {extent})"
         else:
             reach = (axis.kernel - 1) * axis.dilation
-            first = f"hal_reach({add(start, axis.pad)}, {reach}, {axis.stride}, {extent})"
-            last = f"hal_reach({add(start, count, axis.pad)}, 0, {axis.stride}, {extent})"
+            first = f"hal_reach({add(start, behind)}, {reach + ahead}, {axis.stride}, {extent})"
+            last = f"hal_reach({add(start, count, behind)}, {ahead}, {axis.stride}, {extent})"
         return {
             low: f"const uint32_t {low} = {first};",
             length: f"const uint32_t {length} = {last} - {low};",
         }
+
+    def _lengths(self, axis: Window | Reach, extent: int) -> set[int]:
+        """The lengths on a windowed axis over all tiles."""
+        return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
     def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
         name = f"{self.prefix}{operand.arg}_{index}"
@@ -84,33 +105,41 @@ class TileLoop:
 
     def coordinates(self) -> str:
         """Definition of the loop variables at the first tile."""
-        return "uint32_t " + ", ".join(f"{self.start(d.name)} = 0" for d in self.split) + ";"
+        return "uint32_t " + ", ".join(f"{self.start(n)} = {self.whole(n)[0]}" for n in self.split) + ";"
+
+    def count(self) -> Expr:
+        """Number of tiles in one pass of the loop."""
+        counts: list[Expr] = []
+        for name in self.split:
+            length, tile = self.whole(name)[1], self.tile[name]
+            counts.append(-(-length // tile) if isinstance(length, int) else f"(({length} + {tile - 1}) / {tile})")
+        return product(counts)
 
     def advance(self) -> list[str]:
         """Statements that step to the next tile, innermost dim first."""
         lines: list[str] = []
         for depth, dim in enumerate(reversed(self.split)):
-            name, pad = self.start(dim.name), "    " * depth
-            lines.append(f"{pad}{name} += {dim.tile};")
+            name, pad = self.start(dim), "    " * depth
+            lines.append(f"{pad}{name} += {self.tile[dim]};")
             if depth + 1 < len(self.split):
-                lines.append(f"{pad}if ({name} >= {dim.size}) {{")
-                lines.append(f"{pad}    {name} = 0;")
+                lines.append(f"{pad}if ({name} >= {self.end(dim)}) {{")
+                lines.append(f"{pad}    {name} = {self.whole(dim)[0]};")
         lines += ["    " * depth + "}" for depth in reversed(range(len(self.split) - 1))]
         return lines
 
-    def inner(self, operand: PlanOperand) -> list[PlanDim]:
+    def inner(self, operand: PlanOperand) -> list[str]:
         """Split dims that advance without changing the operand's box."""
         used = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
-        last = max((i for i, d in enumerate(self.split) if d.name in used), default=-1)
+        last = max((i for i, name in enumerate(self.split) if name in used), default=-1)
         return self.split[last + 1 :]
 
     def begins(self, operand: PlanOperand) -> str:
         """Condition that this tile is the first on its box; empty where every tile is."""
-        return " && ".join(f"{self.start(d.name)} == 0" for d in self.inner(operand))
+        return " && ".join(f"{self.start(n)} == {self.whole(n)[0]}" for n in self.inner(operand))
 
     def ends(self, operand: PlanOperand) -> str:
         """Condition that this tile is the last on its box; empty where every tile is."""
-        return " && ".join(f"{self.start(d.name)} + {d.tile} >= {d.size}" for d in self.inner(operand))
+        return " && ".join(f"{self.start(n)} + {self.tile[n]} >= {self.end(n)}" for n in self.inner(operand))
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
@@ -122,32 +151,60 @@ class TileLoop:
                 spans.append((0, extent))
             elif isinstance(axis, Broadcast):
                 spans.append((0, 1))
-            elif self.dims[axis.dim].count == 1:
-                spans.append(axis.span({axis.dim: (0, self.dims[axis.dim].size)}, extent))
+            elif axis.dim in self.split:
+                low, length = self._window_names(operand, index)
+                lengths = self._lengths(axis, extent)
+                spans.append((low, lengths.pop() if len(lengths) == 1 else length))
+            elif self.outer:
+                spans.append(self.outer.box(operand)[index])
             else:
-                spans.append(self._window_names(operand, index))
+                spans.append(axis.span({axis.dim: (0, self.dims[axis.dim].size)}, extent))
         return spans
+
+    def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
+        """(first index, length) per view axis of what the operand's boxes are cut from: tensor or stage's slot."""
+        if self.outer and operand.stage_slots:
+            return self.outer.box(operand)
+        return [(0, extent) for extent in operand.view]
+
+    def move(self, operand: PlanOperand) -> Move:
+        """The transfer of the operand's box from where it is cut; one of no bytes where the box is empty.
+
+        An axis on which tiles have one element or none needs no level: its length is a factor of the run.
+        """
+        run: Expr = 1
+        levels: list[tuple[Expr, Expr]] = []
+        offsets: list[Expr] = []
+        stride: Expr = 1
+        contiguous, joined = True, False
+        axes = zip(
+            operand.axes, operand.view, self.container(operand), self.box(operand), self._whole(operand), strict=True
+        )
+        for axis, extent, (base, room), (low, length), whole in reversed(list(axes)):
+            if isinstance(axis, Window | Reach) and max(self._lengths(axis, extent)) <= 1:
+                run, length = mul(length, run), 1
+            if contiguous:
+                run = mul(length, run)
+            elif length != 1 or whole:
+                if joined:
+                    levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
+                elif length != 1:
+                    levels.append((length, mul(stride, ELEMENT)))
+            offsets.insert(0, mul(sub(low, base), stride))
+            joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
+            contiguous = contiguous and (whole or room == 1)
+            stride = mul(room, stride)
+        return Move(add(*offsets), mul(run, ELEMENT), tuple(levels))
+
+    def _whole(self, operand: PlanOperand) -> tuple[bool, ...]:
+        """Per view axis, whether every tile has all of what it is cut from."""
+        staged = bool(self.outer and operand.stage_slots)
+        cuts = {n: (d.size, d.outer if self.outer else d.size, self.tile[n]) for n, d in self.dims.items()}
+        return whole_axes(operand.axes, operand.view, cuts, staged)
 
     def element(self, operand: PlanOperand) -> Expr:
         """Index in the whole tensor of the box's first element."""
         return add(*(mul(s, w) for (s, _), w in zip(self.box(operand), strides(operand.view), strict=True)))
-
-    def move(self, operand: PlanOperand) -> Move:
-        """The transfer of the operand's box."""
-        run: Expr = 1
-        levels: list[tuple[Expr, int]] = []
-        stride, contiguous = 1, True
-        for extent, (_, length) in reversed(list(zip(operand.view, self.box(operand), strict=True))):
-            if contiguous:
-                run = mul(length, run)
-            elif length != 1:
-                if levels and isinstance(levels[-1][0], int) and levels[-1][0] * levels[-1][1] == stride * ELEMENT:
-                    levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
-                else:
-                    levels.append((length, stride * ELEMENT))
-            contiguous = contiguous and length == extent
-            stride *= extent
-        return Move(self.element(operand), mul(run, ELEMENT), tuple(levels))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
         """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""
@@ -169,10 +226,9 @@ class TileLoop:
             case Stride(arg, axis):
                 return self.stride(self._operand(arg), axis)
             case First(dim):
-                return 1 if self.dims[dim].count == 1 else f"{self.start(dim)} == 0"
+                return f"{self.start(dim)} == {self.whole(dim)[0]}" if dim in self.split else 1
             case Last(dim):
-                d = self.dims[dim]
-                return 1 if d.count == 1 else f"{self.start(dim)} + {d.tile} >= {d.size}"
+                return f"{self.start(dim)} + {self.tile[dim]} >= {self.end(dim)}" if dim in self.split else 1
             case Flag():
                 return FLAG
             case Length(arg, axis):
@@ -189,13 +245,15 @@ class TileLoop:
         axis, extent = operand.axes[index], operand.view[index]
         if not isinstance(axis, Window | Reach):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
-        dim = self.dims[axis.dim]
-        if dim.count == 1:
-            return axis.offset({axis.dim: (0, dim.size)}, extent)
-        low, _ = self._window_names(operand, index)
+        low, _ = self.box(operand)[index]
+        if isinstance(low, int):
+            return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
+        behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
-            return f"(int32_t)({mul(self.start(axis.dim), axis.stride)}) - {axis.pad} - (int32_t){low}"
-        return f"(int32_t)({add(self.start(axis.dim), axis.pad)}) - (int32_t)({mul(low, axis.stride)})"
+            first = add(mul(self.start(axis.dim), axis.stride), ahead)
+            return f"(int32_t)({first}) - {behind} - (int32_t){low}"
+        at = f"(int32_t)({add(self.start(axis.dim), behind)})" + (f" - {ahead}" if ahead else "")
+        return f"{at} - (int32_t)({mul(low, axis.stride)})"
 
 
 def float_literal(value: float) -> str:
@@ -203,6 +261,8 @@ def float_literal(value: float) -> str:
     import numpy as np
 
     nearest = float(np.float32(value))
+    if math.isinf(nearest):
+        return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
     if nearest == int(nearest) and abs(nearest) < 1e6:
         return f"{int(nearest)}.0f"
     return f"{nearest.hex()}f /* {nearest:.9g} */"

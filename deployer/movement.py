@@ -1,10 +1,51 @@
 """The transfers of a step as C statements: what is fetched, waited for, stored and rotated, by form of buffering."""
 
+from dataclasses import dataclass
+
 from deployer.looping import ELEMENT, FLAG, TileLoop
 from deployer.naming import Names
 from deployer.plan import PlanOperand, PlanStep
 
-HOP = 0
+
+@dataclass(frozen=True)
+class Port:
+    """A hop as a step's moves see it: where an operand comes from, its slots, and how its variables are called."""
+
+    step: PlanStep
+    names: Names
+    staged: bool
+
+    @property
+    def hop(self) -> int:
+        """Hop 1 feeds the stage, hop 0 the kernels."""
+        return 1 if self.staged else 0
+
+    def moved(self) -> list[PlanOperand]:
+        """The operands that pass through."""
+        return [o for o in self.step.operands if self.slots(o)]
+
+    def slots(self, o: PlanOperand) -> int:
+        """Slots at the inner end."""
+        return o.stage_slots if self.staged else o.slots
+
+    def variable(self, o: PlanOperand, what: str) -> str:
+        """Name of a variable of the operand's."""
+        return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
+
+    def outer(self, o: PlanOperand) -> str:
+        """Address at the outer end: of the home, or of the stage's slot in use."""
+        return self.names.home(o.storage) if self.staged or not o.stage_slots else stage_slot(self.step, self.names, o)
+
+    def slot(self, o: PlanOperand, which: str = "") -> str:
+        """Address of a slot at the inner end: of the one to fill or to use where there are several."""
+        base = self.names.stage(self.step, o) if self.staged else self.names.slot(self.step, o)
+        size = o.stage_bytes if self.staged else o.slot_bytes
+        return f"{base} + {self.variable(o, which)} * {size // ELEMENT}" if which and self.slots(o) > 1 else base
+
+
+def stage_slot(step: PlanStep, names: Names, o: PlanOperand) -> str:
+    """Address of the stage's slot in use."""
+    return Port(step, names, staged=True).slot(o, "use")
 
 
 def _guarded(condition: str, statement: str) -> str:
@@ -12,10 +53,10 @@ def _guarded(condition: str, statement: str) -> str:
 
 
 class SingleMoves:
-    """Statements of a single-buffered step: fetch, wait, compute, store, wait."""
+    """Statements of a single-buffered loop: fetch, wait, compute, store, wait."""
 
-    def __init__(self, step: PlanStep, names: Names, loop: TileLoop) -> None:
-        self.step, self.names, self.loop = step, names, loop
+    def __init__(self, port: Port, loop: TileLoop) -> None:
+        self.port, self.loop = port, loop
 
     def variables(self, moved: list[PlanOperand]) -> list[str]:
         """Tickets are defined where transfers start."""
@@ -25,27 +66,29 @@ class SingleMoves:
         """Start the ingress, where this tile begins a box and the old content matters."""
         if o.mode == "out":
             return []
-        call = self.loop.move(o).call("in", HOP, self.names.home(o.storage), self.names.slot(self.step, o))
+        call = self.loop.move(o).call("in", self.port.hop, self.port.outer(o), self.port.slot(o))
         conditions = [c for c in (self.loop.begins(o), f"!{FLAG}" if o.fresh_on_flag else "") if c]
         if conditions:
             call = f"{' && '.join(conditions)} ? {call} : HAL_DONE"
-        return [f"const hal_ticket_t {o.arg}_in = {call};"]
+        return [f"const hal_ticket_t {self.port.variable(o, 'in')} = {call};"]
 
     def arrive(self, o: PlanOperand) -> list[str]:
         """Wait for it."""
-        return [] if o.mode == "out" else [f"hal_dma_wait({o.arg}_in);"]
+        return [] if o.mode == "out" else [f"hal_dma_wait({self.port.variable(o, 'in')});"]
 
     def leave(self, o: PlanOperand) -> list[str]:
         """Start the egress, where this tile ends a box."""
         if o.mode == "in":
             return []
-        call = self.loop.move(o).call("out", HOP, self.names.home(o.storage), self.names.slot(self.step, o))
+        call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o))
         ends = self.loop.ends(o)
-        return [f"const hal_ticket_t {o.arg}_out = {f'{ends} ? {call} : HAL_DONE' if ends else call};"]
+        return [
+            f"const hal_ticket_t {self.port.variable(o, 'out')} = {f'{ends} ? {call} : HAL_DONE' if ends else call};"
+        ]
 
     def settle(self, o: PlanOperand) -> list[str]:
         """Wait for it."""
-        return [] if o.mode == "in" else [f"hal_dma_wait({o.arg}_out);"]
+        return [] if o.mode == "in" else [f"hal_dma_wait({self.port.variable(o, 'out')});"]
 
     def turn(self, o: PlanOperand) -> list[str]:
         """There is one slot to use."""
@@ -57,71 +100,71 @@ class SingleMoves:
 
 
 class DoubleMoves:
-    """Statements of a double-buffered step: `next_` coordinates run one tile ahead of the kernel."""
+    """Statements of a double-buffered loop: the coordinates of `ahead` run one tile ahead of what is computed."""
 
-    def __init__(self, step: PlanStep, names: Names, loop: TileLoop, ahead: TileLoop) -> None:
-        self.step, self.names, self.loop, self.ahead = step, names, loop, ahead
+    def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
+        self.port, self.loop, self.ahead = port, loop, ahead
 
     def variables(self, moved: list[PlanOperand]) -> list[str]:
         """Tickets per slot, the slot to fill and the one to use."""
         lines = []
         for o in moved:
+            slots, fill, use = self.port.slots(o), self.port.variable(o, "fill"), self.port.variable(o, "use")
             if o.mode != "out":
-                lines.append(f"hal_ticket_t {o.arg}_in[{o.slots}] = {{HAL_DONE}};")
+                lines.append(f"hal_ticket_t {self.port.variable(o, 'in')}[{slots}] = {{HAL_DONE}};")
             if o.mode != "in":
-                lines.append(f"hal_ticket_t {o.arg}_out[{o.slots}] = {{HAL_DONE}};")
-            if o.slots > 1:
-                lines.append(f"uint32_t {'' if o.mode == 'out' else f'{o.arg}_fill = 0, '}{o.arg}_use = 0;")
+                lines.append(f"hal_ticket_t {self.port.variable(o, 'out')}[{slots}] = {{HAL_DONE}};")
+            if slots > 1:
+                lines.append(f"uint32_t {'' if o.mode == 'out' else f'{fill} = 0, '}{use} = 0;")
         return lines
 
-    def _slot(self, o: PlanOperand, which: str) -> tuple[str, str]:
-        """Index and address of the slot to fill or use."""
-        base = self.names.slot(self.step, o)
-        index = f"{o.arg}_{which}" if o.slots > 1 else "0"
-        return index, f"{base} + {index} * {o.slot_bytes // ELEMENT}" if o.slots > 1 else base
+    def _index(self, o: PlanOperand, which: str) -> str:
+        """Index of the slot to fill or use."""
+        return self.port.variable(o, which) if self.port.slots(o) > 1 else "0"
 
     def _rotate(self, o: PlanOperand, which: str) -> str:
         """Statement that goes on to the next slot."""
-        index = f"{o.arg}_{which}"
-        return f"{index} ^= 1;" if o.slots == 2 else f"{index} = {index} == {o.slots - 1} ? 0 : {index} + 1;"
+        index, slots = self.port.variable(o, which), self.port.slots(o)
+        return f"{index} ^= 1;" if slots == 2 else f"{index} = {index} == {slots - 1} ? 0 : {index} + 1;"
 
     def fetch(self, o: PlanOperand) -> list[str]:
         """Start the ingress of the next box; a slot that is also written must have left first."""
         if o.mode == "out":
             return []
-        index, inner = self._slot(o, "fill")
-        call = self.ahead.move(o).call("in", HOP, self.names.home(o.storage), inner)
+        index = self._index(o, "fill")
+        call = self.ahead.move(o).call("in", self.port.hop, self.port.outer(o), self.port.slot(o, "fill"))
         if o.fresh_on_flag:
             call = f"{FLAG} ? HAL_DONE : {call}"
-        lines = [f"hal_dma_wait({o.arg}_out[{index}]);"] if o.mode == "inout" else []
-        lines.append(f"{o.arg}_in[{index}] = {call};")
-        if o.slots > 1:
+        lines = [f"hal_dma_wait({self.port.variable(o, 'out')}[{index}]);"] if o.mode == "inout" else []
+        lines.append(f"{self.port.variable(o, 'in')}[{index}] = {call};")
+        if self.port.slots(o) > 1:
             lines.append(self._rotate(o, "fill"))
         begins = self.ahead.begins(o)
         return [f"if ({begins}) {{", *("    " + x for x in lines), "}"] if begins else lines
 
     def arrive(self, o: PlanOperand) -> list[str]:
         """Wait until the box has come in; a slot that is only written must be free again."""
-        index, _ = self._slot(o, "use")
-        ticket = f"{o.arg}_{'out' if o.mode == 'out' else 'in'}[{index}]"
-        return [_guarded(self.loop.begins(o), f"hal_dma_wait({ticket});")]
+        ticket = self.port.variable(o, "out" if o.mode == "out" else "in")
+        return [_guarded(self.loop.begins(o), f"hal_dma_wait({ticket}[{self._index(o, 'use')}]);")]
 
     def leave(self, o: PlanOperand) -> list[str]:
         """Start the egress of a finished box."""
         if o.mode == "in":
             return []
-        index, inner = self._slot(o, "use")
-        call = self.loop.move(o).call("out", HOP, self.names.home(o.storage), inner)
-        return [_guarded(self.loop.ends(o), f"{o.arg}_out[{index}] = {call};")]
+        call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o, "use"))
+        ticket = f"{self.port.variable(o, 'out')}[{self._index(o, 'use')}]"
+        return [_guarded(self.loop.ends(o), f"{ticket} = {call};")]
 
     def settle(self, o: PlanOperand) -> list[str]:
-        """Egress is waited for when its slot is needed again."""
+        """The egress runs on under the next tile."""
         return []
 
     def turn(self, o: PlanOperand) -> list[str]:
         """Use the other slot from the next box on."""
-        return [_guarded(self.loop.ends(o), self._rotate(o, "use"))] if o.slots > 1 else []
+        return [_guarded(self.loop.ends(o), self._rotate(o, "use"))] if self.port.slots(o) > 1 else []
 
     def finish(self, o: PlanOperand) -> list[str]:
         """Wait for the last egress of each slot."""
-        return [] if o.mode == "in" else [f"hal_dma_wait({o.arg}_out[{i}]);" for i in range(o.slots)]
+        if o.mode == "in":
+            return []
+        return [f"hal_dma_wait({self.port.variable(o, 'out')}[{i}]);" for i in range(self.port.slots(o))]

@@ -33,6 +33,10 @@ class Names:
         """Name of the address of an operand's first slot."""
         return f"SLOT_{step.index:02d}_{operand.arg.upper()}"
 
+    def stage(self, step: PlanStep, operand: PlanOperand) -> str:
+        """Name of the address of an operand's first slot in the level between."""
+        return f"STAGE_{step.index:02d}_{operand.arg.upper()}"
+
 
 class Memory:
     """Addresses as the target sees them: plan offsets, spread by guard bytes where the target's memories are simulated.
@@ -45,9 +49,10 @@ class Memory:
         self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}
         for home in plan.homes:
             self.starts[home.level].append(home.offset)
-        inner = plan.levels[0].name
+        inner, between = (level.name for level in plan.levels[:2])
         for step in plan.steps:
             self.starts[inner] += [o.slot_offset for o in step.operands if o.slots]
+            self.starts[between] += [o.stage_offset for o in step.operands if o.stage_slots]
         self.starts = {level: sorted(set(offsets)) for level, offsets in self.starts.items()}
         self.sizes = {x.name: x.peak + self.guard * (len(self.starts[x.name]) + 1) for x in plan.levels}
 

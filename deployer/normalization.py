@@ -2,7 +2,8 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -197,12 +198,23 @@ class BatchNorm(Operator):
             nodes.append(Node(f"{name}/running_var", "RunningUpdate", (var, biased), (new_var,), dict(momentum)))
         return nodes
 
+    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
+        """BatchNormInternal with the batch's statistics as outputs, where those are used."""
+        if not self.training(node):
+            return node
+        outputs = [*node.outputs, *[""] * (5 - len(node.outputs))]
+        for i, label in ((3, "saved_mean"), (4, "saved_inv_std")):
+            outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
+        return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
+
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics, or the rule of constant ones."""
-        if b.wanted(3) or b.wanted(4) or any(douts[1:]) or not douts[0]:
+        targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
+        if not any(targets):  # running statistics follow the data, and nobody trains them
+            return
+        if any(douts[1:]) or not douts[0]:
             raise NotDifferentiable(f"node {node.name!r} ({node.op}): only Y has a gradient, in X, scale and B")
         x, scale = node.inputs[:2]
-        targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
         epsilon = node.attr_float("epsilon", EPSILON)
         if not self.training(node):
             self._frozen(node, douts[0], targets, b)

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
@@ -184,6 +184,10 @@ class Operator(ABC):
         raise NotDifferentiable(f"node {node.name!r} ({self.name}) has no gradient: {self.no_gradient}")
 
     no_gradient: ClassVar[str] = ""
+
+    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
+        """The node with the outputs that its gradient reads, under names from `fresh`; by default the node itself."""
+        return node
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""

@@ -128,18 +128,18 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
     fused = fuse.run(program, options)
     verify.verify_program(fused)
     alive = lifetimes.run(schedule.run(fused, options))
-    gap = 0
+    gaps = (0, 0)
     for _ in range(PACKING_ATTEMPTS):
-        progress("tiles" if not gap else f"tiles, {gap} B withheld for packing")
-        tiling = tile.run(alive, gap)
+        progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
+        tiling = tile.run(alive, gaps)
         try:
             return tiling, place_tiling(tiling, progress)
         except PackingGap as problem:
-            gap = problem.gap
+            gaps = problem.gaps
     raise TilingInfeasible(
         f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
-        [("withheld", f"{gap} B")],
-        "a larger L1",
+        [("withheld", f"{gaps[0]} B of the inner level, {gaps[1]} B of the next")],
+        "a larger L1 or L2",
     )
 
 
@@ -150,8 +150,9 @@ def place_edited(tiling: Tiling) -> Plan:
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
-        facts = [("beyond the budget", f"{problem.gap - tiling.gap} B")]
-        raise TilingInfeasible("the tiling does not fit the inner level", facts, "smaller tiles") from problem
+        beyond = [now - before for now, before in zip(problem.gaps, tiling.gaps, strict=True)]
+        facts = [("beyond the budgets", f"{beyond[0]} B of the inner level, {beyond[1]} B of the next")]
+        raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
 def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:

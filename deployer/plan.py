@@ -1,9 +1,10 @@
 """The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from deployer.access import Access, Axis, Mode
+from deployer.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.ir import Node, Program, TensorType
 from deployer.operator import ArgValue, Kernel
 
@@ -14,9 +15,10 @@ Buffering = Literal["single", "double"]
 class Options:
     """What the user chose: everything besides the graphs that a plan depends on.
 
-    `budgets` are level budgets in bytes that differ from the target's; `opt_out` names operators or nodes that
-    `training_double` keeps single-buffered; `accumulate` is the number of passes per update; `fuse` allows rewrites
-    that change no bit. `passes` forward passes and the losses' `tolerance` are the harness's.
+    `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
+    target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
+    number of passes per update; `fuse` allows rewrites that change no bit. `passes` forward passes and the losses'
+    `tolerance` are the harness's.
     """
 
     target: str = "host"
@@ -28,6 +30,7 @@ class Options:
     fuse: bool = True
     passes: int = 1
     tolerance: float = 1e-5
+    outermost: str = "L2"
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,12 @@ class Lifetimes:
 
 
 @dataclass(frozen=True)
-class StepTiling:
-    """The choice for one step: tile lengths, loop order (outermost first), buffering and slots per kernel argument.
+class Stage:
+    """How a step's spilled operands pass through the level below their home: tile lengths, loop order, slots.
 
-    An argument with 0 slots is resident: the kernel works on its home.
+    `slots` names those operands alone. The tiles of the inner level cut each of these tiles anew.
     """
 
-    step: str
     tile: dict[str, int]
     order: tuple[str, ...]
     buffering: Buffering
@@ -102,14 +104,43 @@ class StepTiling:
 
 
 @dataclass(frozen=True)
+class StepTiling:
+    """The choice for one step: tile lengths, loop order (outermost first), buffering and slots per kernel argument.
+
+    An argument with 0 slots is resident: the kernel works on its home. `stage` is there where an operand is spilled.
+    """
+
+    step: str
+    tile: dict[str, int]
+    order: tuple[str, ...]
+    buffering: Buffering
+    slots: dict[str, int]
+    stage: Stage | None = None
+
+    def outer(self, access: Access) -> dict[str, int]:
+        """Lengths that the tiles cut: those of the stage, or the whole dims."""
+        return self.stage.tile if self.stage else access.sizes
+
+    def walk(self, access: Access) -> Iterator[tuple[dict[str, Span], list[dict[str, Span]]]]:
+        """The stage's tiles in loop order, each with its own tiles in loop order."""
+        order = self.stage.order if self.stage else self.order
+        for part in tiles(access, self.outer(access), order):
+            yield part, list(tiles(access, self.tile, self.order, part))
+
+
+@dataclass(frozen=True)
 class Tiling:
-    """Homes at the inner level and a choice per step. `gap` is what placement withholds from the budget."""
+    """Homes at the inner level, homes in the outermost, and a choice per step; other homes lie between.
+
+    `gaps` is what placement withholds from the budgets of the first two levels.
+    """
 
     lifetimes: Lifetimes
     resident: tuple[str, ...]
+    spilled: tuple[str, ...]
     steps: tuple[StepTiling, ...]
     table_bytes: int
-    gap: int
+    gaps: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -129,7 +160,10 @@ class Home:
 
 @dataclass(frozen=True)
 class PlanOperand:
-    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident)."""
+    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident).
+
+    A spilled operand has slots at the level between as well, the stage's.
+    """
 
     arg: str
     tensor: str
@@ -141,21 +175,35 @@ class PlanOperand:
     slots: int
     slot_bytes: int
     slot_offset: int
+    stage_slots: int
+    stage_bytes: int
+    stage_offset: int
 
 
 @dataclass(frozen=True)
 class PlanDim:
-    """A dim with its extent and tile length."""
+    """A dim with its extent, the length of a stage's tile (the extent where nothing is staged) and of a tile."""
 
     name: str
     size: int
+    outer: int
     tile: int
     reduction: bool
 
     @property
+    def parts(self) -> tuple[Span, ...]:
+        """(start, length) of the stage's tiles along the dim."""
+        return tuple(part for part, _ in nested(self.size, self.outer, self.tile))
+
+    @property
+    def pieces(self) -> tuple[Span, ...]:
+        """(start, length) of all tiles along the dim: the stage's tiles, each cut anew."""
+        return tuple(p for _, pieces in nested(self.size, self.outer, self.tile) for p in pieces)
+
+    @property
     def count(self) -> int:
         """Number of tiles along the dim."""
-        return -(-self.size // self.tile)
+        return len(self.pieces)
 
 
 @dataclass(frozen=True)
@@ -164,6 +212,21 @@ class Timeline:
 
     ingress_wait: tuple[int, ...]
     egress_wait: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The stage of a step: its loop order, buffering, the bytes it moves, and cycles its engine is busy and waited for.
+
+    What the engine is busy without being waited for is hidden.
+    """
+
+    order: tuple[str, ...]
+    buffering: Buffering
+    bytes_in: int
+    bytes_out: int
+    busy: int
+    wait: int
 
 
 @dataclass(frozen=True)
@@ -184,6 +247,7 @@ class PlanStep:
     cycles: int
     bytes_in: int
     bytes_out: int
+    staging: Staging | None
 
     @property
     def tiles(self) -> int:

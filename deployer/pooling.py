@@ -237,5 +237,6 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "uneven": ((1, 2, 7, 5), {"kernel_shape": (3, 2), "strides": (1, 2), "pads": (2, 0, 1, 1)}),
     "signal": ((2, 3, 9), {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}),
     "ceil": ((1, 2, 6, 7), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
+    "gaps": ((1, 2, 11, 9), {"kernel_shape": (2, 1), "strides": (4, 3)}),
     "dilated": ((1, 2, 8, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
 }

@@ -4,39 +4,50 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from deployer.artefact import digest
 from deployer.expr import add
 from deployer.headers import C_TYPES
 from deployer.looping import ELEMENT, FLAG, TileLoop
-from deployer.movement import DoubleMoves, SingleMoves
+from deployer.movement import DoubleMoves, Port, SingleMoves
 from deployer.naming import Memory, Names, memory_name
 from deployer.operator import Const
-from deployer.plan import Home, Plan, PlanStep
+from deployer.plan import Buffering, Home, Plan, PlanOperand, PlanStep
 from deployer.target import Target
 
 WIDTH = 106
 
 
 @dataclass(frozen=True)
-class StepView:
-    """One step as C: its argument table and the statements of each phase.
+class CallView:
+    """The kernel call of a tile: assignments of what changes from tile to tile, and the call."""
+
+    form: ClassVar[str] = "call"
+    kernel: str
+    table: str
+    arguments: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All its lines."""
+        return self.arguments
+
+
+@dataclass(frozen=True)
+class LoopView:
+    """A loop of a step, over its tiles or its stage's, as the statements of each phase around a body.
 
     `form` is `once` for a single tile, else `single`, `double`, or `storing` where nothing comes in: the phases a form
     has are those its template prints.
     """
 
-    index: int
-    title: str
     form: str
-    kernel: str
-    table: str
-    fields: tuple[str, ...]
+    counter: str
+    tiles: str
     variables: tuple[str, ...]
-    tiles: int
     fetch: tuple[str, ...]
     arrive: tuple[str, ...]
-    arguments: tuple[str, ...]
     leave: tuple[str, ...]
     settle: tuple[str, ...]
     turn: tuple[str, ...]
@@ -45,6 +56,25 @@ class StepView:
     lengths: tuple[str, ...]
     fetch_lengths: tuple[str, ...]
     finish: tuple[str, ...]
+    body: "LoopView | CallView"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All its lines and its body's."""
+        own = (self.variables, self.fetch, self.arrive, self.leave, self.advance, self.lengths, (self.tiles,))
+        return (*(line for part in own for line in part), *self.body.texts)
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One step as C: its argument table and its loop."""
+
+    index: int
+    title: str
+    kernel: str
+    table: str
+    fields: tuple[str, ...]
+    loop: LoopView
 
     @property
     def parameter(self) -> str:
@@ -54,7 +84,7 @@ class StepView:
     @property
     def argument(self) -> str:
         """Argument list of its call: the lazy-reset flag where the step looks at it."""
-        return FLAG if any(FLAG in line for line in (*self.fetch, *self.arguments)) else ""
+        return FLAG if any(FLAG in line for line in self.loop.texts) else ""
 
 
 @dataclass(frozen=True)
@@ -106,18 +136,27 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
         note = f"{home.level}+{home.offset}: {home.type}, steps {home.first}..{home.last}"
         value = pointer(home.type.dtype, memory_name(home.level), address)
         constants.append(Constant(names.home(home.storage), value, note))
-    inner = plan.levels[0].name
+    inner, between = (level.name for level in plan.levels[:2])
     for step in plan.steps:
         for operand in step.operands:
             if operand.slots:
                 address = memory.address(inner, operand.slot_offset)
                 note = f"{inner}+{operand.slot_offset}: {operand.slots} x {operand.slot_bytes} B, {operand.tensor}"
-                dtype = next(kind for name, kind, _ in step.kernel.pointers if name == operand.arg)
-                value = pointer(dtype, memory_name(inner), address)
+                value = pointer(_dtype(step, operand), memory_name(inner), address)
                 constants.append(Constant(names.slot(step, operand), value, note))
+            if operand.stage_slots:
+                address = memory.address(between, operand.stage_offset)
+                size = f"{operand.stage_slots} x {operand.stage_bytes} B"
+                note = f"{between}+{operand.stage_offset}: {size}, {operand.tensor}"
+                value = pointer(_dtype(step, operand), memory_name(between), address)
+                constants.append(Constant(names.stage(step, operand), value, note))
     memories = tuple((memory_name(x.name), memory.sizes[x.name]) for x in plan.levels)
     functions = tuple(f"{prototype(g)};" for g in plan.graphs)
     return HeaderView(provenance(plan), memories, tuple(constants), functions)
+
+
+def _dtype(step: PlanStep, operand: PlanOperand) -> str:
+    return next(kind for name, kind, _ in step.kernel.pointers if name == operand.arg)
 
 
 def pointer(dtype: str, memory: str, address: int) -> str:
@@ -138,7 +177,7 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     sizes = " + ".join(f"sizeof(step_{s.index:02d}_args)" for s in steps)
     if sizes:
         asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
-    views = tuple(_step_view(plan, step, names) for step in steps)
+    views = tuple(_step_view(step, names) for step in steps)
     ignored = graph == "train" and not any(v.argument for v in views)
     return NetworkView(
         function=prototype(graph),
@@ -151,52 +190,79 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     )
 
 
+def tile_text(step: PlanStep) -> str:
+    """Tile lengths of the dims, with the stage's between tile and whole where it cuts."""
+    lengths = []
+    for d in step.dims:
+        if d.size > 1:
+            lengths.append(
+                f"{d.name}={d.tile}/{d.size}" if d.outer == d.size else f"{d.name}={d.tile}/{d.outer}/{d.size}"
+            )
+    return " ".join(lengths) or "1"
+
+
 def _table(steps: list[PlanStep]) -> list[str]:
     rows = [("step", "operator", "tile", "tiles", "buffering", "in B", "out B", "cycles", "node")]
     for s in steps:
-        tile = " ".join(f"{d.name}={d.tile}/{d.size}" for d in s.dims if d.size > 1) or "1"
+        tile = tile_text(s)
         cells = (s.index, s.op, tile, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles, s.name)
         rows.append(tuple(str(c) for c in cells))  # type: ignore[arg-type]
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
 
-def _step_view(plan: Plan, step: PlanStep, names: Names) -> StepView:
-    loop = TileLoop(step)
-    double = step.buffering == "double"
-    ahead = TileLoop(step, "next_") if double and loop.split else loop
-    form = "once" if not loop.split else step.buffering
+def _step_view(step: PlanStep, names: Names) -> StepView:
     table = f"step_{step.index:02d}_args"
+    stage = TileLoop(step, "stage_", staged=True) if step.staging else None
+    loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop, names)
-    moved = [o for o in step.operands if o.slots]
-    writer = DoubleMoves(step, names, loop, ahead) if form == "double" else SingleMoves(step, names, loop)
-    fetch = [line for o in moved for line in writer.fetch(o)]
-    leave = [line for o in moved for line in writer.leave(o)]
+    call = CallView(step.kernel.symbol, table, tuple(varying))
+    pointer = [f"{step.kernel.symbol}_args_t *args = &{table};"] if varying else []
+    ahead = TileLoop(step, "next_", outer=stage)
+    view = _loop_view(Port(step, names, staged=False), step.buffering, loop, ahead, pointer, call)
+    if stage and step.staging:
+        coming = TileLoop(step, "coming_", staged=True)
+        view = _loop_view(Port(step, names, staged=True), step.staging.buffering, stage, coming, [], view)
+    title = f"{step.op} {step.name}"
+    return StepView(step.index, title, step.kernel.symbol, table, tuple(_wrapped(fixed)), view)
+
+
+def _loop_view(
+    port: Port, buffering: Buffering, loop: TileLoop, ahead: TileLoop, variables: list[str], body: LoopView | CallView
+) -> LoopView:
+    """A loop with the moves of one hop around a body."""
+    form = buffering if loop.split else "once"
+    moved = port.moved()
+    writer = DoubleMoves(port, loop, ahead) if form == "double" else SingleMoves(port, loop)
+    fetch, leave = ([line for o in moved for line in lines(o)] for lines in (writer.fetch, writer.leave))
     runs_ahead = form == "double" and any(ahead.prefix in line for line in fetch)
-    return StepView(
-        index=step.index,
-        title=f"{step.op} {step.name}",
+    tiles = str(loop.count())
+    count = [] if tiles.isdigit() else [f"const uint32_t tiles = {tiles};"]
+    advance = tuple(loop.advance()) if loop.split else ()
+    fetched = () if form == "double" else fetch
+    arrive = tuple(line for o in moved for line in writer.arrive(o))
+    turn = tuple(line for o in moved for line in writer.turn(o))
+    return LoopView(
         form="storing" if form == "double" and not fetch else form,
-        kernel=step.kernel.symbol,
-        table=table,
-        fields=tuple(_wrapped(fixed)),
+        counter=("stage_" if port.staged else "") + ("turn" if form == "double" and fetch else "tile"),
+        tiles="tiles" if count else tiles,
         variables=(
-            *([f"{step.kernel.symbol}_args_t *args = &{table};"] if varying else []),
+            *count,
+            *variables,
             *_coordinates(loop, ahead if runs_ahead else None),
             *writer.variables(moved),
         ),
-        tiles=step.tiles,
         fetch=tuple(fetch),
-        arrive=tuple(line for o in moved for line in writer.arrive(o)),
-        arguments=tuple(varying),
+        arrive=arrive,
         leave=tuple(leave),
         settle=tuple(line for o in moved for line in writer.settle(o)),
-        turn=tuple(line for o in moved for line in writer.turn(o)),
-        advance=tuple(loop.advance()) if loop.split else (),
+        turn=turn,
+        advance=advance,
         fetch_advance=tuple(ahead.advance()) if runs_ahead else (),
-        lengths=_used(loop.length_variables(), [*varying, *leave, *(fetch if form == "single" else ())]),
+        lengths=_used(loop.length_variables(), [*body.texts, *leave, *fetched]),
         fetch_lengths=_used(ahead.length_variables(), fetch) if runs_ahead else (),
         finish=tuple(line for o in moved for line in writer.finish(o)),
+        body=body,
     )
 
 

@@ -20,13 +20,22 @@ _TYPE_ONLY = ("Shape", "Size")
 class Resolved:
     """Types, constants and storage of every value met so far, and the nodes that remain.
 
-    `storage` leads from a view to its source and from an in-place output to the operand it overwrites.
+    `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
+    the outputs that a node may name though nothing here computes them, each with its node.
     """
 
     types: dict[str, TensorType]
     constants: dict[str, Array]
     nodes: list[Node] = field(default_factory=list)
     storage: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, Node] = field(default_factory=dict)
+
+    def check_computed(self, name: str, reader: str) -> None:
+        """UnsupportedOperator where a reader wants what is not computed."""
+        if name in self.dropped:
+            node = self.dropped[name]
+            why = f"{reader} reads its output {node.outputs.index(name)} ({name!r}), which nothing here computes"
+            raise unsupported(node, why, "the first output alone")
 
     def root(self, name: str) -> str:
         """The tensor whose memory `name` uses."""
@@ -59,6 +68,8 @@ def _find(node: Node, domain: str) -> Operator:
 
 def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator: Operator) -> None:
     """Type one node and fold, lower, alias or keep it."""
+    for name in raw.inputs:
+        state.check_computed(name, f"node {raw.name!r} ({raw.op})")
     node = static_form(state, replace(raw, op=operator.name), operator)
     inputs = [state.types[n] if n else None for n in node.inputs]
     types = _inferred(operator, node, inputs)
@@ -70,9 +81,12 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
             if node.op != ACCUMULATE:
                 _compare(node, name, found, declared.get(name, Declared()))
     if _folded(state, node, operator, types):
+        state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
         return
     lowered = operator.lower(node, inputs)
     if lowered is not None:
+        made = {name for part in lowered for name in part.outputs}
+        state.dropped.update((name, node) for name in node.outputs if name and name not in made)
         for part in lowered:
             _add(state, declared, part, _find(part, ""))
         return

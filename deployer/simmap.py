@@ -119,7 +119,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
                 int(home.loaded),
             )
         )
-    inner = plan.levels[0].name
+    inner, between = (level.name for level in plan.levels[:2])
     for step in plan.steps:
         for o in step.operands:
             if o.slots:
@@ -128,6 +128,10 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
                 buffers.append(
                     BufferView(name, "HAL_SIM_SLOT", 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0)
                 )
+            if o.stage_slots:
+                address, when = memory.address(between, o.stage_offset), f"{step.index}u"
+                name, size = _text(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
+                buffers.append(BufferView(name, "HAL_SIM_SLOT", 1, address, size, o.stage_slots, when, when, 0))
     return SimulationView(
         provenance=provenance(plan),
         kernels=tuple(sorted({s.kernel.symbol for s in plan.steps})),
@@ -145,7 +149,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
 
 def _step(step: PlanStep, index: dict[str, int], target: Target) -> SimStepView:
     covers = tuple(
-        CoverView(index[o.storage], 0, 0, _bytes(o), _read_cover(o), int(o.mode != "in"))
+        CoverView(index[o.storage], int(o.stage_slots > 0), 0, _bytes(o), _read_cover(o), int(o.mode != "in"))
         for o in step.operands
         if o.slots
     )

@@ -80,7 +80,8 @@ class Toolchain:
     """How a program is compiled and started.
 
     `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
-    the targets, and `{libgcc}`, the compiler's library under the flags `libgcc`. `sources` are folders beside the TOML.
+    the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{l2_bytes}`, what the plan takes of
+    L2. `sources` are folders beside the TOML.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin` and PATH.
     `profile` says that the HAL can record where cycles go.

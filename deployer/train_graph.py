@@ -175,6 +175,7 @@ def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> Tra
     names.taken |= {FLAG, loss.target}
     written = {n: n if n == forward.c_name(n) else names.fresh(forward.c_name(n)) for n in chosen}
     model = forward.renamed(source, {old: new for old, new in written.items() if old != new})
+    model = forward.training_forms(model, names)
     trained = {new: old for old, new in written.items()}
     state = model.resolved(model.parameter_types({n: n for n in trained}))
     node, target = _attach(model, loss, state, names)

@@ -1,6 +1,8 @@
 """The judge of plans: what is printed keeps to its tiling, and everything in memory has room of its own."""
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +11,8 @@ from deployer.artefact import digest
 from deployer.errors import VerifyFailed
 from deployer.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.target import Target
-from deployer.verify_tiling import Span, axis_spans, check_tables, cuts, largest_box, need, target_of
+from deployer.verify_boxes import Span, axis_spans, cuts, cuts_within, largest_box
+from deployer.verify_tiling import check_tables, need, target_of
 
 ELEMENT = 4
 
@@ -76,7 +79,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
 
 def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
     """One home per lifetime, as large and as long; in the inner level where resident, else further out."""
-    inner, resident = target.levels[0].name, set(tiling.resident)
+    levels, resident = [level.name for level in target.levels], set(tiling.resident)
     tensors = tiling.lifetimes.schedule.program.tensors
     homes = {home.storage: home for home in plan.homes}
     lives = {life.storage: life for life in tiling.lifetimes.storages}
@@ -90,9 +93,9 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
         need(fits, rule, f"the home of {storage!r} is not made for {tensors[storage].type}", size)
         known = home.level in [level.name for level in plan.levels]
         need(known, "plan", f"the home of {storage!r} is in {home.level!r}, which the plan does not use")
-        wanted = "" if storage in resident else "not "
-        there = (home.level == inner) == (storage in resident)
-        need(there, "plan", f"{storage!r} has its home in {home.level}, tiled {wanted}resident")
+        wanted = "resident" if storage in resident else "spilled" if storage in tiling.spilled else "neither"
+        there = home.level == levels[0 if wanted == "resident" else 2 if wanted == "spilled" else 1]
+        need(there, "plan", f"{storage!r} has its home in {home.level}, tiled {wanted}")
         found = (home.first, home.last, home.loaded, home.persistent)
         same = found == (life.first, life.last, life.loaded, life.persistent)
         steps = ("steps", f"{home.first}..{home.last}, must be {life.first}..{life.last}")
@@ -112,8 +115,9 @@ def _moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Targe
     found = {o.arg: o for o in step.operands}
     for d in step.dims:
         text = f"{_place(step)}: tile {d.name}={d.tile} is not within 1..{d.size}"
-        need(1 <= d.tile <= d.size, "plan", text)
-    pieces = {d.name: cuts(d.size, d.tile) for d in step.dims}
+        need(1 <= d.tile <= d.outer <= d.size, "plan", text)
+    pieces = {d.name: cuts_within(d.size, d.outer, d.tile) for d in step.dims}
+    parts = {d.name: cuts(d.size, d.outer) for d in step.dims}
     for o in declared.access.operands:
         rule = "ingress" if o.reads else "egress"
         place = f"{_place(step)}: operand {o.arg!r}"
@@ -128,6 +132,12 @@ def _moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Targe
         bytes_needed = largest_box(o, pieces) * ELEMENT
         facts = ("bytes", f"slot {given.slot_bytes}, largest box {bytes_needed}")
         need(at_home or given.slot_bytes >= bytes_needed, rule, f"{place} does not fit its slot", facts)
+        far = level not in [x.name for x in target.levels[:2]]
+        text = f"{place} has {given.stage_slots} stage slots, its home is in {level}"
+        need(far == (given.stage_slots > 0), rule, text)
+        bytes_needed = largest_box(o, parts) * ELEMENT
+        facts = ("bytes", f"stage slot {given.stage_bytes}, largest box {bytes_needed}")
+        need(not far or given.stage_bytes >= bytes_needed, rule, f"{place} does not fit its stage slot", facts)
 
 
 def _rounded(size: int, target: Target) -> int:
@@ -138,7 +148,7 @@ def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
     """Everything that lies in each level: tables, homes, slots."""
     end = len(plan.steps)
     buffers: dict[str, list[Buffer]] = {level.name: [] for level in plan.levels}
-    inner = buffers[plan.levels[0].name]
+    inner, between = (buffers[level.name] for level in plan.levels[:2])
     inner.append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
     for home in plan.homes:
         size = _rounded(home.bytes, target)
@@ -150,6 +160,10 @@ def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
                 name = f"slot {slot} of {o.arg} in step {step.index}"
                 at = o.slot_offset + slot * o.slot_bytes
                 inner.append(Buffer(name, at, _rounded(o.slot_bytes, target), step.index, step.index))
+            for slot in range(o.stage_slots):
+                name = f"stage slot {slot} of {o.arg} in step {step.index}"
+                at = o.stage_offset + slot * o.stage_bytes
+                between.append(Buffer(name, at, _rounded(o.stage_bytes, target), step.index, step.index))
     return buffers
 
 
@@ -195,9 +209,9 @@ def _budgets(plan: Plan, buffers: dict[str, list[Buffer]], target: Target) -> No
 def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) -> None:
     """Dims, buffering, kernel, arguments and operands are those of the schedule and the tiling."""
     program, place = tiling.lifetimes.schedule.program, _place(step)
-    dims = [(d.name, d.size, d.tile, d.reduction) for d in step.dims]
-    by_name = {d.name: d for d in declared.access.dims}
-    expected = [(n, by_name[n].size, choice.tile[n], by_name[n].kind == "reduction") for n in choice.order]
+    dims = [(d.name, d.size, d.outer, d.tile, d.reduction) for d in step.dims]
+    by_name, outer = {d.name: d for d in declared.access.dims}, choice.outer(declared.access)
+    expected = [(n, by_name[n].size, outer[n], choice.tile[n], by_name[n].kind == "reduction") for n in choice.order]
     facts = ("dims", f"{dims}, tiled {expected}")
     need(dims == expected, "plan", f"{place}: the dims are not the tiling's", facts)
     need(step.buffering == choice.buffering, "plan", f"{place} is {step.buffering}, tiled {choice.buffering}")
@@ -216,6 +230,12 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
         need(same, "plan", f"{place}: operand {o.arg!r} has another storage")
         slots = choice.slots[o.arg]
         need(o.slots == slots, "plan", f"{place}: operand {o.arg!r} has {o.slots} slots, tiled {slots}")
+        staged = choice.stage.slots.get(o.arg, 0) if choice.stage else 0
+        text = f"{place}: operand {o.arg!r} has {o.stage_slots} stage slots, tiled {staged}"
+        need(o.stage_slots == staged, "plan", text)
+    found_stage = (step.staging.order, step.staging.buffering) if step.staging else None
+    wanted = (choice.stage.order, choice.stage.buffering) if choice.stage else None
+    need(found_stage == wanted, "plan", f"{place}: the stage is {found_stage}, tiled {wanted}")
 
 
 def _kernel(step: PlanStep, tiling: Tiling) -> None:
@@ -234,33 +254,58 @@ def _kernel(step: PlanStep, tiling: Tiling) -> None:
 
 def _cycles(step: PlanStep, plan: Plan) -> None:
     """A cost per kernel call, none more than the step's; the bytes moved are those of the boxes."""
-    tiles = math.prod(d.count for d in step.dims)
+    tiles = math.prod(len(cuts_within(d.size, d.outer, d.tile)) for d in step.dims)
     place = _place(step)
     need(len(step.tile_cycles) == tiles, "cycles", f"{place}: {tiles} tiles, {len(step.tile_cycles)} costs")
     need(min(step.tile_cycles) > 0, "cycles", f"{place} has a tile without cost")
     total = sum(step.tile_cycles)
     need(step.cycles >= total, "cycles", f"{place} takes {step.cycles} cycles, its kernels {total}")
-    waits = (*step.timeline.ingress_wait, *step.timeline.egress_wait)
-    waited = len(waits) == 2 * tiles == 2 * len(step.timeline.ingress_wait) and min(waits) >= 0
+    waits = (*step.timeline.ingress_wait, *step.timeline.egress_wait, step.staging.wait if step.staging else 0)
+    waited = len(waits) == 2 * tiles + 1 == 2 * len(step.timeline.ingress_wait) + 1 and min(waits) >= 0
     waited = waited and total + sum(waits) <= step.cycles
     need(waited, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
-    moved = [o for o in step.operands if o.slots]
     fresh = plan.options.accumulate == 1
-    bytes_in = sum(_moved(step, o) for o in moved if o.mode != "out" and not (o.fresh_on_flag and fresh))
-    bytes_out = sum(_moved(step, o) for o in moved if o.mode != "in")
+    moved = [(o, not (o.fresh_on_flag and fresh)) for o in step.operands if o.slots]
+    bytes_in = sum(_moved(step, o) for o, old in moved if o.mode != "out" and old)
+    bytes_out = sum(_moved(step, o) for o, _ in moved if o.mode != "in")
     same = (step.bytes_in, step.bytes_out) == (bytes_in, bytes_out)
     facts = ("bytes", f"{step.bytes_in} in, {step.bytes_out} out; the boxes have {bytes_in} and {bytes_out}")
     need(same, "cycles", f"{place} moves other bytes than it says", facts)
+    if step.staging is None:
+        return
+    staged = [(o, old) for o, old in moved if o.stage_slots]
+    lengths = {d.name: (d.size, d.outer) for d in step.dims}
+    order = [(n, *lengths[n]) for n in step.staging.order]
+    bytes_in = sum(_loop_bytes(o, order) for o, old in staged if o.mode != "out" and old)
+    bytes_out = sum(_loop_bytes(o, order) for o, _ in staged if o.mode != "in")
+    found = (step.staging.bytes_in, step.staging.bytes_out)
+    facts = ("bytes", f"{found[0]} in, {found[1]} out; the boxes have {bytes_in} and {bytes_out}")
+    need(found == (bytes_in, bytes_out), "cycles", f"{place} moves other bytes through its stage than it says", facts)
 
 
 def _moved(step: PlanStep, operand: PlanOperand) -> int:
-    """Bytes of all boxes of an operand, each as often as the loop comes to it."""
-    pieces: dict[str, list[Span]] = {d.name: cuts(d.size, d.tile) for d in step.dims}
+    """Bytes of all boxes of an operand through the inner hop, each as often as the loops come to it."""
+    order = step.staging.order if step.staging else tuple(d.name for d in step.dims)
+    by_name = {d.name: d for d in step.dims}
+    total = 0
+    for part in itertools.product(*(cuts(by_name[n].size, by_name[n].outer) for n in order)):
+        within = dict(zip(order, part, strict=True))
+        total += _loop_bytes(operand, [(d.name, within[d.name], d.tile) for d in step.dims])
+    return total
+
+
+def _loop_bytes(operand: PlanOperand, loop: Sequence[tuple[str, int | Span, int]]) -> int:
+    """Bytes of the boxes of a loop over (dim, size or span, tile), outermost first."""
+    pieces: dict[str, list[Span]] = {}
+    for name, space, tile in loop:
+        first, size = (0, space) if isinstance(space, int) else space
+        pieces[name] = [(first + s, n) for s, n in cuts(size, tile)]
     elements, depends = 1, set[str]()
     for axis, extent in zip(operand.axes, operand.view, strict=True):
         spans = axis_spans(axis, extent, pieces)
         elements *= sum(n for _, n in spans)
         depends |= {axis.dim} if len(spans) > 1 and hasattr(axis, "dim") else set()
-    inner = max((i for i, d in enumerate(step.dims) if d.name in depends), default=-1)
-    again = math.prod(d.count for d in step.dims[: inner + 1] if d.name not in depends)
+    names = [name for name, _, _ in loop]
+    inner = max((i for i, n in enumerate(names) if n in depends), default=-1)
+    again = math.prod(len(pieces[n]) for n in names[: inner + 1] if n not in depends)
     return elements * again * ELEMENT

@@ -1,35 +1,36 @@
 """The judge of tilings: schedule, lifetimes, tiles and slots, a rule per function; never calls what chose them."""
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from deployer.access import Access, At, Axis, Operand, Reach, Window
 from deployer.errors import VerifyFailed
 from deployer.ir import Program, Role
 from deployer.operator import Kernel, registry
 from deployer.plan import Lifetime, Step, StepTiling, Tiling
 from deployer.target import Target, load
+from deployer.verify_boxes import (
+    all_pieces,
+    axes_once,
+    axis_spans,
+    marked_once,
+    strided_levels,
+)
 
 DMA_LEVELS = 2
 """Strided levels a transfer of the HAL has besides its contiguous run."""
 MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
 """Up to so many tiles and elements an output is marked tile by tile; beyond that, axis by axis."""
 
-Span = tuple[int, int]
-
 
 def verify_tiling(tiling: Tiling) -> None:
-    """Raises VerifyFailed with the rule: schedule, lifetime, tile, slots, cover or table."""
+    """Raises VerifyFailed with the rule: schedule, lifetime, tile, stage, slots, cover or table."""
     _order(tiling)
     _declared(tiling)
     _dataflow(tiling)
     _lifetimes(tiling)
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         _tile(step, choice)
+        _stage(step, choice, tiling)
         _slots(step, choice, tiling)
         _inside(step, choice, tiling.lifetimes.schedule.program)
         _covers(step, choice)
@@ -47,24 +48,6 @@ def target_of(tiling: Tiling) -> Target:
     """The target under the options the tiling was made for."""
     options = tiling.lifetimes.schedule.options
     return load(options.target).with_options(options.budgets or {}, options.cores)
-
-
-def cuts(size: int, tile: int) -> list[Span]:
-    """(start, length) of each piece of a dim."""
-    return [(start, min(tile, size - start)) for start in range(0, size, tile)]
-
-
-def axis_spans(axis: Axis, extent: int, pieces: Mapping[str, list[Span]]) -> list[Span]:
-    """(first index, length) on an axis per piece of the dim it depends on; one span where there is none."""
-    if isinstance(axis, At | Window | Reach):
-        return [axis.span({axis.dim: piece}, extent) for piece in pieces[axis.dim]]
-    return [axis.span({}, extent)]
-
-
-def largest_box(operand: Operand, pieces: Mapping[str, list[Span]]) -> int:
-    """Most elements a tile touches of the operand."""
-    longest = (max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True))
-    return math.prod(longest)
 
 
 def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
@@ -212,6 +195,8 @@ def _lifetimes(tiling: Tiling) -> None:
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
     unknown = sorted(set(tiling.resident) - set(listed))
     need(not unknown, "lifetime", f"resident {unknown} have no lifetime")
+    unknown = sorted(set(tiling.spilled) - set(listed) | set(tiling.spilled) & set(tiling.resident))
+    need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
 
 
 def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bool:
@@ -246,28 +231,40 @@ def _tile(step: Step, choice: StepTiling) -> None:
     for d in reductions[1:]:
         need(choice.tile[d.name] == d.size, "tile", f"{place}: {d.name}, an inner reduction, is split")
     for o in step.access.operands:
-        levels = strided_levels(o, step.access, choice) if choice.slots.get(o.arg) else 0
+        levels = strided_levels(o, step.access, choice.tile) if choice.slots.get(o.arg) else 0
         need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")
 
 
-def strided_levels(operand: Operand, access: Access, choice: StepTiling) -> int:
-    """Strides needed to walk the runs of the operand's largest box: where a whole axis ends a run goes on."""
-    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
-    longest = [max(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(operand.axes, operand.view, strict=True)]
-    axes = [(n, e) for n, e in zip(longest, operand.view, strict=True) if e > 1]
-    while axes and axes[-1][0] == axes[-1][1]:
-        axes.pop()
-    if not axes:
-        return 0
-    axes.pop()
-    levels, whole = 0, False
-    for length, extent in reversed(axes):
-        if length > 1:
-            levels += not whole
-            whole = length == extent
-        else:
-            whole = False
-    return levels
+def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """A stage is there where an operand is spilled, with slots for just those; it splits no reduction."""
+    place, program, stage = _place(step), tiling.lifetimes.schedule.program, choice.stage
+    spilled = [o for o in step.access.operands if program.storage(o.tensor) in tiling.spilled]
+    need(
+        bool(spilled) == (stage is not None),
+        "stage",
+        f"{place} has {len(spilled)} spilled operands and the stage {stage}",
+    )
+    if stage is None:
+        return
+    sizes = step.access.sizes
+    need(sorted(stage.tile) == sorted(sizes), "stage", f"{place}: stage {stage.tile} is not over dims {sorted(sizes)}")
+    need(
+        sorted(stage.order) == sorted(sizes), "stage", f"{place}: the stage's order {stage.order} is not over its dims"
+    )
+    for d in step.access.dims:
+        length = stage.tile[d.name]
+        text = f"{place}: stage {d.name}={length}, tile {choice.tile[d.name]}, size {d.size}"
+        need(choice.tile[d.name] <= length <= d.size, "stage", text)
+        need(length == d.size or (d.splittable and d.kind == "parallel"), "stage", f"{text}: it must not be split")
+    args = sorted(o.arg for o in spilled)
+    need(sorted(stage.slots) == args, "stage", f"{place}: stage slots {stage.slots}, spilled operands {args}")
+    for o in spilled:
+        count = stage.slots[o.arg]
+        changes = any(stage.tile[d] < sizes[d] for d in o.dims)
+        most = (3 if o.mode == "inout" else 2) if stage.buffering == "double" and changes else 1
+        need(1 <= count <= most, "stage", f"{place}: operand {o.arg!r} has {count} stage slots of at most {most}")
+        levels = strided_levels(o, step.access, stage.tile)
+        need(levels <= DMA_LEVELS, "stage", f"{place}: {levels} strided levels for {o.arg!r}")
 
 
 def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
@@ -282,19 +279,20 @@ def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
         text = f"{place}: operand {o.arg!r} has {count} slots, and {home}"
         most = 3 if o.mode == "inout" else 2
         need((count == 0) == (storage in resident) and 0 <= count <= most, "slots", text)
-        changes = any(choice.tile[d] < step.access.dim(d).size for d in o.dims)
+        outer = choice.outer(step.access)
+        changes = any(choice.tile[d] < outer[d] for d in o.dims)
         if choice.buffering == "double" and count:
             moves = "changes" if changes else "stays"
             text = f"{place} is double-buffered: {o.arg!r} has {count} slots, its box {moves}"
             need((count > 1) == changes, "slots", text)
         need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has {count} slots")
-    whole = choice.tile == step.access.sizes
+    whole = choice.tile == choice.outer(step.access)
     need(whole or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
 
 
 def _inside(step: Step, choice: StepTiling, program: Program) -> None:
     """Every box lies inside its tensor, and an operand's view is all of its tensor."""
-    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in step.access.dims}
+    pieces = all_pieces(step.access, choice)
     for o in step.access.operands:
         place = f"{_place(step)}: operand {o.arg!r}"
         tensor = program.tensors[o.tensor]
@@ -308,7 +306,7 @@ def _inside(step: Step, choice: StepTiling, program: Program) -> None:
 
 def _covers(step: Step, choice: StepTiling) -> None:
     """All tiles write each element of each output once; tiles on one box differ in reductions only."""
-    count = math.prod(-(-d.size // choice.tile[d.name]) for d in step.access.dims)
+    count = math.prod(len(pieces) for pieces in all_pieces(step.access, choice).values())
     for o in step.access.operands:
         if not o.writes:
             continue
@@ -317,44 +315,3 @@ def _covers(step: Step, choice: StepTiling) -> None:
         once = marked_once(o, step.access, choice) if small or not product else axes_once(o, step.access, choice)
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
         need(once, "cover", text, ("tile", str(choice.tile)))
-
-
-def _walk(access: Access, choice: StepTiling) -> Iterator[dict[str, Span]]:
-    """All tiles in loop order."""
-    pieces = [cuts(access.dim(name).size, choice.tile[name]) for name in choice.order]
-    for tile in itertools.product(*pieces):
-        yield dict(zip(choice.order, tile, strict=True))
-
-
-def marked_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
-    """Whether each element is written in one stay on its box: every tile is walked and its box marked."""
-    marks = np.zeros(operand.view, np.uint32)
-    parallel = [d.name for d in access.dims if d.kind == "parallel"]
-    before: tuple[tuple[Span, ...], list[Span]] | None = None
-    for tile in _walk(access, choice):
-        box, at = operand.box(tile), [tile[name] for name in parallel]
-        if before is not None and before[0] == box:
-            if before[1] != at:
-                return False
-        else:
-            marks[tuple(slice(low, low + n) for low, n in box)] += 1
-        before = (box, at)
-    return bool((marks == 1).all())
-
-
-def axes_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
-    """The same by axes, for boxes that are products: axes are covered once, split parallel dims are on one.
-
-    A split reduction that is on no axis leaves the box where it is, because reductions are innermost.
-    """
-    split = [d for d in access.dims if d.kind == "parallel" and choice.tile[d.name] < d.size]
-    pieces = {d.name: cuts(d.size, choice.tile[d.name]) for d in access.dims}
-    for axis, extent in zip(operand.axes, operand.view, strict=True):
-        reached = 0
-        for low, length in sorted(axis_spans(axis, extent, pieces)):
-            if low != reached or length < 1:
-                return False
-            reached = low + length
-        if reached != extent:
-            return False
-    return all(d.name in operand.dims for d in split)

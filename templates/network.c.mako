@@ -27,7 +27,8 @@ _Static_assert(${text});
 
 /* ${s.title} */
 static void step_${f"{s.index:02d}"}(${s.parameter}) {
-${getattr(self, s.form)(s)}\
+    hal_step(${s.index});
+${getattr(self, s.loop.form)(s.loop, "    ")}\
 }
 % endfor
 
@@ -45,61 +46,57 @@ ${v.function} {
 ${indent}${item}
 % endfor
 </%def>\
-<%def name="once(s)">\
-    hal_step(${s.index});
-${lines(s.variables, "    ")}\
-${lines(s.fetch, "    ")}\
-${lines(s.arrive, "    ")}\
-${lines(s.arguments, "    ")}\
-    hal_parallel(${s.kernel}, &${s.table});
-${lines(s.leave, "    ")}\
-${lines(s.settle, "    ")}\
+<%def name="call(v, indent)">\
+${lines(v.arguments, indent)}\
+${indent}hal_parallel(${v.kernel}, &${v.table});
 </%def>\
-<%def name="single(s)">\
-    hal_step(${s.index});
-${lines(s.variables, "    ")}\
-    for (uint32_t tile = 0; tile < ${s.tiles}; tile++) {
-${lines(s.lengths, "        ")}\
-${lines(s.fetch, "        ")}\
-${lines(s.arrive, "        ")}\
-${lines(s.arguments, "        ")}\
-        hal_parallel(${s.kernel}, &${s.table});
-${lines(s.leave, "        ")}\
-${lines(s.settle, "        ")}\
-${lines(s.advance, "        ")}\
-    }
+<%def name="once(v, indent)">\
+${lines(v.variables, indent)}\
+${lines(v.fetch, indent)}\
+${lines(v.arrive, indent)}\
+${getattr(self, v.body.form)(v.body, indent)}\
+${lines(v.leave, indent)}\
+${lines(v.settle, indent)}\
 </%def>\
-<%def name="double(s)">\
-    hal_step(${s.index});
-${lines(s.variables, "    ")}\
-    for (uint32_t turn = 0; turn <= ${s.tiles}; turn++) {
-        if (turn < ${s.tiles}) {
-${lines(s.fetch_lengths, "            ")}\
-${lines(s.fetch, "            ")}\
-${lines(s.fetch_advance, "            ")}\
-        }
-        if (turn == 0) continue;
-${lines(s.lengths, "        ")}\
-${lines(s.arrive, "        ")}\
-${lines(s.arguments, "        ")}\
-        hal_parallel(${s.kernel}, &${s.table});
-${lines(s.leave, "        ")}\
-${lines(s.turn, "        ")}\
-${lines(s.advance, "        ")}\
-    }
-${lines(s.finish, "    ")}\
+<%def name="single(v, indent)">\
+${lines(v.variables, indent)}\
+${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.tiles}; ${v.counter}++) {
+${lines(v.lengths, indent + "    ")}\
+${lines(v.fetch, indent + "    ")}\
+${lines(v.arrive, indent + "    ")}\
+${getattr(self, v.body.form)(v.body, indent + "    ")}\
+${lines(v.leave, indent + "    ")}\
+${lines(v.settle, indent + "    ")}\
+${lines(v.advance, indent + "    ")}\
+${indent}}
 </%def>\
-<%def name="storing(s)">\
-    hal_step(${s.index});
-${lines(s.variables, "    ")}\
-    for (uint32_t tile = 0; tile < ${s.tiles}; tile++) {
-${lines(s.lengths, "        ")}\
-${lines(s.arrive, "        ")}\
-${lines(s.arguments, "        ")}\
-        hal_parallel(${s.kernel}, &${s.table});
-${lines(s.leave, "        ")}\
-${lines(s.turn, "        ")}\
-${lines(s.advance, "        ")}\
-    }
-${lines(s.finish, "    ")}\
+<%def name="double(v, indent)">\
+${lines(v.variables, indent)}\
+${indent}for (uint32_t ${v.counter} = 0; ${v.counter} <= ${v.tiles}; ${v.counter}++) {
+${indent}    if (${v.counter} < ${v.tiles}) {
+${lines(v.fetch_lengths, indent + "        ")}\
+${lines(v.fetch, indent + "        ")}\
+${lines(v.fetch_advance, indent + "        ")}\
+${indent}    }
+${indent}    if (${v.counter} == 0) continue;
+${lines(v.lengths, indent + "    ")}\
+${lines(v.arrive, indent + "    ")}\
+${getattr(self, v.body.form)(v.body, indent + "    ")}\
+${lines(v.leave, indent + "    ")}\
+${lines(v.turn, indent + "    ")}\
+${lines(v.advance, indent + "    ")}\
+${indent}}
+${lines(v.finish, indent)}\
+</%def>\
+<%def name="storing(v, indent)">\
+${lines(v.variables, indent)}\
+${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.tiles}; ${v.counter}++) {
+${lines(v.lengths, indent + "    ")}\
+${lines(v.arrive, indent + "    ")}\
+${getattr(self, v.body.form)(v.body, indent + "    ")}\
+${lines(v.leave, indent + "    ")}\
+${lines(v.turn, indent + "    ")}\
+${lines(v.advance, indent + "    ")}\
+${indent}}
+${lines(v.finish, indent)}\
 </%def>\

@@ -5,21 +5,25 @@ Pruned to the Pareto front of (bytes, cycles) per residency, so that the solver 
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deployer.access import Access, Operand, box_shape, loads, order_dims, tile_count, transfer
-from deployer.cost import kernel_cycles
+import numpy as np
+import numpy.typing as npt
+
+from deployer.access import Access
+from deployer.cost import kernel_cost
 from deployer.operator import operator_of
 from deployer.plan import Buffering, Step
-from deployer.target import Target
+from deployer.target import Channel, Target
+from deployer.tilers.grid import Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
 """Strided levels a DMA descriptor has besides the contiguous run."""
-GAP_RATIO = 3
-"""Neighbouring tile lengths further apart than this get lengths in between."""
 FRONT_LIMIT = 10
 """Points of a Pareto front that are kept; the smallest and the fastest always are."""
+RESIDENT_LIMIT = 4
+"""The same where something is resident."""
 
 
 @dataclass(frozen=True)
@@ -36,33 +40,17 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """What tiles of one size and order mean for one operand."""
+class Movement:
+    """One operand over the grid in each loop order: bytes of a slot, loads, and cycles of all its transfers."""
 
-    operand: Operand
+    arg: str
     storage: str
-    slot_bytes: int
-    loads: int
-    cycles_in: int
-    cycles_out: int
-
-
-def tile_sizes(size: int, limit: int) -> list[int]:
-    """Lengths to try for a dim, largest first: its divisors, whose tiles are all alike, and 1; at most `limit`.
-
-    Where neighbouring divisors are far apart, equal parts with a shorter last tile fill the gap.
-    """
-    divisors = [n for n in range(size, 0, -1) if size % n == 0]
-    lengths = {*divisors}
-    for large, small in itertools.pairwise(divisors):
-        while large > GAP_RATIO * small and large > 4:
-            large = -(-size // (-(-size // large) * 2))
-            if large > small:
-                lengths.add(large)
-    ordered = sorted(lengths, reverse=True)
-    if len(ordered) > limit:
-        ordered = [ordered[round(i * (len(ordered) - 1) / (limit - 1))] for i in range(limit)]
-    return ordered
+    inout: bool
+    slot_bytes: Ints
+    loads: Ints
+    cycles_in: Ints
+    cycles_out: Ints
+    possible: npt.NDArray[np.bool_]
 
 
 def rounded(size: int, alignment: int) -> int:
@@ -70,163 +58,171 @@ def rounded(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def step_tiles(access: Access) -> Iterator[dict[str, int]]:
-    """Tile lengths of all dims. At most one reduction is split, the outermost."""
-    reductions = [d for d in access.dims if d.kind == "reduction"]
-    outermost = reductions[0].name if reductions else ""
-    free = [d for d in access.dims if d.size > 1 and d.splittable and (d.kind == "parallel" or d.name == outermost)]
-    limit = {1: 40, 2: 14, 3: 9}.get(len(free), 6)
-    choices = []
-    for dim in access.dims:
-        choices.append(tile_sizes(dim.size, limit) if dim in free else [dim.size])
-    for lengths in itertools.product(*choices):
-        yield {d.name: n for d, n in zip(access.dims, lengths, strict=True)}
-
-
-def loop_orders(access: Access, tile: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
-    """Orders of the split parallel dims that can differ in how often operands are loaded."""
-    split = [d.name for d in access.dims if d.kind == "parallel" and tile[d.name] < d.size]
-    if len(split) > 3:
-        yield order_dims(access, tuple(split))
-        return
-    for permutation in itertools.permutations(split):
-        yield order_dims(access, permutation)
-
-
 def enumerate_candidates(
     step: Step,
+    access: Access,
     storage_of: Mapping[str, str],
     eligible: frozenset[str],
     target: Target,
     capacity: int,
     fresh: bool,
 ) -> dict[Buffering, list[Candidate]]:
-    """All candidates of a step that fit `capacity` bytes on their own, unpruned, by the buffering they were asked for.
+    """The fronts of a step over `access`, its own or a part of it, by the buffering they were asked for.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress.
+    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. Only what
+    fits `capacity` bytes on its own is returned.
     """
-    everything = frozenset(storage_of[o.tensor] for o in step.access.operands)
+    grid, orders = grid_of(access), loop_orders(access)
+    moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh) for o in access.operands]
+    kernels = np.tile(_kernel_totals(step, grid, target), len(orders))
+    everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
-    masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
+    whole = math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)) == 1
     found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
-    for tile in step_tiles(step.access):
-        whole = tile == step.access.sizes
-        kernels = _kernel_total(step, tile, target)
-        for order in loop_orders(step.access, tile):
-            parts = _geometries(step, tile, order, storage_of, target, fresh)
-            for mask in masks if parts is not None else ():
-                if mask == everything and not whole:
-                    continue
-                moved = [g for g in parts or () if g.storage not in mask]
-                if sum(g.slot_bytes for g in moved) > capacity:
-                    continue
-                for in_place, kept in ((1, found["single"]), (2, found["double"]), (3, found["double"])):
-                    if in_place == 3 and not any(g.operand.mode == "inout" and g.loads > 2 for g in moved):
-                        continue
-                    candidate = _candidate(tile, order, in_place, mask, moved, step, target, kernels)
-                    if candidate.bytes <= capacity:
-                        kept.append(candidate)
+    for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
+        moved = [m for m in moves if m.storage not in mask]
+        allowed = np.tile(whole | (mask != everything), len(orders))
+        for m in moved:
+            allowed = allowed & m.possible
+        for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
+            parts = [_priced(moved, in_place, kernels, target) for in_place in slot_counts]
+            size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+            fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
+            for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
+                variant, place = divmod(int(index), kernels.size)
+                order, row = divmod(place, grid.size)
+                slots = {m.arg: 0 for m in moves} | {m.arg: _slots(m, slot_counts[variant], place) for m in moved}
+                pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
+                used = used_order(orders[order], grid.tile(row), access)
+                candidate = Candidate(
+                    grid.tile(row), used, pipelined, mask, slots, int(size[index]), int(cycles[index])
+                )
+                found["single" if mode == "single" else "double"].append(candidate)
     return found
 
 
-def pareto(candidates: list[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
+def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
     """Per residency the candidates no other beats in both bytes and cycles, thinned evenly to `limit`."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(sorted(candidate.resident)), []).append(candidate)
     kept: list[Candidate] = []
     for key in sorted(groups):
-        front: list[Candidate] = []
-        for candidate in sorted(groups[key], key=lambda c: (c.bytes, c.cycles, c.buffering != "single")):
-            if not front or candidate.cycles < front[-1].cycles:
-                front.append(candidate)
-        if len(front) > limit:
-            front = [front[round(i * (len(front) - 1) / (limit - 1))] for i in range(limit)]
-        kept += front
+        group = sorted(groups[key], key=lambda c: c.buffering != "single")
+        size, cycles = (np.array([getattr(c, field) for c in group]) for field in ("bytes", "cycles"))
+        kept += [group[i] for i in front(size, cycles, limit)]
     return kept
 
 
-def smallest(step: Step, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
+def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = enumerate_candidates(step, storage_of, frozenset(), target, 1 << 62, False)
+    candidates = enumerate_candidates(step, access, storage_of, frozenset(), target, 1 << 62, False)
     return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
 
 
-def _geometries(
-    step: Step,
-    tile: Mapping[str, int],
-    order: tuple[str, ...],
+def channel_cycles(channel: Channel, size: npt.NDArray[np.float64], lines: npt.NDArray[np.float64]) -> Ints:
+    """`Channel.cycles` for arrays."""
+    milli = np.rint(size) * channel.byte_milli + np.rint(lines) * channel.line_milli
+    found: Ints = (channel.setup + np.ceil(milli / 1000)).astype(np.int64)
+    return found
+
+
+def used_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
+    """The order with the dims that are not split in declaration order behind those that are."""
+    parallel = [d.name for d in access.dims if d.kind == "parallel"]
+    split = [n for n in order if n in parallel and tile[n] < access.dim(n).size]
+    return (*split, *(n for n in parallel if n not in split), *(n for n in order if n not in parallel))
+
+
+def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
+    """Indices of what nothing beats in both, by size, thinned evenly to `limit`."""
+    order = np.lexsort((cycles, size))
+    if not order.size:
+        return order
+    best = np.minimum.accumulate(cycles[order])
+    front = order[np.concatenate(([True], best[1:] < best[:-1]))]
+    if front.size > limit:
+        front = front[[round(i * (front.size - 1) / (limit - 1)) for i in range(limit)]]
+    return front
+
+
+def movement(
+    arg: str,
+    access: Access,
+    grid: Grid,
+    orders: list[tuple[str, ...]],
     storage_of: Mapping[str, str],
     target: Target,
     fresh: bool,
-) -> list[Geometry] | None:
-    """Footprint and transfer cost of each operand, or None where the DMA cannot describe a box."""
-    hop, parts = target.hops[0], []
-    for operand in step.access.operands:
-        box = box_shape(operand, step.access, tile)
-        shape = transfer(operand.view, box)
-        if len(shape.levels) > MAX_TRANSFER_LEVELS:
-            return None
-        count = loads(operand, step.access, tile, order)
-        # Border tiles are smaller: the bytes of all loads together are those of the tensor, once per repetition.
-        distinct = math.prod(-(-step.access.dim(d).size // tile[d]) for d in set(operand.dims))
-        share = math.prod(operand.view) * (count / distinct) / (count * math.prod(box))
-        size, lines = math.prod(box) * 4 * min(share, 1.0), shape.lines * min(share, 1.0)
-        reads = operand.reads and not (operand.fresh_on_flag and fresh)
-        cycles_in = count * hop.inward.cycles(round(size), round(lines)) if reads else 0
-        cycles_out = count * hop.outward.cycles(round(size), round(lines)) if operand.writes else 0
-        slot = rounded(math.prod(box) * 4, target.alignment)
-        parts.append(Geometry(operand, storage_of[operand.tensor], slot, count, cycles_in, cycles_out))
-    return parts
+    hop_index: int = 0,
+) -> Movement:
+    """Footprint and transfer cost of an operand through a hop, for every tile and order."""
+    operand, hop = access.operand(arg), target.hops[hop_index]
+    box = boxes(operand, grid)
+    # Border tiles are smaller: the bytes of all loads together are those of the tensor, once per repetition.
+    share = np.minimum(math.prod(operand.view) / (distinct_boxes(operand, grid) * box.elements), 1.0)
+    size, lines = (box.elements * 4 * share).astype(np.float64), (box.lines * share).astype(np.float64)
+    inward, outward = (channel_cycles(channel, size, lines) for channel in (hop.inward, hop.outward))
+    count = np.concatenate([load_counts(operand, grid, order) for order in orders])
+    reads = operand.reads and not (operand.fresh_on_flag and fresh)
+    slot = -(-box.elements * 4 // target.alignment) * target.alignment
+    return Movement(
+        arg,
+        storage_of[operand.tensor],
+        operand.mode == "inout",
+        np.tile(slot, len(orders)),
+        count,
+        count * np.tile(inward, len(orders)) * int(reads),
+        count * np.tile(outward, len(orders)) * int(operand.writes),
+        np.tile(box.levels <= MAX_TRANSFER_LEVELS, len(orders)),
+    )
 
 
-def _kernel_total(step: Step, tile: Mapping[str, int], target: Target) -> int:
-    """Cycles of all kernel calls: each dim has tiles of one length and perhaps one shorter tile at the border."""
+def _kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
+    """Cycles of all kernel calls together, as if border tiles cost their share of a whole one."""
     operator = operator_of(step.node)
-    lengths = []
-    for dim in step.access.dims:
-        whole, rest = divmod(dim.size, tile[dim.name])
-        lengths.append([(tile[dim.name], whole)] * (whole > 0) + [(rest, 1)] * (rest > 0))
-    total = target.tile * (tile_count(step.access, tile) - 1)
-    for combination in itertools.product(*lengths):
-        sizes = {d.name: n for d, (n, _) in zip(step.access.dims, combination, strict=True)}
-        times = math.prod(count for _, count in combination)
-        total += times * kernel_cycles(target, step.kernel.symbol, operator.work(step.node, step.access, sizes))
-    return total
+    symbol, sizes = step.kernel.symbol, grid.access.sizes
+    totals = np.empty(grid.size, np.int64)
+    for row in range(grid.size):
+        tile = grid.tile(row)
+        work = operator.work(step.node, step.access, tile)
+        cost = kernel_cost(target, symbol, work.form)
+        calls = math.prod(int(counts[row]) for counts in grid.counts.values())
+        share = math.prod(sizes[name] / length for name, length in tile.items())
+        busiest = -(-work.parallel // target.cores) / max(work.parallel, 1)
+        milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest * share
+        totals[row] = calls * (target.dispatch + cost.call) + target.tile * (calls - 1) + math.ceil(milli / 1000)
+    return totals
 
 
-def _candidate(
-    tile: Mapping[str, int],
-    order: tuple[str, ...],
-    in_place: int,
-    mask: frozenset[str],
-    moved: list[Geometry],
-    step: Step,
-    target: Target,
-    kernels: int,
-) -> Candidate:
-    """A candidate with one slot per moved operand, or two where `in_place` is 2 or 3: so many an inout operand has.
+def _slots(move: Movement, in_place: int, index: int) -> int:
+    """Slots of a moved operand: an inout operand has as many as `in_place` says, none more than it has boxes."""
+    most = in_place if move.inout else min(in_place, 2)
+    return min(most, int(move.loads[index]))
+
+
+def _priced(moved: list[Movement], in_place: int, kernels: Ints, target: Target) -> tuple[Ints, Ints]:
+    """Bytes and cycles of all candidates with one slot per moved operand, or two where `in_place` is 2 or 3.
 
     With two slots the box after next waits for the egress of a box just finished; the third hides it under a kernel.
     """
-    slots = {o.arg: 0 for o in step.access.operands}
-    for g in moved:
-        most = in_place if g.operand.mode == "inout" else min(in_place, 2)
-        slots[g.operand.arg] = min(most, g.loads)
-    hop = target.hops[0]
-    starts = sum(g.loads * ((g.cycles_in > 0) + (g.cycles_out > 0)) for g in moved)
+    hop, none = target.hops[0], np.zeros_like(kernels)
+    size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))
+    for m in moved:
+        slots = np.minimum(in_place if m.inout else min(in_place, 2), m.loads)
+        size += m.slot_bytes * slots
+        starts += m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0))
+        total_in += m.cycles_in
+        total_out += m.cycles_out
+        first += m.cycles_in // m.loads
+        last += m.cycles_out // m.loads
+        waits += np.where(slots == 2, m.cycles_out, 0) if m.inout else 0
+        most = np.maximum(most, m.loads)
     fixed = target.step + starts * hop.wait
-    total_in, total_out = sum(g.cycles_in for g in moved), sum(g.cycles_out for g in moved)
-    pipelined = any(n > 1 for n in slots.values())
-    if pipelined:
-        total_in, total_out = (t * (1000 + target.contention) // 1000 for t in (total_in, total_out))
-        first = sum(g.cycles_in // g.loads for g in moved)
-        last = sum(g.cycles_out // g.loads for g in moved)
-        busy = kernels + starts * hop.issue
-        busy += sum(g.cycles_out for g in moved if g.operand.mode == "inout" and slots[g.operand.arg] == 2)
-        cycles = first + max(busy, total_in - first, total_out - last) + last + fixed
-    else:
-        cycles = kernels + total_in + total_out + hop.issue * max((2 * g.loads for g in moved), default=0) + fixed
-    size = sum(g.slot_bytes * slots[g.operand.arg] for g in moved)
-    buffering: Buffering = "double" if pipelined else "single"
-    return Candidate(dict(tile), order, buffering, mask, slots, size, cycles)
+    single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
+    if in_place == 1:
+        return size, single
+    slow_in, slow_out = (t * (1000 + target.contention) // 1000 for t in (total_in, total_out))
+    busy = kernels + starts * hop.issue + waits
+    double = first + np.maximum(np.maximum(busy, slow_in - first), slow_out - last) + last + fixed
+    return size, np.where(most > 1, double, single)

@@ -51,33 +51,61 @@ def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -
     return True
 
 
-def greedy(problem: Problem) -> Choice | None:
-    """Homes by cycles saved per byte-step, one after the other while everything still fits; the solver starts here."""
-    resident: frozenset[str] = frozenset()
-    best = _cheapest(problem, resident)
-    if best is None:
+class _Greedy:
+    """Homes fixed one after the other, with the cheapest candidate of each step kept up to date."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.resident: set[str] = set()
+        self.homes = [0] * len(problem.candidates)
+        self.by_residency: list[dict[frozenset[str], list[tuple[int, int, int]]]] = []
+        for candidates in problem.candidates:
+            groups: dict[frozenset[str], list[tuple[int, int, int]]] = {}
+            for index, c in enumerate(candidates):
+                groups.setdefault(c.resident, []).append((c.cycles, index, c.bytes))
+            self.by_residency.append({key: sorted(group) for key, group in groups.items()})
+        self.picks: list[tuple[int, int] | None] = [self._cheapest(s, 0, None) for s in range(len(self.homes))]
+
+    def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
+        """(cycles, index) of the step's best candidate, were `storage` with its `more` bytes at home as well."""
+        touched = self.problem.touches[step]
+        here = frozenset(s for s in touched if s in self.resident or s == storage)
+        room = self.problem.capacity - self.homes[step] - more
+        for cycles, index, size in self.by_residency[step].get(here, ()):
+            if size <= room:
+                return cycles, index
         return None
-    for life in sorted(problem.eligible, key=lambda x: (x.bytes * (x.last - x.first + 1), x.storage)):
-        trial = _cheapest(problem, resident | {life.storage})
-        if trial is not None and trial.cycles < best.cycles:
-            best, resident = trial, trial.resident
-    return best
 
+    def bring(self, life: Lifetime) -> None:
+        """Make a storage resident where that saves cycles and every step still fits."""
+        saved, picks = 0, {}
+        for step in range(life.first, life.last + 1):
+            now, before = self._cheapest(step, life.bytes, life.storage), self.picks[step]
+            if now is None or before is None:
+                return
+            saved += self.problem.weights[step] * (before[0] - now[0])
+            picks[step] = now
+        if saved <= 0:
+            return
+        self.resident.add(life.storage)
+        for step, pick in picks.items():
+            self.homes[step] += life.bytes
+            self.picks[step] = pick
 
-def _cheapest(problem: Problem, resident: frozenset[str]) -> Choice | None:
-    """The best candidate of each step under fixed homes, or None where one does not fit."""
-    picks = []
-    for step, candidates in enumerate(problem.candidates):
-        homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        fitting = [
-            (c.cycles, i)
-            for i, c in enumerate(candidates)
-            if c.resident == resident & problem.touches[step] and c.bytes + homes <= problem.capacity
-        ]
-        if not fitting:
+    def choice(self) -> Choice | None:
+        """What was found, None where a step does not fit at all."""
+        picks = [p[1] for p in self.picks if p is not None]
+        if len(picks) < len(self.picks):
             return None
-        picks.append(min(fitting)[1])
-    return Choice(tuple(picks), resident, objective(problem, picks))
+        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks))
+
+
+def greedy(problem: Problem) -> Choice | None:
+    """Homes from the least byte-steps up, each kept where it saves cycles; the solver starts here."""
+    state = _Greedy(problem)
+    for life in sorted(problem.eligible, key=lambda x: (x.bytes * (x.last - x.first + 1), x.storage)):
+        state.bring(life)
+    return state.choice()
 
 
 def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:

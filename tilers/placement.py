@@ -1,12 +1,16 @@
-"""Addresses: buffers with lifetimes packed into a level, by first fit and, where that leaves a gap, by CP-SAT."""
+"""Addresses: buffers with lifetimes packed into a level, by first fit and, where it leaves a gap, branch and bound."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
+from deployer.tilers.branch_and_bound import pack
 
-SOLVER_LIMIT = 1.0
-"""Deterministic seconds one feasibility question may take."""
+NODES = 16_000
+"""Nodes of branch and bound, for a packing within the capacity where first fit has none: one or two seconds."""
+SHARE = 8
+"""A packing that is only to be lower gets one part in as many."""
+GAPS = (0, 5, 10, 20, 40, 80, 160)
+"""Heights that are asked for, in thousandths above the bound."""
 
 
 @dataclass(frozen=True)
@@ -30,29 +34,39 @@ class Placement:
 
 def lower_bound(items: Sequence[Item]) -> int:
     """Most bytes live at any one step."""
-    return max((sum(x.bytes for x in items if x.first <= s <= x.last) for s in {x.first for x in items}), default=0)
+    births: dict[int, int] = {}
+    for x in items:
+        births[x.first] = births.get(x.first, 0) + x.bytes
+        births[x.last + 1] = births.get(x.last + 1, 0) - x.bytes
+    live = most = 0
+    for step in sorted(births):
+        live += births[step]
+        most = max(most, live)
+    return most
 
 
-def place(items: Sequence[Item], capacity: int, alignment: int = 4) -> Placement:
+def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
     """Pack the items. The height may exceed `capacity` where nothing better was found; the caller decides what then.
 
-    First fit in several orders; a height above the bound is then asked of CP-SAT: can it be done at the bound, and if
-    not, anywhere within the capacity.
+    First fit in several orders; where none fits the capacity, branch and bound is asked for a packing that does; and
+    where none reaches the bound, for heights from the bound upwards, until one is found.
     """
     bound = lower_bound(items)
-    best = min(
-        (first_fit(items, order) for order in _orders(items)),
-        key=lambda p: p.height,
-        default=Placement({}, 0, 0),
-    )
-    for limit in (bound, capacity):
-        if best.height <= max(limit, bound) or limit < bound:
-            continue
-        offsets = _feasible(items, limit, alignment, best)
-        if offsets is not None:
-            height = max(offsets[x.name] + x.bytes for x in items)
-            best = Placement(offsets, height, bound)
-    return Placement(best.offsets, best.height, bound)
+    best = _first_fits(items, bound)
+    least = bound
+    if best.height > capacity >= bound:
+        best = _within(items, capacity, alignment, nodes, best)
+        if best.height > capacity:
+            least = capacity + 1
+    for gap in GAPS:
+        limit = bound + bound * gap // 1000
+        if limit >= best.height:
+            break
+        if limit >= least:
+            better = _within(items, limit, alignment, nodes // SHARE, best)
+            if better is not best:
+                return better
+    return best
 
 
 def first_fit(items: Sequence[Item], order: Sequence[int]) -> Placement:
@@ -71,9 +85,20 @@ def first_fit(items: Sequence[Item], order: Sequence[int]) -> Placement:
     return Placement({x.name: at for x, at in placed}, height, lower_bound(items))
 
 
+def _first_fits(items: Sequence[Item], bound: int) -> Placement:
+    """The lowest of all orders; orders after one that reaches the bound are left out."""
+    orders = _orders(items)
+    best = first_fit(items, orders[0])
+    for order in orders[1:]:
+        if best.height == bound:
+            break
+        best = min(best, first_fit(items, order), key=lambda p: p.height)
+    return best
+
+
 def _orders(items: Sequence[Item]) -> list[list[int]]:
-    """Orders worth trying: longest life first, largest first, largest area first, by birth."""
-    keys = [
+    """Orders worth trying: longest life first, largest first, largest area first, by birth, by death from the last."""
+    keys: list[Callable[[Item], tuple[int | str, ...]]] = [
         lambda x: (-(x.last - x.first), -x.bytes, x.name),
         lambda x: (-x.bytes, x.first, x.name),
         lambda x: (-x.bytes * (x.last - x.first + 1), x.first, x.name),
@@ -83,28 +108,10 @@ def _orders(items: Sequence[Item]) -> list[list[int]]:
     return [sorted(range(len(items)), key=lambda i, k=key: k(items[i])) for key in keys]  # type: ignore[misc]
 
 
-def _feasible(items: Sequence[Item], capacity: int, alignment: int, hint: Placement) -> dict[str, int] | None:
-    """Offsets within the capacity, or None where CP-SAT finds none in its deterministic time."""
-    model = cp_model.CpModel()
-    units = capacity // alignment
-    offsets, time, space = {}, [], []
-    for item in items:
-        size = item.bytes // alignment
-        if size == 0:
-            continue
-        if size > units:
-            return None
-        var = model.new_int_var(0, units - size, item.name)
-        model.add_hint(var, min(hint.offsets[item.name] // alignment, units - size))
-        offsets[item.name] = var
-        space.append(model.new_fixed_size_interval_var(var, size, f"{item.name} space"))
-        time.append(model.new_fixed_size_interval_var(item.first, item.last - item.first + 1, f"{item.name} time"))
-    model.add_no_overlap_2d(time, space)
-    model.add_cumulative(time, [x.bytes // alignment for x in items if x.bytes], units)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 1
-    solver.parameters.max_deterministic_time = SOLVER_LIMIT
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return {x.name: solver.value(offsets[x.name]) * alignment if x.name in offsets else 0 for x in items}
+def _within(items: Sequence[Item], limit: int, alignment: int, nodes: int, best: Placement) -> Placement:
+    """A packing within the limit, or `best` where branch and bound finds none."""
+    answer = pack(items, limit, alignment, nodes)
+    if answer.offsets is None:
+        return best
+    height = max((at + x.bytes for x, at in zip(items, answer.offsets, strict=True)), default=0)
+    return Placement({x.name: at for x, at in zip(items, answer.offsets, strict=True)}, height, best.bound)

@@ -21,6 +21,10 @@ class Strategy(ABC):
     def modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
         """Bufferings the step may have; under `double` a step of one tile still takes one slot."""
 
+    def stage_modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
+        """Bufferings of what passes through the level between; by default those of the step."""
+        return self.modes(step, options)
+
 
 _REGISTRY: dict[str, Strategy] = {}
 C = TypeVar("C", bound=type[Strategy])

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from deployer import measure, target
+from deployer.convolution import geometry
 from deployer.errors import UserError
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.measure import Job
@@ -22,6 +23,33 @@ from deployer.operator import operator_of
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]
+
+
+PAD: dict[str, AttrValue] = {"pads": (1, 1, 1, 1)}
+STRIDED: dict[str, AttrValue] = {"strides": (2, 2)}
+LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("3x3", (1, 16, 32, 32), (16, 16, 3, 3), PAD),
+    ("3x3", (1, 32, 16, 16), (32, 32, 3, 3), PAD),
+    ("3x3", (1, 64, 8, 8), (32, 64, 3, 3), PAD),
+    ("3x3", (1, 16, 4, 32), (4, 16, 3, 3), PAD),
+    ("3x3 /2", (1, 16, 32, 32), (32, 16, 3, 3), {**PAD, **STRIDED}),
+    ("3x3 /2", (1, 3, 40, 96), (8, 3, 3, 3), {**PAD, **STRIDED}),
+    ("10x4 /2", (1, 1, 49, 10), (64, 1, 10, 4), {"pads": (5, 1, 4, 1), **STRIDED}),
+    ("1x1", (1, 64, 25, 5), (64, 64, 1, 1), {}),
+    ("1x1", (1, 64, 16, 16), (64, 64, 1, 1), {}),
+    ("1x1", (1, 8, 24, 48), (16, 8, 1, 1), {}),
+    ("1x1", (1, 128, 3, 3), (128, 128, 1, 1), {}),
+    ("1x1", (1, 16, 5, 5), (8, 16, 1, 1), {}),
+    ("1x1 /2", (1, 16, 32, 32), (32, 16, 1, 1), STRIDED),
+    ("depthwise", (1, 64, 25, 5), (64, 1, 3, 3), {"group": 64, **PAD}),
+    ("depthwise", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **PAD}),
+    ("depthwise", (1, 128, 6, 6), (128, 1, 3, 3), {"group": 128, **PAD}),
+    ("depthwise", (1, 8, 5, 8), (8, 1, 3, 3), {"group": 8, **PAD}),
+    ("depthwise /2", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **PAD, **STRIDED}),
+)
+"""X, W and attributes of convolutions in small networks, and of parts of them."""
+PLANES: tuple[Shape, ...] = ((1, 16, 32, 32), (1, 64, 25, 5), (1, 64, 8, 8), (1, 8, 24, 48))
+"""X of batch normalization and pooling."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +75,7 @@ def _row(op: str, shapes: Mapping[str, Shape], form: str = "", flag: int = 0, **
     work = operator.work(node, access, access.sizes)
     job = measure.kernel_job(f"{op} {form}", node, types, {}, tile, flag)
     shape = " ".join("x".join(map(str, s)) or "1" for s in shapes.values())
-    if op == "Gemm" and access.sizes["k"] > 1:
+    if op.startswith("Conv") or (op == "Gemm" and access.sizes["k"] > 1):
         return Row(job.kernel.symbol, shape, form, job, work.macs, "macs")
     return Row(job.kernel.symbol, shape, form, job, max(kind.size for kind in types.values()), "elements")
 
@@ -78,6 +106,36 @@ def rows() -> Iterator[Row]:
         yield _row("SoftmaxCrossEntropyLossGrad", {"dloss": (), "x": (batch, classes), "labels": (batch,)})
 
 
+def convolutions() -> Iterator[Row]:
+    """Each layer and its gradients."""
+    for form, x, w, attrs in LAYERS:
+        shape = geometry(Node("", "Conv", (), (), attrs), x, w, ())
+        y, reach = shape.y_shape, {**attrs, "input_shape": shape.input_shape}
+        yield _row("Conv", {"x": x, "w": w}, form, **attrs)
+        yield _row("ConvGradX", {"dy": y, "w": w}, form, **reach)
+        yield _row("ConvGradW", {"dy": y, "x": x}, form, **{**attrs, "kernel_shape": w[2:]})
+
+
+def planes() -> Iterator[Row]:
+    """Batch normalization step by step, forward and backward, and pooling."""
+    for x in PLANES:
+        c, space = x[1:2], {"axes": (0, 2, 3), "keepdims": 0}
+        yield _row("ReduceMean", {"x": x}, "mean", **space)
+        yield _row("ChannelVariance", {"x": x, "mean": c})
+        yield _row("ChannelInvStd", {"x": x, "mean": c}, "inverse")
+        yield _row("ChannelNormalize", {"x": x, "scale": c, "bias": c, "mean": c, "inv_std": c})
+        yield _row("ReduceSum", {"x": x}, "dbias", **space)
+        yield _row("ChannelDot", {"dy": x, "x": x, "mean": c, "inv_std": c})
+        yield _row("ChannelNormalizeGrad", {"dy": x, "x": x, "s": c, "mean": c, "inv_std": c, "ds": c, "db": c})
+        yield _row("GlobalAveragePoolGrad", {"dy": (*x[:2], 1, 1)}, kernel_shape=x[2:])
+        window: dict[str, AttrValue] = {"kernel_shape": (2, 2), "strides": (2, 2)}
+        y = (*x[:2], x[2] // 2, x[3] // 2)
+        yield _row("MaxPool", {"x": x}, "2x2", **window)
+        yield _row("MaxPoolGrad", {"dy": y, "x": x}, "2x2", **window)
+        yield _row("AveragePool", {"x": x}, "2x2", **window)
+        yield _row("AveragePoolGrad", {"dy": y}, "2x2", input_shape=x, **window)
+
+
 def simulator() -> str:
     """The commit of the simulator's sources beside its install folder, where they are kept."""
     sources = Path(os.environ.get("GVSOC_INSTALL_DIR", "")).parent / "src"
@@ -87,7 +145,7 @@ def simulator() -> str:
 
 def main() -> int:
     """Measure everything in one run of the simulator and print it."""
-    listed, machine = list(rows()), target.load("siracusa")
+    listed, machine = [*rows(), *convolutions(), *planes()], target.load("siracusa")
     with tempfile.TemporaryDirectory() as folder:
         measured = measure.run(machine, [row.job for row in listed], Path(folder))
     entries = []
@@ -96,7 +154,7 @@ def main() -> int:
         entry = {"kernel": row.kernel, "shape": row.shape, "form": row.form, "cold": found.cold, "cycles": found.warm}
         entries.append(entry | ({row.unit: row.count, "per_cycle": rate} if row.unit else {}))
         name = row.kernel or row.form
-        print(f"{name:22s} {row.shape:18s} {row.form:9s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
+        print(f"{name:22s} {row.shape:26s} {row.form:12s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
     head = {"target": machine.name, "cores": machine.cores, "simulator": f"gvsoc {simulator()}"}
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
     RESULT.write_text(json.dumps(head)[:-1] + f', "kernels": [\n{lines}\n]}}\n')

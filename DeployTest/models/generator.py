@@ -48,8 +48,8 @@ def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Rep
     return build_train_graph(model, loss, "sgd", rate, trainable, model.parent, **options)
 
 
-def main(generate: Generate, arguments: Sequence[str] | None = None) -> None:
-    """Write the case that the command line asks for, and print its folder."""
+def main(generate: Generate, switches: Sequence[str] = (), arguments: Sequence[str] | None = None) -> None:
+    """Write the case that the command line asks for, and print its folder; `switches` are on unless turned off."""
     parser = argparse.ArgumentParser(description=(generate.__doc__ or "").split("\n")[0])
     parser.add_argument("out", type=Path, help="folder for the model, the *_train and the *_optimizer folder")
     parser.add_argument("--batch", type=int, default=1, help="rows per sample")
@@ -57,5 +57,8 @@ def main(generate: Generate, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--n-accum", type=int, default=1, help="forward passes per update")
     parser.add_argument("--n-batches", type=int, help="forward passes in all")
     parser.add_argument("--seed", type=int, default=0, help="of weights and samples")
+    for name in switches:
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=True, help="on unless turned off")
     given = vars(parser.parse_args(arguments))
     print(generate(given.pop("out"), **given))

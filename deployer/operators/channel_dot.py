@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.channels import Step
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
-from deployer.normalization import Channelwise, channel_kernel, per_channel, sum_axes
+from deployer.normalization import channel_kernel, per_channel, sum_axes
 from deployer.operator import Array, Sample, register, rng
 
 
 @register
-class ChannelDot(Channelwise):
+class ChannelDot(Step):
     """dY and X of one shape, mean and inv_std of C elements each."""
 
     name = "ChannelDot"

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.channels import Step
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
-from deployer.normalization import Channelwise, channel_kernel, per_channel
+from deployer.normalization import channel_kernel, per_channel
 from deployer.operator import Array, Sample, register, rng
 
 
 @register
-class ChannelNormalize(Channelwise):
+class ChannelNormalize(Step):
     """X[N, C, ...] with scale, B, mean and inv_std of C elements each."""
 
     name = "ChannelNormalize"

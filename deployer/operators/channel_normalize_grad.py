@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.channels import Step
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
-from deployer.normalization import Channelwise, channel_kernel, per_channel
+from deployer.normalization import channel_kernel, per_channel
 from deployer.operator import Array, Sample, register, rng
 
 
 @register
-class ChannelNormalizeGrad(Channelwise):
+class ChannelNormalizeGrad(Step):
     """dX = scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M), with M elements per channel."""
 
     name = "ChannelNormalizeGrad"
@@ -23,7 +24,6 @@ class ChannelNormalizeGrad(Channelwise):
         "count",
     )
     wide = 2
-    flops = 2
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from deployer.channels import Step
 from deployer.inputs import normal
 from deployer.normalization import Variance
 from deployer.operator import Sample, register, rng
 
 
 @register
-class ChannelVariance(Variance):
+class ChannelVariance(Step, Variance):
     """X[N, C, ...] and the means of its channels to var[C]."""
 
     name = "ChannelVariance"

@@ -5,8 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Whole, Window
-from deployer.convolution import FORMS, LAYERS, geometry, tap_arguments, windows
-from deployer.inputs import arrays, normal, operands
+from deployer.convolution import (
+    BLOCK,
+    FORMS,
+    LAYERS,
+    REGION_SETUP,
+    SETUP,
+    form_of,
+    geometry,
+    regions,
+    tap_arguments,
+    windows,
+)
+from deployer.inputs import arrays, floats, normal
 from deployer.ir import Node, TensorType
 from deployer.operator import (
     ArgValue,
@@ -52,7 +63,7 @@ class Conv(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
-        x, w = operands(node, inputs, 2)
+        x, w = floats(node, inputs, 2)
         shape = geometry(node, x.shape, w.shape, inputs)
         if len(inputs) > 2 and inputs[2] is not None and inputs[2].shape != w.shape[:1]:
             raise mismatch(node, f"B is {list(inputs[2].shape)}, W has {w.shape[0]} outputs", inputs)
@@ -118,10 +129,13 @@ class Conv(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per tap, channel and output; outputs are what cores share."""
-        outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
-        kernel = access.operand("w").view[3:]
-        return Work(outputs * tile["c"] * kernel[0] * kernel[1], outputs, outputs)
+        """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
+        _, m, c, kh, kw = access.operand("w").view
+        pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
+        blocks = tile["n"] * tile["g"] * -(-tile["m"] // BLOCK) * pixels
+        form = form_of(m, c, (kh, kw))
+        setup = REGION_SETUP * regions(access, tile) if form == "depthwise" else SETUP
+        return Work(channels * pixels * tile["c"] * kh * kw, channels * (pixels + setup), blocks, form)
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from deployer.convolution import BACKWARD, FORMS, fits, geometry
-from deployer.inputs import arrays, normal, operands
+from deployer.inputs import arrays, floats, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, Sample, operator_of, register, rng
 
@@ -17,7 +17,7 @@ class ConvGrad(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The types of X and W, and B[M]."""
-        dy, x, w = operands(node, inputs, 3)
+        dy, x, w = floats(node, inputs, 3)
         fits(node, geometry(node, x.shape, w.shape, inputs), dy.shape, inputs)
         return (x, w, TensorType("float32", w.shape[:1]))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.convolution import BACKWARD, RANKS
-from deployer.inputs import arrays, normal, operands
+from deployer.inputs import arrays, floats, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, Sample, register, rng, unsupported
 
@@ -19,7 +19,7 @@ class ConvGradB(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..] to dB[M]."""
-        (dy,) = operands(node, inputs, 1)
+        (dy,) = floats(node, inputs, 1)
         if len(dy.shape) not in RANKS:
             raise unsupported(node, f"dY has {len(dy.shape)} axes", "dY of 3 axes, or of 4")
         return (TensorType("float32", dy.shape[1:2]),)

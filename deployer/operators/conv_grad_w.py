@@ -5,8 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Window
-from deployer.convolution import BACKWARD, FORMS, LAYERS, fits, geometry, tap_arguments, windows
-from deployer.inputs import arrays, normal, operands
+from deployer.convolution import (
+    BACKWARD,
+    BLOCK,
+    FORMS,
+    LAYERS,
+    WEIGHT_SETUP,
+    fits,
+    form_of,
+    geometry,
+    tap_arguments,
+    windows,
+)
+from deployer.inputs import arrays, floats, normal
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import (
     ArgValue,
@@ -46,7 +57,7 @@ class ConvGradW(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], X[N, C, ..] to dW[M, C / group, ..]."""
-        dy, x = operands(node, inputs, 2)
+        dy, x = floats(node, inputs, 2)
         if len(dy.shape) != len(x.shape) or len(x.shape) < 3:
             raise mismatch(node, f"dY has {len(dy.shape)} axes, X {len(x.shape)}", inputs)
         if "kernel_shape" not in node.attrs:
@@ -104,10 +115,14 @@ class ConvGradW(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per weight and element of a plane of dY; weights are what cores share."""
-        weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-        rows = tile["n"] * tile["oh"]
-        return Work(weights * rows * tile["ow"], weights * rows, weights)
+        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
+        _, m, c, kh, kw = access.operand("grad").view
+        form = form_of(m, c, (kh, kw))
+        channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
+        blocks = tile["g"] * -(-tile["m"] // BLOCK) * kh
+        blocks *= -(-tile["c"] // BLOCK) if form == "pointwise" else tile["c"]
+        elements = channels * (kh * kw * rows + WEIGHT_SETUP)
+        return Work(channels * kh * kw * rows * tile["ow"], elements, blocks, form)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

@@ -68,9 +68,9 @@ class GlobalAveragePoolGrad(Operator):
         return {"c": Extent("c"), "s": Extent("s"), "dx_c": Stride("dx", 0), "count": count}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One element per output."""
-        count = math.prod(tile.values())
-        return Work(macs=0, elements=count, parallel=count)
+        """An element per output, which count as multiply-accumulates, and a division per channel."""
+        count = tile["c"] * tile["s"]
+        return Work(macs=count, elements=tile["c"], parallel=count)
 
     def samples(self) -> Iterator[Sample]:
         """Both attributes."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.inputs import arrays, normal, operands
-from deployer.ir import Node, TensorType
+from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Sample, register, rng
 from deployer.pooling import BACKWARD, FORMS, PoolGrad, padded, plane, pool_kernel, stacked, taps, windows
 
@@ -43,5 +43,11 @@ class MaxPoolGrad(PoolGrad):
         yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """The samples."""
-        yield from self.samples()
+        """Two window sizes on small images."""
+        r = rng(87)
+        for channels, side, kernel in ((8, 8, 2), (16, 8, 2), (8, 16, 2), (8, 8, 3), (16, 16, 3)):
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
+            shape = (1, channels, side, side)
+            found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
+            inputs = (normal(r, *found), normal(r, *shape))
+            yield Sample(f"{channels}x{side}x{side} {kernel}", inputs, attrs, onnx=False)

@@ -48,7 +48,8 @@ def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -
             pass
     program = directory / program_name(profile)
     objects = [str(job.object) for job in (*generated, *lasting)]
-    _call([*words, *objects, *link_words(tools, words[0]), "-o", str(program)], f"linking {program}")
+    link = link_words(tools, words[0], plan.levels[1].peak)
+    _call([*words, *objects, *link, "-o", str(program)], f"linking {program}")
     return program
 
 
@@ -57,13 +58,13 @@ def program_name(profile: int) -> str:
     return f"network-profile{profile}" if profile else "network"
 
 
-def link_words(tools: Toolchain, command: str) -> list[str]:
-    """The linker's words with their placeholders filled in."""
+def link_words(tools: Toolchain, command: str, l2_bytes: int) -> list[str]:
+    """The linker's words with their placeholders filled in; `l2_bytes` of L2 are the plan's."""
     library = ""
     if tools.libgcc:
         query = [command, *tools.libgcc, "-print-libgcc-file-name"]
         library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    return [word.format(targets=TARGETS_DIR, libgcc=library) for word in tools.link]
+    return [word.format(targets=TARGETS_DIR, libgcc=library, l2_bytes=l2_bytes) for word in tools.link]
 
 
 def toolchain(target: Target) -> Toolchain:

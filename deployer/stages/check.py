@@ -66,7 +66,10 @@ def _inference(main: RawGraph) -> Program:
 def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorType]) -> Resolved:
     known = registry()
     nodes = live_nodes(topological(graph), outputs, {}, lambda n: n.op in known and bool(known[n.op].inplace))
-    return resolve(graph, nodes, inputs)
+    state = resolve(graph, nodes, inputs)
+    for name in outputs:
+        state.check_computed(name, f"the {graph.name} graph")
+    return state
 
 
 def _live(state: Resolved, outputs: Sequence[str]) -> tuple[Node, ...]:

@@ -1,6 +1,8 @@
 """Place: an address for every home, slot and table in every level, and with it the plan."""
 
-from deployer.access import box_shape, loads
+from collections.abc import Mapping
+
+from deployer.access import box_shape
 from deployer.artefact import digest
 from deployer.errors import PlacementInfeasible
 from deployer.ir import Tensor
@@ -18,48 +20,49 @@ from deployer.plan import (
 )
 from deployer.simulate import simulate
 from deployer.stages.tile import target_for
-from deployer.target import Target
+from deployer.target import Level, Target
 from deployer.tilers.candidates import rounded
 from deployer.tilers.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
-    """Live buffers fit the inner level in sum but were not packed into it; tile again with `gap` bytes less."""
+    """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level."""
 
-    def __init__(self, gap: int) -> None:
-        super().__init__(f"{gap} B")
-        self.gap = gap
+    def __init__(self, gaps: tuple[int, int]) -> None:
+        super().__init__(" and ".join(f"{gap} B" for gap in gaps))
+        self.gaps = gaps
 
 
 def run(tiling: Tiling) -> Plan:
-    """Pack both levels. Raises PackingGap for the inner one, PlacementInfeasible for the outer."""
+    """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
-    inner, outer = target.levels[0], target.levels[1]
-    resident = set(tiling.resident)
+    levels = target.levels[: 3 if tiling.spilled else 2]
     homes = {
-        level: [x for x in tiling.lifetimes.storages if (x.storage in resident) == (level == inner.name)]
-        for level in (inner.name, outer.name)
+        level.name: [x for x in tiling.lifetimes.storages if home_level(x, tiling) == i]
+        for i, level in enumerate(levels)
     }
-    slots = _slot_items(tiling, target)
-    items = [*(_home_item(x, target) for x in homes[inner.name]), *slots]
-    placed = {inner.name: _above(place(items, inner.budget - tiling.table_bytes, target.alignment), tiling.table_bytes)}
-    if placed[inner.name].height > inner.budget:
-        raise PackingGap(tiling.gap + placed[inner.name].height - inner.budget)
-    placed[outer.name] = place([_home_item(x, target) for x in homes[outer.name]], outer.budget, target.alignment)
-    if placed[outer.name].height > outer.budget:
-        raise _outer_full(placed[outer.name], homes[outer.name], target)
+    placed = {}
+    for i, level in enumerate(levels):
+        base = tiling.table_bytes if i == 0 else 0
+        items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, i)]
+        placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
+        over = placed[level.name].height - level.budget
+        if over > 0 and (i == 0 or (i == 1 and schedule.options.outermost != level.name)):
+            raise PackingGap((tiling.gaps[0] + over * (i == 0), tiling.gaps[1] + over * (i == 1)))
+        if over > 0:
+            raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
     plan_homes = [
         _home(x, tensors[x.storage], level.name, placed[level.name].offsets[f"home {x.storage}"])
-        for level in (inner, outer)
+        for level in levels
         for x in homes[level.name]
     ]
     steps = [
-        _step(step, choice, tiling, target, placed[inner.name])
+        _step(step, choice, tiling, target, [placed[x.name] for x in levels[:2]])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
     ]
-    used = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in (inner, outer)]
+    used = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
     program = schedule.program
     return Plan(
         options=schedule.options,
@@ -76,6 +79,11 @@ def run(tiling: Tiling) -> Plan:
     )
 
 
+def home_level(life: Lifetime, tiling: Tiling) -> int:
+    """Number of the level a storage has its home in."""
+    return 0 if life.storage in tiling.resident else 2 if life.storage in tiling.spilled else 1
+
+
 def _above(placement: Placement, base: int) -> Placement:
     """The same packing with `base` bytes below it: the argument tables lie at offset 0."""
     offsets = {name: at + base for name, at in placement.offsets.items()}
@@ -90,22 +98,24 @@ def _slot_name(step: Step, arg: str) -> str:
     return f"slot {step.index} {arg}"
 
 
-def _slot_bytes(step: Step, choice: StepTiling, arg: str, target: Target) -> int:
+def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target) -> int:
     """Bytes of one slot: the largest box of the operand, on the alignment."""
     operand = step.access.operand(arg)
     size = 4
-    for length in box_shape(operand, step.access, choice.tile):
+    for length in box_shape(operand, step.access, lengths):
         size *= length
     return rounded(size, target.alignment)
 
 
-def _slot_items(tiling: Tiling, target: Target) -> list[Item]:
+def _slot_items(tiling: Tiling, target: Target, level: int) -> list[Item]:
     """The slots of one operand are one buffer, live in its step alone."""
     items = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        for arg, count in choice.slots.items():
+        stage = choice.stage.slots if choice.stage else {}
+        slots, lengths = [(choice.slots, choice.tile), (stage, choice.outer(step.access)), ({}, {})][level]
+        for arg, count in slots.items():
             if count:
-                size = count * _slot_bytes(step, choice, arg, target)
+                size = count * _slot_bytes(step, lengths, arg, target)
                 items.append(Item(_slot_name(step, arg), size, step.index, step.index))
     return items
 
@@ -124,15 +134,16 @@ def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
     )
 
 
-def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: Placement) -> PlanStep:
+def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: list[Placement]) -> PlanStep:
     program = tiling.lifetimes.schedule.program
     fresh = tiling.lifetimes.schedule.options.accumulate == 1
     result = simulate(step, choice, target, fresh)
+    inner, between = placed
+    outer = choice.outer(step.access)
     operands = []
     for o in step.access.operands:
-        slots = choice.slots[o.arg]
-        offset = placed.offsets[_slot_name(step, o.arg)] if slots else 0
-        size = _slot_bytes(step, choice, o.arg, target) if slots else 0
+        slots, staged = choice.slots[o.arg], choice.stage.slots.get(o.arg, 0) if choice.stage else 0
+        name = _slot_name(step, o.arg)
         operands.append(
             PlanOperand(
                 o.arg,
@@ -143,13 +154,15 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed
                 o.axes,
                 o.fresh_on_flag,
                 slots,
-                size,
-                offset,
+                _slot_bytes(step, choice.tile, o.arg, target) if slots else 0,
+                inner.offsets[name] if slots else 0,
+                staged,
+                _slot_bytes(step, outer, o.arg, target) if staged else 0,
+                between.offsets[name] if staged else 0,
             )
         )
-        assert slots < 2 or loads(o, step.access, choice.tile, choice.order) > 1
     dims = [
-        PlanDim(d.name, d.size, choice.tile[d.name], d.kind == "reduction")
+        PlanDim(d.name, d.size, outer[d.name], choice.tile[d.name], d.kind == "reduction")
         for d in (step.access.dim(name) for name in choice.order)
     ]
     return PlanStep(
@@ -167,16 +180,18 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed
         cycles=result.cycles,
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
+        staging=result.staging,
     )
 
 
-def _outer_full(placed: Placement, homes: list[Lifetime], target: Target) -> PlacementInfeasible:
-    level = target.levels[1]
+def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target) -> PlacementInfeasible:
     largest = sorted(homes, key=lambda x: (-x.bytes, x.storage))[:3]
     facts = [
         ("needed", f"{placed.height} B, {placed.bound} B live at once"),
         ("available", f"{level.budget} B"),
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
-    hint = f"--{level.name.lower()} {placed.height}, or fewer trainable weights"
+    further = [x.name for x in target.levels if x.name > level.name]
+    other = f"--defaultMemLevel {further[0]}, " if further else ""
+    hint = f"--{level.name.lower()} {placed.height}, {other}or fewer trainable weights"
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

@@ -10,7 +10,12 @@ from rich.table import Table
 
 from deployer.operator import Array
 from deployer.plan import Plan, PlanStep
+from deployer.render import tile_text
 from deployer.stages.run import Outcome
+
+RELATIVE = 1e-6
+"""What an inference output may differ by, besides the tolerance, as a share of its tensor's largest expected magnitude:
+some eight units in the last place, since sums of such elements round on that scale however small a result is."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict of a run: `faults` is empty where everything is within `tolerance`."""
+    """The verdict of a run: `faults` is empty where losses are within `tolerance`, arrays within `relative` more."""
 
     reference: str
     tolerance: float
+    relative: float
     losses: tuple[float, ...]
     loss_difference: float
     weights: tuple[Difference, ...]
@@ -48,8 +54,12 @@ def run(
     expected: dict[str, Array],
     reference: str,
     tolerance: float,
+    relative: float = 0.0,
 ) -> Report:
-    """Compare every loss and every expected array with what the program dumped; NaN is a fault."""
+    """Compare every loss and every expected array with what the program dumped; NaN is a fault.
+
+    Losses may differ by `tolerance`, arrays by `relative` times their largest expected magnitude more.
+    """
     faults = []
     loss_difference = 0.0
     for index, (found, wanted) in enumerate(zip(outcome.losses, losses, strict=True)):
@@ -61,12 +71,13 @@ def run(
     for name in sorted(expected):
         difference_of = _difference(name, outcome.arrays[name], expected[name])
         differences.append(difference_of)
-        if not difference_of.largest <= tolerance:
+        if not difference_of.largest <= tolerance + relative * float(np.abs(expected[name]).max(initial=0.0)):
             faults.append(f"{name}{list(difference_of.index)}: differs by {difference_of.largest:.3e}")
     predicted = {graph: plan.cycles(graph) for graph in plan.graphs}
     return Report(
         reference,
         tolerance,
+        relative,
         outcome.losses,
         loss_difference,
         tuple(differences),
@@ -101,9 +112,8 @@ def step_table(plan: Plan) -> Table:
 
 def step_cells(step: PlanStep) -> tuple[str, ...]:
     """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
-    tile = " ".join(f"{d.name}={d.tile}/{d.size}" for d in step.dims if d.size > 1) or "1"
     numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
-    return str(step.index), step.op, tile, *map(str, numbers)
+    return str(step.index), step.op, tile_text(step), *map(str, numbers)
 
 
 def show(report: Report, plan: Plan, console: Console) -> None:
@@ -123,5 +133,6 @@ def show(report: Report, plan: Plan, console: Console) -> None:
         console.print(f"FAULT {fault}", style="bold red")
     if len(report.faults) > 10:
         console.print(f"and {len(report.faults) - 10} more faults", style="bold red")
-    verdict = "passed" if report.passed else f"FAILED: {len(report.faults)} values beyond {report.tolerance:g}"
+    allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")
+    verdict = "passed" if report.passed else f"FAILED: {len(report.faults)} values beyond {allowed}"
     console.print(verdict, style="bold green" if report.passed else "bold red")

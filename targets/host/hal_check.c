@@ -10,6 +10,7 @@ enum { /* marks of a slot's bytes in this step */
     UNREAD = 2,  /* an ingress came in, nobody read it since */
     UNSENT = 4,  /* written since the last egress */
     EVENLY = 8,  /* with UNREAD: every byte is to be read, not just some of the part */
+    EMPTY = 16,  /* an ingress of no bytes came in: a kernel may be told of the part, and reads nothing */
 };
 
 typedef struct {
@@ -175,7 +176,24 @@ static void fill_slot(const host_transfer_t *t) {
         host_fail("swapped-slot", "%s overwrites byte %u of a tile that nobody has read yet", dma_name(t),
                   at - t->inner.place.offset);
     const hal_sim_cover_t *cover = find_cover(t);
-    change_on_side(marks, &t->inner, EVENLY, FILLED | UNREAD | (cover && cover->in == 2 ? EVENLY : 0));
+    change_on_side(marks, &t->inner, EVENLY | EMPTY, FILLED | UNREAD | (cover && cover->in == 2 ? EVENLY : 0));
+}
+
+/* Takes the place of the tile before, whose content is gone. */
+void check_empty(uint32_t hop, const void *inner) {
+    host_place_t place;
+    if (!memory_find(&place, inner, 1) || place.level != hop || !is_slot(&place))
+        host_fail("outside-buffer", "an empty transfer through hop %u has no slot: %s", hop, memory_where(inner, 1));
+    const host_transfer_t *t = dma_touching(place.level, place.start, place.end, 1);
+    if (!t) t = dma_touching(place.level, place.start, place.end, 0);
+    if (t) host_fail("forgotten-wait", "an empty transfer takes the place of %s", dma_name(t));
+    uint8_t *marks = levels[place.level].marks;
+    const uint32_t at = find_marks(marks, place.start, place.end, UNREAD, 1);
+    if (at < place.end)
+        host_fail("swapped-slot", "an empty transfer overwrites byte %u of a tile that nobody has read yet: %s",
+                  at - place.start, memory_name(&place));
+    change_marks(marks, place.start, place.end, FILLED | UNSENT, EMPTY);
+    memory_poison(hal_sim.levels[place.level].memory + place.start, place.end - place.start);
 }
 
 static void drain_slot(const host_transfer_t *t) {
@@ -238,7 +256,7 @@ static void check_operand(const hal_sim_operand_t *operand, const host_place_t *
         host_fail("write-while-read", "kernel call %u writes operand '%s', %s, which %s is still reading", host.calls,
                   operand->arg, memory_name(place), dma_name(t));
     /* An accumulator that starts at zero has nothing to come in. */
-    const uint32_t filled = levels[place->level].marks[place->offset] & FILLED;
+    const uint32_t filled = levels[place->level].marks[place->offset] & (FILLED | EMPTY);
     if (is_slot(place) && operand->reads && !operand->writes && !filled)
         host_fail("swapped-slot", "kernel call %u reads operand '%s', %s, which nobody filled in this step", host.calls,
                   operand->arg, memory_name(place));

@@ -133,7 +133,7 @@ static uint64_t occupy_engine(const host_transfer_t *t) {
     const hal_sim_hop_t *hop = &hal_sim.hops[t->hop];
     const hal_sim_dma_t *dma = t->inward ? &hop->in : &hop->out;
     uint64_t *engine = &engine_free[t->hop][hop->shared ? 0 : t->inward];
-    const uint64_t share = 1000 + hal_sim.steps[host.step].contention;
+    const uint64_t share = 1000 + (t->hop ? 0 : hal_sim.steps[host.step].contention);
     const uint64_t bytes_milli = (uint64_t)t->bytes * dma->byte_milli * share / 1000;
     const uint64_t milli = bytes_milli + (uint64_t)side_lines(&t->outer) * dma->line_milli;
     host.now += hop->issue;
@@ -161,7 +161,10 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
     if (hop + 1 >= hal_sim.level_count)
         host_fail("outside-buffer", "a transfer through hop %u of %u levels", hop, hal_sim.level_count);
     const uint64_t bytes = (uint64_t)outer.run * outer.count * outer.planes;
-    if (!bytes) return HAL_DONE;
+    if (!bytes) {
+        if (inward) check_empty(hop, inner);
+        return HAL_DONE;
+    }
     if (bytes > UINT32_MAX) host_fail("outside-buffer", "a transfer of %llu B", (unsigned long long)bytes);
     const host_side_t packed = {.base = (uint8_t *)(uintptr_t)inner, .run = (uint32_t)bytes, .count = 1, .planes = 1};
     host_transfer_t t = {.ticket = first_ticket + count, .hop = hop, .inward = inward, .bytes = (uint32_t)bytes,

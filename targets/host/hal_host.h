@@ -95,6 +95,7 @@ const host_side_t *dma_target(const host_transfer_t *transfer);
 void check_init(void);
 void check_enter(void);
 void check_transfer(const host_transfer_t *transfer); /* before it begins: conflicts, slots, coverage */
+void check_empty(uint32_t hop, const void *inner);    /* instead of an ingress of no bytes */
 void check_waited(const host_transfer_t *transfer);
 void check_kernel(const void *args);
 void check_leave(void);

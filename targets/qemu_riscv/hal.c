@@ -154,6 +154,7 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
 }
 
 static hal_ticket_t start(transfer_t transfer) {
+    if (transfer.run * transfer.count * transfer.planes == 0) return HAL_DONE;
     chance();
     for (uint32_t i = 0; i < QUEUE; i++)
         if (!queue[i].busy) {

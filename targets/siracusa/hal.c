@@ -202,6 +202,7 @@ void hal_dma_wait(hal_ticket_t ticket) {
 
 hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
     if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, bytes, 1, 0, 1, 0);
+    if (bytes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
     return ticket;
@@ -209,6 +210,7 @@ hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_
 
 hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
     if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, bytes, 1, 0, 1, 0);
+    if (bytes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
     return ticket | TICKET_OUT;
@@ -216,6 +218,7 @@ hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
     if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, 1, 0);
+    if (run * count == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
     return ticket;
@@ -223,6 +226,7 @@ hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_
 
 hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {
     if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, 1, 0);
+    if (run * count == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
     return ticket | TICKET_OUT;
@@ -231,6 +235,7 @@ hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
                            uint32_t planes, uint32_t plane_stride) {
     if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, planes, plane_stride);
+    if (run * count * planes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(MCHAN_IN, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
@@ -240,6 +245,7 @@ hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_
 hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
                             uint32_t planes, uint32_t plane_stride) {
     if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, planes, plane_stride);
+    if (run * count * planes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);

@@ -1,4 +1,5 @@
-/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), with one of each per channel. */
+/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), as X slope + (dY factor + shift) with one
+ * of each per channel. */
 #include "channel_norm_grad_f32.h"
 #include "hal.h"
 #include "share_f32.h"
@@ -6,15 +7,17 @@
 void channel_norm_grad_f32(const void *args) {
     const channel_norm_grad_f32_args_t *p = args;
     const share_t share = share_of(p->n * p->c * p->s);
+    const float inverse = 1.0f / p->count;
     for (uint32_t i = share.begin; i < share.end;) {
         const uint32_t row = i / p->s, first = i - row * p->s, left = p->s - first;
         const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
-        const float mean = p->mean[c], factor = p->scale[c] * p->inv_std[c];
-        const float shift = p->dbias[c] / p->count, slope = p->inv_std[c] * p->dscale[c] / p->count;
+        const float factor = p->scale[c] * p->inv_std[c], each = factor * inverse;
+        const float slope = -(each * p->inv_std[c] * p->dscale[c]);
+        const float shift = -__builtin_fmaf(p->mean[c], slope, each * p->dbias[c]);
         const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first;
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *dx = p->dx + n * p->dx_n + c * p->dx_c + first;
-        for (uint32_t k = 0; k < run; k++) dx[k] = factor * __builtin_fmaf(mean - x[k], slope, dy[k] - shift);
+        for (uint32_t k = 0; k < run; k++) dx[k] = __builtin_fmaf(x[k], slope, __builtin_fmaf(dy[k], factor, shift));
         i += run;
     }
 }

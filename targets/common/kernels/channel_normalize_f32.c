@@ -1,4 +1,4 @@
-/* Y = (X - mean) * (inv_std * scale) + bias, with one mean, inv_std, scale and bias per channel. */
+/* Y = (X - mean) * (inv_std * scale) + bias, as X factor + shift with one of each per channel. */
 #include "channel_normalize_f32.h"
 #include "hal.h"
 #include "share_f32.h"
@@ -9,10 +9,10 @@ void channel_normalize_f32(const void *args) {
     for (uint32_t i = share.begin; i < share.end;) {
         const uint32_t row = i / p->s, first = i - row * p->s, left = p->s - first;
         const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
-        const float mean = p->mean[c], factor = p->inv_std[c] * p->scale[c], bias = p->bias[c];
+        const float factor = p->inv_std[c] * p->scale[c], shift = __builtin_fmaf(-p->mean[c], factor, p->bias[c]);
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *y = p->y + n * p->y_n + c * p->y_c + first;
-        for (uint32_t k = 0; k < run; k++) y[k] = __builtin_fmaf(x[k] - mean, factor, bias);
+        for (uint32_t k = 0; k < run; k++) y[k] = __builtin_fmaf(x[k], factor, shift);
         i += run;
     }
 }

@@ -1,31 +1,27 @@
 /* Y = the maximum of each window of X; positions outside the box are padding. */
-#include "hal.h"
 #include "max_pool_f32.h"
-#include "share_f32.h"
-
-static float window_max(const max_pool_f32_args_t *p, const float *x, int32_t row, int32_t column) {
-    float max = -__builtin_inff();
-    for (uint32_t i = 0; i < p->kernel_h; i++) {
-        const int32_t h = row + (int32_t)(i * p->dilation_h);
-        if (h < 0 || h >= (int32_t)p->x_h) continue;
-        for (uint32_t k = 0; k < p->kernel_w; k++) {
-            const int32_t w = column + (int32_t)(k * p->dilation_w);
-            if (w < 0 || w >= (int32_t)p->x_w) continue;
-            const float value = x[(uint32_t)h * p->x_r + (uint32_t)w];
-            max = value > max ? value : max;
-        }
-    }
-    return max;
-}
+#include "pool_f32.h"
 
 void max_pool_f32(const void *args) {
     const max_pool_f32_args_t *p = args;
     const share_t share = share_of(p->c * p->h);
+    const uint32_t next_row = p->dilation_h * p->x_r, next_column = p->dilation_w;
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t c = i / p->h, h = i - c * p->h;
-        float *y = p->y + c * p->y_c + h * p->y_r;
         const int32_t row = p->top + (int32_t)(h * p->stride_h);
-        for (uint32_t w = 0; w < p->w; w++)
-            y[w] = window_max(p, p->x + c * p->x_c, row, p->left + (int32_t)(w * p->stride_w));
+        const share_t rows = taps_inside(row, p->kernel_h, p->dilation_h, p->x_h);
+        const float *x = p->x + c * p->x_c + row * (int32_t)p->x_r + (int32_t)(rows.begin * next_row);
+        float *y = p->y + c * p->y_c + h * p->y_r;
+        int32_t column = p->left;
+        for (uint32_t w = 0; w < p->w; w++, column += (int32_t)p->stride_w) {
+            const share_t columns = taps_inside(column, p->kernel_w, p->dilation_w, p->x_w);
+            const float *line = x + column + (int32_t)(columns.begin * next_column);
+            float max = -__builtin_inff();
+            for (uint32_t a = rows.begin; a < rows.end; a++, line += next_row) {
+                const float *at = line;
+                for (uint32_t b = columns.begin; b < columns.end; b++, at += next_column) max = *at > max ? *at : max;
+            }
+            y[w] = max;
+        }
     }
 }

@@ -2,10 +2,10 @@
  * fmaf from zero or from what waits in Y.
  *
  * Outer products (k = 1) and vectors times a matrix by themselves; else blocks of 4 x 4 outputs, and what is left of
- * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. Two cores share an
- * FPU: their loops have a multiply-add in every second place, and so settle half a step apart. No loaded value is used
- * by the very next instruction. */
+ * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
+ * the rules of gemm_block.h. */
 #include "gemm_f32.h"
+#include "gemm_block.h"
 #include "hal.h"
 #include "pulp.h"
 
@@ -32,64 +32,18 @@ __attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y,
     }
 }
 
-/* What the loops hold of A and B. */
-#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory"
-
 /* ---- blocks of 4 x 4 ---- */
-
-#define ROW_IN(c0, c1, c2, c3)                                                                                        \
-    FLW("%[" #c0 "]", "t0", 0) FLW("%[" #c1 "]", "t0", 4) FLW("%[" #c2 "]", "t0", 8) FLW("%[" #c3 "]", "t0", 12)
-#define MAC(c, a, b) FMA("%[c" #c "]", "ft" #a, "fa" #b) /* A in ft0..3, B in fa0..3 */
-#define COLUMN(n) MAC(0##n, 0, n) MAC(1##n, 1, n) MAC(2##n, 2, n) MAC(3##n, 3, n)
 
 static inline void block(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const float zeros[4] = {0};
-    const float *const sums = p->first ? zeros : y;
-    const uint32_t sums_m = p->first ? 0 : 4 * p->y_m;
-    float c00, c01, c02, c03, c10, c11, c12, c13, c20, c21, c22, c23, c30, c31, c32, c33;
-    __asm__ volatile(
-        "mv t0, %[sums]\n"
-        ROW_IN(c00, c01, c02, c03) ADD("t0", "%[sums_m]")
-        ROW_IN(c10, c11, c12, c13) ADD("t0", "%[sums_m]")
-        ROW_IN(c20, c21, c22, c23) ADD("t0", "%[sums_m]")
-        ROW_IN(c30, c31, c32, c33)
-        /* rows of A in t0..t3, columns of B in t4..t6 and a7 */
-        "mv t0, %[a]\n add t1, t0, %[a_m]\n add t2, t1, %[a_m]\n add t3, t2, %[a_m]\n"
-        "mv t4, %[b]\n add t5, t4, %[b_n]\n add t6, t5, %[b_n]\n add a7, t6, %[b_n]\n"
-        FLW("ft0", "t0", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)
-        FLW("fa0", "t4", 0) FLW("fa1", "t5", 0) FLW("fa2", "t6", 0) FLW("fa3", "a7", 0)
-        "beqz %[more], 1f\n"
-        LOOP("%[more]", 32)
-        MAC(00, 0, 0) FLW("fa3", "a7", 0)
-        MAC(10, 1, 0) ADD("a7", "%[b_k]")
-        MAC(20, 2, 0) ADD("t4", "%[b_k]")
-        MAC(30, 3, 0) FLW("fa0", "t4", 0)
-        MAC(01, 0, 1) ADD("t5", "%[b_k]")
-        MAC(11, 1, 1) ADD("t6", "%[b_k]")
-        MAC(21, 2, 1) ADD("t0", "%[a_k]")
-        MAC(31, 3, 1) FLW("fa1", "t5", 0)
-        MAC(02, 0, 2) ADD("t1", "%[a_k]")
-        MAC(12, 1, 2) ADD("t2", "%[a_k]")
-        MAC(22, 2, 2) ADD("t3", "%[a_k]")
-        MAC(32, 3, 2) FLW("fa2", "t6", 0)
-        MAC(03, 0, 3) FLW("ft0", "t0", 0)
-        MAC(13, 1, 3) FLW("ft1", "t1", 0)
-        MAC(23, 2, 3) FLW("ft2", "t2", 0)
-        MAC(33, 3, 3) FLW("ft3", "t3", 0)
-        LOOP_END(32)
-        "1: flw fa3, 0(a7)\n"
-        COLUMN(0) COLUMN(1) COLUMN(2) COLUMN(3)
-        : [c00] "=&f"(c00), [c01] "=&f"(c01), [c02] "=&f"(c02), [c03] "=&f"(c03), [c10] "=&f"(c10), [c11] "=&f"(c11),
-          [c12] "=&f"(c12), [c13] "=&f"(c13), [c20] "=&f"(c20), [c21] "=&f"(c21), [c22] "=&f"(c22), [c23] "=&f"(c23),
-          [c30] "=&f"(c30), [c31] "=&f"(c31), [c32] "=&f"(c32), [c33] "=&f"(c33)
-        : [sums] "r"(sums), [sums_m] "r"(sums_m), [a] "r"(a), [a_m] "r"(4 * p->a_m), [a_k] "r"(4 * p->a_k), [b] "r"(b),
-          [b_n] "r"(4 * p->b_n), [b_k] "r"(4 * p->b_k), [more] "r"(p->k - 1)
-        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
+    const product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
     const uint32_t y_m = p->y_m;
-    y[0] = c00, y[1] = c01, y[2] = c02, y[3] = c03, y += y_m;
-    y[0] = c10, y[1] = c11, y[2] = c12, y[3] = c13, y += y_m;
-    y[0] = c20, y[1] = c21, y[2] = c22, y[3] = c23, y += y_m;
-    y[0] = c30, y[1] = c31, y[2] = c32, y[3] = c33;
+    float c[4][4];
+    gemm_block(&product, p->first ? zeros : y, p->first ? 0 : 4 * y_m, c);
+    y[0] = c[0][0], y[1] = c[0][1], y[2] = c[0][2], y[3] = c[0][3], y += y_m;
+    y[0] = c[1][0], y[1] = c[1][1], y[2] = c[1][2], y[3] = c[1][3], y += y_m;
+    y[0] = c[2][0], y[1] = c[2][1], y[2] = c[2][2], y[3] = c[2][3], y += y_m;
+    y[0] = c[3][0], y[1] = c[3][1], y[2] = c[3][2], y[3] = c[3][3];
 }
 
 __attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {

@@ -14,13 +14,27 @@ static inline float result(const reduce_f32_args_t *p, float sum) {
     return inverse_of_power(p->count, &inverse) ? sum * inverse : sum / p->count;
 }
 
+#define PLUS(x) "fadd.s %[sum], %[sum], " x "\n"
+
 /* sum + x[0] + x[step] + .. */
 static inline float run(float sum, const float *x, uint32_t step, uint32_t count) {
+    if (step == 4 && count >= 8) {
+        __asm__ volatile(LOOP("%[turns]", 17)
+                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) PLUS("ft0") FLW("ft2", "%[x]", 8) PLUS("ft1")
+                         FLW("ft3", "%[x]", 12) PLUS("ft2") FLW("ft0", "%[x]", 16) PLUS("ft3") FLW("ft1", "%[x]", 20)
+                         PLUS("ft0") FLW("ft2", "%[x]", 24) PLUS("ft1") FLW("ft3", "%[x]", 28) PLUS("ft2")
+                         ADDI("%[x]", 32) PLUS("ft3")
+                         LOOP_END(17)
+                         : [x] "+&r"(x), [sum] "+&f"(sum)
+                         : [turns] "r"(count >> 3)
+                         : "ft0", "ft1", "ft2", "ft3", "memory");
+        count &= 7;
+    }
     if (count & 1) sum += *x, x = at(x, step);
     if (count >= 2)
         __asm__ volatile(LOOP("%[pairs]", 6)
                          FLW("ft0", "%[x]", 0) ADD("%[x]", "%[step]") FLW("ft1", "%[x]", 0) ADD("%[x]", "%[step]")
-                         "fadd.s %[sum], %[sum], ft0\n fadd.s %[sum], %[sum], ft1\n"
+                         PLUS("ft0") PLUS("ft1")
                          LOOP_END(6)
                          : [x] "+&r"(x), [sum] "+&f"(sum)
                          : [step] "r"(step), [pairs] "r"(count >> 1)

@@ -1,0 +1,213 @@
+"""Every operator names its wrong inputs and attributes: the node, the cause, the nearest form there is."""
+
+import pytest
+
+from deployer.errors import ShapeMismatch, UnsupportedOperator
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.operator import registry
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+
+F32, I32 = "float32", "int32"
+WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], type[Exception], str]] = [
+    ("Add", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "do not broadcast"),
+    ("Add", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "dtype"),
+    ("Add", [(F32, (3,))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
+    ("MatMul", [(F32, (3, 4)), (F32, (5, 6))], {}, ShapeMismatch, "K = 4"),
+    ("MSELoss", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "differ"),
+    ("ReduceSum", [(F32, (3, 4))], {"axes": (2,)}, ShapeMismatch, "outside rank 2"),
+    ("ReduceMean", [(F32, (3, 4))], {"axes": (1, -1)}, ShapeMismatch, "twice"),
+    ("Reshape", [(F32, (3, 4))], {"shape": (5, -1)}, ShapeMismatch, "do not fill"),
+    ("Reshape", [(F32, (3, 4))], {"shape": (-1, -1)}, ShapeMismatch, "more than one -1"),
+    ("Reshape", [(F32, (3, 4)), (I32, (2,))], {}, UnsupportedOperator, "not constant"),
+    ("Squeeze", [(F32, (3, 1))], {"axes": (0,)}, ShapeMismatch, "not all of one element"),
+    ("Transpose", [(F32, (3, 4))], {"perm": (0, 0)}, ShapeMismatch, "no permutation"),
+    ("Expand", [(F32, (3,))], {"shape": (2,)}, ShapeMismatch, "does not broadcast"),
+    ("Scale", [(F32, (3,)), (F32, (3,))], {}, ShapeMismatch, "one element"),
+    ("LogSoftmax", [(F32, (3,))], {"axis": 1}, ShapeMismatch, "outside rank"),
+    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (I32, (4,))], {}, ShapeMismatch, "labels"),
+    ("SoftmaxCrossEntropyLoss", [(F32, (3, 4)), (F32, (3,))], {}, ShapeMismatch, "not integers"),
+    (
+        "SoftmaxCrossEntropyLoss",
+        [(F32, (3, 4)), (I32, (3,)), (F32, (4,))],
+        {},
+        UnsupportedOperator,
+        "class weights",
+    ),
+    ("SoftmaxCrossEntropyLossGrad", [(F32, (2,)), (F32, (3, 4)), (I32, (3,))], {}, ShapeMismatch, "dloss"),
+    ("InPlaceAccumulatorV2", [(F32, (3,)), (F32, (4,)), (I32, (1,))], {}, ShapeMismatch, "differ"),
+    ("Pad", [(F32, (3, 4))], {}, UnsupportedOperator, "pads are not constant"),
+    ("Pad", [(F32, (3, 4))], {"pads": (1, 1)}, ShapeMismatch, "not two for each of 2 axes"),
+    ("Pad", [(F32, (3, 4))], {"pads": (1, 1), "axes": (2,)}, ShapeMismatch, "outside rank 2"),
+    ("Pad", [(F32, (3, 4))], {"pads": (1, 1, 1, 1), "axes": (1, -1)}, ShapeMismatch, "twice"),
+    ("Pad", [(F32, (3,))], {"pads": (-2, -1)}, ShapeMismatch, "nothing of X"),
+    ("Pad", [(F32, (3,))], {"pads": (1, 1), "mode": "reflect"}, UnsupportedOperator, "mode is 'reflect'"),
+    ("Pad", [], {"pads": (1, 1)}, ShapeMismatch, "needs 1 inputs"),
+    ("Slice", [(F32, (3, 4))], {"starts": (0,)}, UnsupportedOperator, "not constant"),
+    ("Slice", [(F32, (3, 4))], {"starts": (0,), "ends": (1, 2)}, ShapeMismatch, "differ in length"),
+    ("Slice", [(F32, (3, 4))], {"starts": (0,), "ends": (1,), "axes": (-3,)}, ShapeMismatch, "outside rank 2"),
+    ("Slice", [(F32, (3, 4))], {"starts": (2,), "ends": (2,)}, ShapeMismatch, "takes nothing along axis 0"),
+    ("Slice", [(F32, (9,))], {"starts": (8,), "ends": (0,), "steps": (-2,)}, UnsupportedOperator, "go backward"),
+    ("SliceGrad", [(F32, (3,))], {"input_shape": (6,), "starts": (1,), "steps": (3,)}, ShapeMismatch, "inside of X"),
+    ("SliceGrad", [(F32, (3,))], {"input_shape": (6, 1), "starts": (1,), "steps": (2,)}, ShapeMismatch, "rank"),
+    ("Concat", [(F32, (3, 4)), (F32, (3, 5))], {"axis": 0}, ShapeMismatch, "along other axes than 0"),
+    ("Concat", [(F32, (3, 4)), (F32, (3,))], {"axis": 0}, ShapeMismatch, "differ in rank"),
+    ("Concat", [(F32, (3,)), (F32, (3,))], {"axis": 1}, ShapeMismatch, "no axis 1"),
+    ("Concat", [(F32, (3,)), (I32, (3,))], {"axis": 0}, ShapeMismatch, "dtype"),
+    ("Concat", [(F32, (3,)), (F32, (3,))], {}, UnsupportedOperator, "no axis"),
+    ("Concat", [], {"axis": 0}, ShapeMismatch, "needs 1 inputs"),
+    ("Clip", [(F32, (3,))], {"min": (0.0, 1.0)}, UnsupportedOperator, "not one number"),
+    ("Clip", [], {"min": 0.0}, ShapeMismatch, "needs 1 inputs"),
+    ("ClipGrad", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "differ in type"),
+    ("Conv", [(F32, (1, 2, 5, 5))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 4, 3, 3))], {}, ShapeMismatch, "2 channels into 3"),
+    ("Conv", [(F32, (1, 4, 5, 5)), (F32, (3, 2, 3, 3))], {"group": 2}, ShapeMismatch, "in 2 groups"),
+    ("Conv", [(F32, (1, 4, 5, 5)), (F32, (3, 4, 3, 3))], {"group": 0}, ShapeMismatch, "in 0 groups"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"kernel_shape": (5, 5)}, ShapeMismatch, "not that of W"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"strides": (1,)}, ShapeMismatch, "2 spatial axes"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"strides": (0, 1)}, ShapeMismatch, "strides"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"pads": (1, 1)}, ShapeMismatch, "pads"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"pads": (-1, 0, 0, 0)}, UnsupportedOperator, "cut X"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {"auto_pad": "WIDE"}, UnsupportedOperator, "auto_pad"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 7, 3))], {}, ShapeMismatch, "does not fit into rows"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3))], {}, UnsupportedOperator, "X has 4 axes, W 3"),
+    ("Conv", [(F32, (1, 2, 5, 5, 5)), (F32, (3, 2, 3, 3, 3))], {}, UnsupportedOperator, "X has 5 axes"),
+    ("Conv", [(F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3)), (F32, (2,))], {}, ShapeMismatch, "W has 3 outputs"),
+    ("ConvGradX", [(F32, (1, 3, 3, 3))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
+    ("ConvGradX", [(F32, (1, 3, 3, 3)), (F32, (3, 2, 3))], {}, ShapeMismatch, "dY has 4 axes, W 3"),
+    ("ConvGradX", [(F32, (1, 4, 3, 3)), (F32, (3, 2, 3, 3))], {}, ShapeMismatch, "the convolution gives"),
+    ("ConvGradX", [(F32, (1, 3, 3, 3)), (F32, (3, 2, 3, 3))], {"input_shape": (5,)}, ShapeMismatch, "2 spatial axes"),
+    (
+        "ConvGradX",
+        [(F32, (1, 3, 3, 3)), (F32, (3, 2, 3, 3))],
+        {"auto_pad": "SAME_UPPER"},
+        UnsupportedOperator,
+        "leaves the shape of X open",
+    ),
+    ("ConvGradW", [(F32, (1, 3, 3, 3)), (F32, (1, 2, 5, 5))], {}, UnsupportedOperator, "shape of W is not said"),
+    (
+        "ConvGradW",
+        [(F32, (1, 3, 4, 3)), (F32, (1, 2, 5, 5))],
+        {"kernel_shape": (3, 3)},
+        ShapeMismatch,
+        "the convolution gives",
+    ),
+    ("ConvGradW", [(F32, (1, 3, 3)), (F32, (1, 2, 5, 5))], {"kernel_shape": (3, 3)}, ShapeMismatch, "dY has 3 axes"),
+    ("ConvGradB", [(F32, (1, 3))], {}, UnsupportedOperator, "dY has 2 axes"),
+    (
+        "ConvGrad",
+        [(F32, (1, 3, 4, 3)), (F32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))],
+        {},
+        ShapeMismatch,
+        "the convolution gives",
+    ),
+    ("MaxPool", [(F32, (1, 2, 5, 5))], {}, ShapeMismatch, "not positive"),
+    ("MaxPool", [(F32, (1, 2, 5, 5))], {"kernel_shape": (2,)}, ShapeMismatch, "do not have 2 axes"),
+    ("MaxPool", [(F32, (1, 2, 5, 5))], {"kernel_shape": (2, 2), "strides": (0, 1)}, ShapeMismatch, "not positive"),
+    ("MaxPool", [(F32, (1, 2, 5, 5))], {"kernel_shape": (6, 2)}, ShapeMismatch, "a window of 6 does not fit 5"),
+    (
+        "MaxPool",
+        [(F32, (1, 2, 5, 5))],
+        {"kernel_shape": (2, 2), "pads": (2, 0, 0, 0)},
+        UnsupportedOperator,
+        "wholly in padding",
+    ),
+    ("MaxPool", [(F32, (1, 2, 5, 5, 5))], {"kernel_shape": (2, 2, 2)}, UnsupportedOperator, "rank 5"),
+    ("MaxPool", [(I32, (1, 2, 5, 5))], {"kernel_shape": (2, 2)}, UnsupportedOperator, "int32"),
+    (
+        "MaxPool",
+        [(F32, (1, 2, 5, 5))],
+        {"kernel_shape": (2, 2), "auto_pad": "SAME_UPPER"},
+        UnsupportedOperator,
+        "auto_pad SAME_UPPER",
+    ),
+    ("AveragePool", [(F32, (1, 2, 5))], {"kernel_shape": (2,), "pads": (-1, 0)}, ShapeMismatch, "negative"),
+    (
+        "AveragePool",
+        [(F32, (1, 2, 5))],
+        {"kernel_shape": (2,), "ceil_mode": 1, "count_include_pad": 1},
+        UnsupportedOperator,
+        "ceil_mode together",
+    ),
+    ("AveragePoolGrad", [(F32, (1, 2, 3))], {"kernel_shape": (2, 2)}, ShapeMismatch, "do not have 1 axes"),
+    (
+        "AveragePoolGrad",
+        [(F32, (1, 2, 3))],
+        {"kernel_shape": (2,), "input_shape": (1, 2, 9)},
+        ShapeMismatch,
+        "does not belong to X",
+    ),
+    (
+        "MaxPoolGrad",
+        [(F32, (1, 2, 3)), (F32, (1, 2, 5))],
+        {"kernel_shape": (2,)},
+        ShapeMismatch,
+        "does not belong to X",
+    ),
+    ("MaxPoolGrad", [(F32, (1, 2, 3))], {"kernel_shape": (2,)}, ShapeMismatch, "needs 2 inputs, has 1"),
+    ("GlobalAveragePoolGrad", [(F32, (1, 2, 1, 1))], {}, UnsupportedOperator, "spatial shape of X is unknown"),
+]
+NORMALIZED = [(F32, (2, 3, 4))] + [(F32, (3,))] * 4
+WRONG += [
+    ("Conv", [(I32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {}, UnsupportedOperator, "float32 operands"),
+    ("ConvGradX", [(F32, (1, 3, 3, 3)), (I32, (3, 2, 3, 3))], {}, UnsupportedOperator, "float32 operands"),
+    ("ConvGradB", [(I32, (1, 3, 3, 3))], {}, UnsupportedOperator, "float32 operands"),
+    ("BatchNormalization", NORMALIZED[:4], {}, ShapeMismatch, "needs 5 inputs, has 4"),
+    ("BatchNormalization", [*NORMALIZED[:4], (F32, (4,))], {}, ShapeMismatch, "of one float32 shape"),
+    ("BatchNormalization", [(F32, (3,)), *NORMALIZED[1:]], {}, ShapeMismatch, "no channel axis"),
+    ("BatchNormInternal", NORMALIZED, {"training_mode": 0}, UnsupportedOperator, "not in training mode"),
+    ("BatchNormalizationGrad", NORMALIZED, {}, ShapeMismatch, "of one float32 shape"),
+    (
+        "BatchNormalizationGrad",
+        [NORMALIZED[0], (F32, (2, 3, 5)), *NORMALIZED[2:]],
+        {},
+        ShapeMismatch,
+        "of one float32 shape",
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs", "error", "says"), WRONG)
+def test_wrong_inputs_are_named(
+    op: str,
+    inputs: list[tuple[str, tuple[int, ...]]],
+    attrs: dict[str, AttrValue],
+    error: type[Exception],
+    says: str,
+) -> None:
+    """`infer` raises the user's error with the node's name and the cause."""
+    node = Node("culprit", op, tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
+    with pytest.raises(error, match=says) as raised:
+        registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
+    assert "culprit" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("Pad", {"pads": (1,) * 10}), ("Slice", {"starts": (1,) * 5, "ends": (3,) * 5, "steps": (2,) * 5})],
+)
+def test_too_many_loops(op: str, attrs: dict[str, AttrValue]) -> None:
+    """More axes that cannot be merged than the kernel has loops."""
+    node = Node("culprit", op, ("x",), ("y",), attrs)
+    kind = TensorType(F32, (4,) * 5)
+    with pytest.raises(UnsupportedOperator, match="needs 5 loops"):
+        registry()[op].access(node, {"x": kind, "y": registry()[op].infer(node, [kind])[0]})
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("Pad", {"pads": (1, 1)}),
+        ("Slice", {"starts": (1,), "ends": (3,)}),
+        ("SliceGrad", {"input_shape": (9,), "starts": (1,), "steps": (2,)}),
+        ("Concat", {"axis": 0}),
+        ("Clip", {"max": 1}),
+    ],
+)
+def test_integers_never_reach_the_target(op: str, attrs: dict[str, AttrValue]) -> None:
+    """Constants of integers are folded; others have no kernel."""
+    names = ("a", "b") if op == "Concat" else ("a",)
+    node, kind = Node("culprit", op, names, ("y",), attrs), TensorType(I32, (4,))
+    [found] = registry()[op].infer(node, [kind] * len(names))
+    with pytest.raises(UnsupportedOperator, match="integer operands reach the target"):
+        registry()[op].access(node, {"a": kind, "b": kind, "y": found})

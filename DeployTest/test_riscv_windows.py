@@ -1,0 +1,52 @@
+"""Empty boxes on the bare-metal targets: the bits of the host."""
+
+from pathlib import Path
+
+import pytest
+from simulators import TARGETS, needs_simulator
+from test_riscv_hal import noise, run_script
+from transfer_script import Script
+from windowed_cases import EMPTY, Windowed, drawn, has_empty_box
+
+from deployer import pipeline
+from deployer.plan import Options
+
+pytestmark = pytest.mark.models
+L1 = 120000
+DRAWS = 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_boxes(name: str, target: str, tmp_path: Path) -> None:
+    """A tile that touches nothing of an operand waits for nothing and reads nothing."""
+    needs_simulator(target)
+    case = Windowed(name, tmp_path)
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": L1}))
+    found = {case.run(tiling, plan, "host").tobytes()}
+    tiling, plan = pipeline.plan_program(case.program, Options(target, "single", {"L1": L1}))
+    edits = [(edited, plan) for edited, plan in drawn(tiling, 4 * DRAWS) if has_empty_box(edited)]
+    assert len(edits) >= DRAWS
+    for i, (edited, plan) in enumerate(edits[:DRAWS]):
+        found.add(case.run(edited, plan, f"{i}").tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_empty_transfers(target: str, tmp_path: Path) -> None:
+    """A transfer of no bytes takes no ticket, moves nothing, and can be waited for."""
+    needs_simulator(target)
+    script = Script()
+    for level in range(3):
+        script.fill(level, 0, noise(2000, level))
+    boxes = ((0,), (0, 3, 8), (16, 0, 32), (0, 2, 8, 2, 32), (16, 0, 32, 2, 64), (16, 2, 32, 0, 64))
+    for case in range(16 * len(boxes)):
+        script.start(("in", "out")[case % 2], case % 64, case // 2 % 2, 100, 200, *boxes[case % len(boxes)])
+    for ticket in range(64):
+        script.wait(ticket)
+    for hop in range(2):
+        script.start("in", hop, hop, 300, 400, 16, 2, 32)
+        script.wait(hop)
+    for level in range(3):
+        script.dump(level, 0, 2000, f"level {level}")
+    run_script(target, tmp_path, script)

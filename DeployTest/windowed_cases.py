@@ -1,0 +1,124 @@
+"""Windowed operators as programs of one node, and tilings that no solver would choose."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper
+from tolerances import table
+
+from deployer import pipeline
+from deployer.access import order_dims, tiles
+from deployer.errors import OptionProblem
+from deployer.interpret import run_inference
+from deployer.ir import Program
+from deployer.operator import Array
+from deployer.plan import Plan, Tiling
+from deployer.stages import check, parse
+
+TOLERANCE = table()["classes"]["default"]["float32"]
+CASES = {
+    "conv": ("Conv", [(1, 4, 9, 9), (6, 4, 3, 3)], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "conv dilated": ("Conv", [(1, 3, 11, 8), (4, 3, 3, 3)], {"dilations": [2, 1], "pads": [2, 0, 1, 1]}),
+    "conv depthwise": ("Conv", [(2, 6, 7, 7), (6, 1, 3, 3)], {"group": 6, "pads": [1, 1, 1, 1]}),
+    "conv far padding": ("Conv", [(1, 2, 4, 5), (3, 2, 2, 3)], {"pads": [4, 1, 3, 5]}),
+    "conv whole at times": ("Conv", [(1, 3, 6, 1), (3, 3, 7, 1)], {"pads": [3, 0, 3, 0]}),
+    "grad x strided": ("ConvGradX", [(1, 6, 5, 5), (6, 4, 3, 3)], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "grad x 1x1 strided": ("ConvGradX", [(1, 2, 16, 16), (2, 2, 1, 1)], {"strides": [2, 2]}),
+    "grad x 3x3 strided": ("ConvGradX", [(1, 2, 15, 15), (2, 1, 3, 3)], {"strides": [3, 2], "pads": [1, 1, 1, 1]}),
+    "grad x gaps": ("ConvGradX", [(1, 2, 3, 3), (2, 2, 2, 1)], {"strides": [5, 4], "input_shape": [14, 12]}),
+    "grad w": (
+        "ConvGradW",
+        [(1, 6, 5, 5), (1, 4, 9, 9)],
+        {"strides": [2, 2], "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]},
+    ),
+    "max pool gaps": ("MaxPool", [(1, 3, 11, 9)], {"kernel_shape": [2, 1], "strides": [4, 3]}),
+    "average pool gaps": ("AveragePool", [(2, 2, 10, 7)], {"kernel_shape": [1, 2], "strides": [3, 5]}),
+    "average pool grad gaps": (
+        "AveragePoolGrad",
+        [(2, 3, 3, 2)],
+        {"kernel_shape": [1, 2], "strides": [4, 5], "input_shape": [2, 3, 10, 8]},
+    ),
+    "max pool grad gaps": ("MaxPoolGrad", [(2, 3, 3, 1), (2, 3, 10, 6)], {"kernel_shape": [1, 2], "strides": [4, 5]}),
+    "pad": ("Pad", [(2, 3, 5, 4)], {"pads": [1, 0, 3, 6, 0, 2, 4, 1], "value": 1.5}),
+    "pad infinite": ("Pad", [(5, 4)], {"pads": [3, 0, 0, 7], "value": float("-inf")}),
+    "pad cuts": ("Pad", [(9, 4, 8)], {"pads": [-3, 2, -1, 2, 1, -4]}),
+    "slice": ("Slice", [(4, 5, 6, 7)], {"starts": [1, 0, 2, 3], "ends": [3, 4, 5, 7]}),
+    "slice steps": ("Slice", [(3, 13, 17)], {"starts": [2, 1], "ends": [13, 16], "axes": [1, 2], "steps": [3, 4]}),
+    "slice grad": (
+        "SliceGrad",
+        [(2, 4, 4)],
+        {"input_shape": [3, 13, 17], "starts": [1, 2, 1], "steps": [1, 3, 5]},
+    ),
+    "concat": ("Concat", [(6, 3, 5), (6, 4, 5)], {"axis": 1}),
+    "concat front": ("Concat", [(4, 7), (9, 7), (2, 7)], {"axis": 0}),
+}
+EMPTY = ("conv far padding", "grad x gaps", "pad", "pad infinite", "slice grad", "concat", "concat front")
+"""Those of which some tile has an operand with an empty box."""
+
+
+class Windowed:
+    """A program of one node with random inputs, and what must come out."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        op, shapes, attrs = CASES[name]
+        names = [f"x{i}" for i in range(len(shapes))]
+        inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(names, shapes, strict=True)]
+        node = helper.make_node(op, names, ["y"], "node", **attrs)
+        graph = helper.make_graph([node], "graph", inputs, [helper.make_empty_tensor_value_info("y")])
+        path = folder / "network.onnx"
+        path.write_bytes(helper.make_model(graph, ir_version=10).SerializeToString())
+        self.folder = folder
+        self.program: Program = check.run(parse.run(path, None))
+        draw = np.random.default_rng(1)
+        self.values = {n: draw.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=True)}
+        self.wanted = run_inference(self.program, self.values, np.float64)["y"]
+
+    def run(self, tiling: Tiling, plan: Plan, label: str, flags: Sequence[str] = ()) -> Array:
+        """Build and run: right to the reference, and the clock is the model's where it is a model."""
+        case = pipeline.Case(self.folder, self.program, None, self.values, {}, "")
+        pipeline.write_case(case, tiling, plan, self.folder / label)
+        pipeline.build_case(plan, self.folder / label)
+        outcome = pipeline.execute(case, plan, self.folder / label, flags)
+        if outcome.bench["clock"] == "model":
+            assert int(outcome.bench["infer_cycles"]) == plan.cycles("infer")
+        np.testing.assert_allclose(outcome.arrays["y"], self.wanted, **TOLERANCE)
+        return outcome.arrays["y"]
+
+
+def drawn(tiling: Tiling, count: int) -> Iterator[tuple[Tiling, Plan]]:
+    """The tiling with nothing resident and other tile lengths, rather 1 than long, single- or double-buffered."""
+    draw = np.random.default_rng(5)
+    while count:
+        edited = _edited(tiling, draw)
+        try:
+            plan = pipeline.place_edited(edited)
+        except OptionProblem:
+            continue  # more strided levels than a transfer has
+        yield edited, plan
+        count -= 1
+
+
+def has_empty_box(tiling: Tiling) -> bool:
+    """Whether some tile touches nothing of an operand."""
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        for tile in tiles(step.access, choice.tile, choice.order):
+            if any(length == 0 for o in step.access.operands for _, length in o.box(tile)):
+                return True
+    return False
+
+
+def _edited(tiling: Tiling, draw: np.random.Generator) -> Tiling:
+    double, steps = bool(draw.integers(2)), []
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        split = [d for d in step.access.dims if d.kind == "parallel"]
+        tile = step.access.sizes
+        tile.update((d.name, int(min(draw.integers(1, d.size + 1, 2)))) for d in split)
+        changes = {o.arg: any(tile[n] < step.access.dim(n).size for n in o.dims) for o in step.access.operands}
+        pipelined = double and any(changes.values())
+        slots = {arg: 2 if pipelined and changed else 1 for arg, changed in changes.items()}
+        buffering = "double" if pipelined else "single"
+        order = order_dims(step.access)
+        steps.append(replace(choice, tile=tile, order=order, buffering=buffering, slots=slots))
+    return replace(tiling, resident=(), steps=tuple(steps))

@@ -1,0 +1,30 @@
+"""What the steps of batch normalization cost, and the layers on which that is measured."""
+
+from collections.abc import Iterator, Mapping
+
+from deployer.access import Access
+from deployer.inputs import normal
+from deployer.ir import Node
+from deployer.normalization import Channelwise
+from deployer.operator import Array, Sample, Work, rng
+
+LAYERS = ((1, 64, 25, 5), (1, 16, 32, 16), (1, 64, 8, 8), (1, 8, 24, 24), (1, 128, 3, 3), (1, 8, 10, 5), (2, 32, 7, 7))
+
+
+class Step(Channelwise):
+    """A channelwise step whose kernel runs along the elements of one image's channel."""
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
+        runs = tile["n"] * tile["c"]
+        return Work(runs * tile["s"], runs, tile["c"] if self.reduces else runs * tile["s"])
+
+    def sweep(self) -> Iterator[Sample]:
+        """Layers of small networks, and parts of them."""
+        r = rng(72)
+        for shape in LAYERS:
+            inputs: list[Array] = [normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self._inputs())]
+            yield Sample("x".join(map(str, shape)), tuple(inputs), onnx=False)
+
+    def _inputs(self) -> int:
+        return sum(not written for _, _, written in self.kernel.pointers)

@@ -1,0 +1,46 @@
+"""Clip: X kept between a minimum and a maximum."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.elementwise import BOUNDS, Clipping, bounds
+from deployer.inputs import arrays, normal, operands
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, GradientBuilder, Kernel, Sample, register, rng
+
+
+@register
+class Clip(Clipping):
+    """`min` and `max` are inputs or attributes, either may be absent; where they cross, all becomes `max`."""
+
+    name = "Clip"
+    kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
+    static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        bounds(node)
+        return (operands(node, inputs, 1)[0],)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """min(max(X, low), high); NaN stays NaN."""
+        x = arrays(inputs, 1)[0]
+        low, high = bounds(node)
+        return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY where min <= X <= max."""
+        if b.wanted(0):
+            limits = {name: node.attrs[name] for name in ("min", "max") if name in node.attrs}
+            b.emit("ClipGrad", (douts[0], node.inputs[0]), (b.grad(0),), **limits)
+
+    def samples(self) -> Iterator[Sample]:
+        """Both bounds as ReLU6 has them, either, none, and bounds that cross."""
+        r = rng(97)
+        yield Sample("relu6", (normal(r, 37) * np.float32(6),), {"min": 0.0, "max": 6.0})
+        yield Sample("min", (normal(r, 5, 7),), {"min": -0.25})
+        yield Sample("max", (normal(r, 5, 7),), {"max": 0.5})
+        yield Sample("none", (normal(r, 7),))
+        yield Sample("crossed", (normal(r, 7),), {"min": 1.0, "max": -1.0})

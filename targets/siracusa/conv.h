@@ -1,0 +1,307 @@
+/* What a convolution and its dX share: sums over channels, kernel rows and kernel columns for blocks of outputs.
+ *
+ * Outputs with the same taps inside the operand form rectangles, so that padding costs nothing within one. A block is
+ * four channels by four outputs of a rectangle, or what is left of either; its sums stay in registers. Cores take turns
+ * at blocks, over all rectangles.
+ *
+ * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. */
+#ifndef CONV_H
+#define CONV_H
+
+#include "gemm_block.h"
+#include "hal.h"
+#include "pulp.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 4")
+
+/* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y). */
+typedef struct {
+    const float *x, *w, *b;
+    float *y;
+    uint32_t n, g, m, c, first;
+    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, b_g, y_n, y_g, y_m, y_h;
+} conv_t;
+
+/* Outputs `first`, first + step, .. of one axis, whose taps 0, 1, .. lie at `at`, at + apart, .. in the operand, and by
+ * `move` further for each next output; they are the weights `tap`, tap + tap_step, .. */
+typedef struct {
+    uint32_t first, step, count, taps, tap, tap_step, length;
+    int32_t at, move, apart;
+    uint32_t low, high; /* outputs all of whose taps lie inside */
+} axis_t;
+
+/* Outputs `from` to from + count - 1 of an axis, with the same taps inside. */
+typedef struct {
+    uint32_t from, count, tap, taps;
+} run_t;
+
+/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, steps to the next row and
+ * column of outputs, and steps to the next row and column of taps. */
+typedef struct {
+    const float *x, *weights;
+    float *y;
+    uint32_t rows, columns, h, w, y_row, y_column, w_h, w_w;
+    int32_t x_row, x_column, x_h, x_w;
+} rectangle_t;
+
+INLINE int lies_inside(const axis_t *axis, uint32_t output, uint32_t tap) {
+    const int32_t at = axis->at + (int32_t)output * axis->move + (int32_t)tap * axis->apart;
+    return at >= 0 && at < (int32_t)axis->length;
+}
+
+static inline int meets_all(const axis_t *axis, uint32_t output) {
+    return lies_inside(axis, output, 0) && lies_inside(axis, output, axis->taps - 1);
+}
+
+static inline void find_inside(axis_t *axis) {
+    uint32_t low = 0, high = axis->count;
+    if (axis->taps > 0) {
+        while (low < high && !meets_all(axis, low)) low++;
+        while (high > low && !meets_all(axis, high - 1)) high--;
+    }
+    axis->low = low, axis->high = high;
+}
+
+/* The run that begins at an output: all those with every tap, or one at the border. */
+static inline run_t run_at(const axis_t *axis, uint32_t from) {
+    run_t run = {from, 1, 0, axis->taps};
+    if (from >= axis->low && from < axis->high) {
+        run.count = axis->high - from;
+        return run;
+    }
+    while (run.taps > 0 && !lies_inside(axis, from, run.tap)) run.tap++, run.taps--;
+    while (run.taps > 0 && !lies_inside(axis, from, run.tap + run.taps - 1)) run.taps--;
+    return run;
+}
+
+/* s[m][p] += the sum over channels, rows and `taps` columns of taps; `x_w` and `w_w` lie between columns. */
+INLINE void add_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
+                     const float *w[4], float s[4][4], const uint32_t taps, const int32_t x_w, const int32_t w_w) {
+    const int32_t x_h = r->x_h, w_h = (int32_t)r->w_h;
+    const int32_t x_c = (int32_t)v->x_c - (int32_t)r->h * x_h, w_c = (int32_t)v->w_c - (int32_t)r->h * w_h;
+    for (uint32_t c = v->c; c > 0; c--) {
+        for (uint32_t a = r->h; a > 0; a--) {
+            UNROLL for (uint32_t b = 0; b < taps; b++) {
+                float values[4];
+                UNROLL for (uint32_t p = 0; p < P; p++) values[p] = x[p][(int32_t)b * x_w];
+                UNROLL for (uint32_t m = 0; m < M; m++) {
+                    const float weight = w[m][(int32_t)b * w_w];
+                    UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = __builtin_fmaf(values[p], weight, s[m][p]);
+                }
+            }
+            UNROLL for (uint32_t p = 0; p < P; p++) x[p] += x_h;
+            UNROLL for (uint32_t m = 0; m < M; m++) w[m] += w_h;
+        }
+        UNROLL for (uint32_t p = 0; p < P; p++) x[p] += x_c;
+        UNROLL for (uint32_t m = 0; m < M; m++) w[m] += w_c;
+    }
+}
+
+/* M channels by P outputs. */
+INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
+                  const float *weights, const float *bias, float *y[4]) {
+    const uint32_t y_m = v->y_m;
+    float s[4][4];
+    const float *w[4];
+    UNROLL for (uint32_t m = 0; m < M; m++) {
+        w[m] = weights + m * v->w_m;
+        UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = v->first ? 0.0f : y[p][m * y_m];
+    }
+    if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 3)
+        add_taps(v, r, M, P, x, w, s, 3, CONV_APART, 1);
+    else if (r->w == 1)
+        add_taps(v, r, M, P, x, w, s, 1, 0, 0);
+    else if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 2)
+        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 1);
+    else if (r->x_w == CONV_APART && r->w_w == 2 && r->w == 2)
+        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 2);
+    else if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 4)
+        add_taps(v, r, M, P, x, w, s, 4, CONV_APART, 1);
+    else
+        add_taps(v, r, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
+    UNROLL for (uint32_t m = 0; m < M; m++) {
+        UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = bias ? s[m][p] + bias[m] : s[m][p];
+    }
+}
+
+/* What the first output of a rectangle has in the channels of one block. */
+typedef struct {
+    const float *x, *w, *b;
+    float *y;
+} place_t;
+
+/* Block `index` of all images' and groups' blocks of M channels, of which a group has `each` from channel m on. */
+INLINE place_t place_of(const conv_t *v, const rectangle_t *r, uint32_t each, uint32_t m, const uint32_t M,
+                        uint32_t index) {
+    uint32_t g = 0, n = 0;
+    if (v->n * v->g > 1) {
+        g = each > 1 ? index / each : index;
+        index -= g * each;
+        while (g >= v->g) g -= v->g, n++;
+    }
+    m += M * index;
+    place_t to = {r->x + n * v->x_n + g * v->x_g, r->weights + g * v->w_g + m * v->w_m, 0,
+                  r->y + n * v->y_n + g * v->y_g + m * v->y_m};
+    if (v->b) to.b = v->b + g * v->b_g + m;
+    return to;
+}
+
+/* All blocks of channels m .. m + M * blocks - 1 of a group and of outputs from .. from + P * count - 1 of a rectangle.
+ * `turn` is the block at which this core's turn comes next. */
+INLINE uint32_t blocks(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, uint32_t m,
+                       uint32_t each, uint32_t from, uint32_t count, uint32_t turn) {
+    const uint32_t cores = hal_core_count(), channels = v->n * v->g * each;
+    uint32_t channel = turn, row = 0, column = from, left = count;
+    for (;; channel += cores) {
+        while (channel >= channels && left > 0) channel -= channels, column += P, left--;
+        if (left == 0) return channel;
+        while (column >= r->columns) column -= r->columns, row++;
+        const place_t to = place_of(v, r, each, m, M, channel);
+        const float *x[4];
+        float *y[4];
+        uint32_t i = row, j = column;
+        UNROLL for (uint32_t p = 0; p < P; p++) {
+            x[p] = to.x + (int32_t)i * r->x_row + (int32_t)j * r->x_column;
+            y[p] = to.y + i * r->y_row + j * r->y_column;
+            if (++j == r->columns) j = 0, i++;
+        }
+        block(v, r, M, P, x, to.w, to.b, y);
+    }
+}
+
+#define CONV_BLOCKS(M, P)                                                                                             \
+    static __attribute__((noinline)) uint32_t blocks_##M##P(const conv_t *v, const rectangle_t *r, uint32_t m,        \
+                                                            uint32_t each, uint32_t from, uint32_t count,             \
+                                                            uint32_t turn) {                                          \
+        return blocks(v, r, M, P, m, each, from, count, turn);                                                        \
+    }
+CONV_BLOCKS(4, 4)
+CONV_BLOCKS(4, 1)
+CONV_BLOCKS(1, 4)
+CONV_BLOCKS(1, 1)
+
+/* Four by four results, `n` apart in a row. */
+INLINE void put(float c[4][4], const float *bias, float *y, uint32_t y_m, uint32_t n) {
+    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+        if (bias) {
+            UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += bias[m];
+        }
+        UNROLL for (uint32_t p = 0; p < 4; p++) y[p * n] = c[m][p];
+    }
+}
+
+/* One tap: products of matrices. Blocks of four channels by four neighbours in a row; cores take turns along a row. */
+static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;
+    const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column;
+    product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c, .k = v->c};
+    product.b_n = 4 * (uint32_t)r->x_column;
+    for (uint32_t channel = 0; channel < channels; channel++) {
+        const place_t to = place_of(v, r, each, 0, 4, channel);
+        const float *x = to.x;
+        float *y = to.y, c[4][4];
+        product.a = to.w;
+        for (uint32_t row = r->rows; row > 0; row--, x += r->x_row, y += r->y_row) {
+            for (; turn < end; turn += cores) {
+                float sums[4][4], *at = y + 4 * turn * y_n;
+                product.b = x + (int32_t)(4 * turn) * r->x_column;
+                if (v->first) {
+                    UNROLL for (uint32_t p = 0; p < 4; p++) sums[0][p] = 0.0f;
+                    gemm_block(&product, sums[0], 0, c);
+                } else {
+                    UNROLL for (uint32_t m = 0; m < 4; m++) {
+                        UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = at[m * y_m + p * y_n];
+                    }
+                    gemm_block(&product, sums[0], 16, c);
+                }
+                if (y_n == 1)
+                    put(c, to.b, at, y_m, 1);
+                else
+                    put(c, to.b, at, y_m, y_n);
+            }
+            turn -= end;
+        }
+    }
+    return turn;
+}
+
+#include "conv_lines.h"
+
+/* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
+static inline int worth_fours(uint32_t fours) {
+    const uint32_t cores = hal_core_count();
+    return 3 * turns_of(fours, cores) <= turns_of(4 * fours, cores);
+}
+
+/* Outputs without a tap: zeros in a first part, else what they were. */
+static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    const uint32_t cores = hal_core_count(), channels = v->n * v->g * v->m;
+    uint32_t channel = turn, row = 0;
+    for (;; channel += cores) {
+        while (channel >= channels && row < r->rows) channel -= channels, row++;
+        if (row == r->rows) return channel;
+        float *y = place_of(v, r, v->m, 0, 1, channel).y + row * r->y_row;
+        __asm__ volatile(LOOP("%[count]", 3)
+                         "sw zero, 0(%[y])\n" ADD("%[y]", "%[step]") "nop\n"
+                         LOOP_END(3)
+                         : [y] "+&r"(y) : [step] "r"(4 * r->y_column), [count] "r"(r->columns) : "memory");
+    }
+}
+
+static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    const uint32_t outputs = r->rows * r->columns, each = v->m >> 2, images = v->n * v->g, rest = v->m & 3;
+    uint32_t fours = r->columns >> 2;
+    if (r->h * r->w == 0 && !v->b) return v->first ? zeros(v, r, turn) : turn;
+    if (each > 0 && r->h * r->w == 1 && fours && worth_fours(images * each * r->rows * fours)) {
+        turn = products(v, r, turn);
+        rectangle_t side = *r;
+        side.columns = r->columns & 3, side.x += (int32_t)(4 * fours) * r->x_column, side.y += 4 * fours * r->y_column;
+        if (side.columns > 0) turn = blocks_41(v, &side, 0, each, 0, side.rows * side.columns, turn);
+    } else if (each > 0) {
+        fours = outputs >> 2;
+        const uint32_t singles = fours && worth_fours(images * each * fours) ? outputs & 3 : outputs;
+        if (singles > 0) turn = blocks_41(v, r, 0, each, 0, singles, turn);
+        if (singles < outputs) turn = blocks_44(v, r, 0, each, singles, fours, turn);
+    }
+    if (rest > 0) {
+        fours = outputs >> 2;
+        const uint32_t singles = fours && worth_fours(images * rest * fours) ? outputs & 3 : outputs;
+        if (singles > 0) turn = blocks_11(v, r, 4 * each, rest, 0, singles, turn);
+        if (singles < outputs) turn = blocks_14(v, r, 4 * each, rest, singles, fours, turn);
+    }
+    return turn;
+}
+
+/* All outputs of a class of rows and a class of columns. */
+static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
+    run_t h, w;
+    uint32_t waiting = 0;
+    lines_t listed[LINES_MOST];
+    rectangle_t r = {.y_row = rows->step * v->y_h, .y_column = columns->step};
+    r.w_h = rows->tap_step * v->w_h, r.w_w = columns->tap_step;
+    r.x_row = rows->move * (int32_t)v->x_h, r.x_column = columns->move;
+    r.x_h = rows->apart * (int32_t)v->x_h, r.x_w = columns->apart;
+    for (uint32_t i = 0; i < rows->count; i += h.count) {
+        h = run_at(rows, i);
+        const float *x = v->x + rows->at * (int32_t)v->x_h + (int32_t)i * r.x_row + (int32_t)h.tap * r.x_h;
+        const float *weights = v->w + rows->tap * v->w_h + h.tap * r.w_h;
+        float *y = v->y + rows->first * v->y_h + i * r.y_row;
+        for (uint32_t j = 0; j < columns->count; j += w.count) {
+            w = run_at(columns, j);
+            r.rows = h.count, r.columns = w.count, r.h = h.taps, r.w = w.taps;
+            r.x = x + columns->at + (int32_t)j * columns->move + (int32_t)w.tap * columns->apart;
+            r.weights = weights + columns->tap + w.tap * columns->tap_step;
+            r.y = y + columns->first + j * columns->step;
+            if (w.taps == 0) r.h = 0;
+            if (fits_lines(v, &r))
+                add_lines(listed + waiting++, &r);
+            else
+                turn = rectangle(v, &r, turn);
+            if (waiting == LINES_MOST) turn = lines(v, listed, waiting, turn), waiting = 0;
+        }
+    }
+    return waiting ? lines(v, listed, waiting, turn) : turn;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* Sum of (X - mean)^2 per channel, and what becomes of it on the last tile; the portable kernel defines the order. */
+#include "channel_variance_f32.h"
+#include "hal.h"
+#include "pulp.h"
+
+#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
+#define SQUARE(x) FMA("%[sum]", x, x)
+#define OPERANDS [x] "+&r"(x), [sum] "+&f"(sum)
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "memory"
+
+static inline float squares(float sum, const float *x, float mean, uint32_t count) {
+    if (count >= 4)
+        __asm__ volatile(LOOP("%[turns]", 13)
+                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8) CENTRE("ft1")
+                         FLW("ft3", "%[x]", 12) SQUARE("ft0") ADDI("%[x]", 16) CENTRE("ft2") SQUARE("ft1")
+                         CENTRE("ft3") SQUARE("ft2") SQUARE("ft3")
+                         LOOP_END(13)
+                         : OPERANDS : [mean] "f"(mean), [turns] "r"(count >> 2) : CLOBBERS);
+    if (count & 3)
+        __asm__ volatile(LOOP("%[turns]", 4)
+                         FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SQUARE("ft0")
+                         LOOP_END(4)
+                         : OPERANDS : [mean] "f"(mean), [turns] "r"(count & 3) : CLOBBERS);
+    return sum;
+}
+
+void channel_variance_f32(const void *args) {
+    const channel_variance_f32_args_t *p = args;
+    const uint32_t cores = hal_core_count();
+    const float inverse = LITERAL_F32(1.0f) / p->count;
+    for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
+        const float mean = p->mean[c], *x = p->x + c * p->x_c;
+        float sum = p->first ? 0.0f : p->y[c];
+        for (uint32_t n = 0; n < p->n; n++, x += p->x_n) sum = squares(sum, x, mean, p->s);
+        if (p->last) sum *= inverse;
+        if (p->last && p->inverse) sum = LITERAL_F32(1.0f) / __builtin_sqrtf(sum + p->epsilon);
+        p->y[c] = sum;
+    }
+}

@@ -1,0 +1,301 @@
+"""Branch and bound for placement: can buffers with fixed lifetimes be packed within a capacity?
+
+A packing can be pushed down until every buffer lies on offset 0 or on another buffer. So buffers are placed in
+ascending order of offset, each on those already placed, and no packing that is pushed down is missed. Whatever is still
+unplaced lies at the last offset or above, which bounds the height of every section from below. Where no unplaced buffer
+spans the border of two sections any more, the two sides are problems of their own.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+PLACED = 1 << 60
+"""Least offset of a buffer that is placed: above all others, so that minima pass over it."""
+BATCH = 8
+"""Children that are bounded together."""
+GRAIN = 8192
+"""A node counts once more for as many crossings of a buffer and a section, so that a node limit limits the work."""
+FIRST_RUN = 2
+"""Nodes of the first run of an order, per buffer; a run that finds its way down at once needs one per buffer."""
+GROWTH = 4
+"""By how much turns grow. Most instances are solved by a short run in some order or a long one in another."""
+FIXED_ORDERS = (("load", "life", "area"), ("load", "area", "life"), ("life", "area", "load"))
+"""Which of two buffers that may start at the same offset comes first: the one with more of the first key, and so on."""
+LEARNT_ORDERS = (("pressure", "load", "life", "area"), ("blame", "load", "life"))
+"""Orders that change from run to run: pressure is how often the worst section of a buffer was overfull, blame is the
+buffer's area times how often it was unplaced in an overfull section."""
+
+
+class Sized(Protocol):
+    """A buffer: bytes and the steps first..last in which it is live."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+
+class Answer(NamedTuple):
+    """Offsets in the order of the items, or None; whether that None is a proof; and the nodes it took."""
+
+    offsets: list[int] | None
+    proven: bool
+    nodes: int
+
+
+class _Spent(Exception):
+    """The run has no nodes left."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Unplaced buffers of neighbouring sections, in the order in which ties are broken.
+
+    `crossing` lists the buffers of each section one section after the other; `starts` is where each begins.
+    """
+
+    index: Ints
+    size: Ints
+    low: Ints
+    high: Ints
+    section: int
+    covers: Bools
+    overlaps: Bools
+    crossing: Ints
+    starts: Ints
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Where a part stands: least offsets, unplaced bytes per section, buffers across each border; the last placed."""
+
+    part: _Part
+    least: Ints
+    load: Ints
+    spanning: Ints
+    floor: int
+    rank: int
+
+
+class _Child(NamedTuple):
+    """The buffer placed next, and least offsets and unplaced bytes after it."""
+
+    chosen: int
+    least: Ints
+    load: Ints
+
+
+def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Answer:
+    """Offsets on the alignment and within the capacity, unless there are none or the nodes do not suffice."""
+    used = [i for i, x in enumerate(items) if x.bytes]
+    offsets = [0] * len(items)
+    if not used:
+        return Answer(offsets, False, 0)
+    search = _Search([items[i] for i in used], capacity // alignment, alignment)
+    found, proven = search.solve(node_limit)
+    if not found:
+        return Answer(None, proven, search.nodes)
+    for i, at in zip(used, search.offsets.tolist(), strict=True):
+        offsets[i] = at * alignment
+    return Answer(offsets, False, search.nodes)
+
+
+class _Search:
+    """One instance: its sections, what earlier runs have learnt, and the offsets on the way."""
+
+    def __init__(self, items: Sequence[Sized], capacity: int, alignment: int) -> None:
+        self.capacity = capacity
+        self.size = np.array([-(-x.bytes // alignment) for x in items], np.int64)
+        self.life = np.array([x.last - x.first + 1 for x in items], np.int64)
+        steps = _sections(items)
+        self.low = np.searchsorted(steps, np.array([x.first for x in items]), "left").astype(np.int64)
+        self.high = np.searchsorted(steps, np.array([x.last for x in items]), "right").astype(np.int64)
+        self.overfull = np.zeros(len(steps), np.int64)
+        self.moments = np.ones(len(items), np.int64)
+        self.offsets = np.zeros(len(items), np.int64)
+        self.nodes = 0
+        self.run_limit = 0
+        self.order: tuple[str, ...] = FIXED_ORDERS[0]
+
+    def solve(self, node_limit: int) -> tuple[bool, bool]:
+        """Whether a packing was found; if not, whether there is none. Orders take turns, with more nodes each turn.
+
+        A fixed order takes a turn in one run. An order that is learnt takes it in short ones, as each starts anew with
+        what the last has learnt.
+        """
+        unit = FIRST_RUN * len(self.size)
+        turn = 1
+        while self.nodes < node_limit:
+            for orders, runs in ((FIXED_ORDERS, 1), (LEARNT_ORDERS, turn)):
+                for self.order in orders:
+                    for _ in range(runs):
+                        self.run_limit = min(self.nodes + unit * turn // runs, node_limit)
+                        try:
+                            found = self._run()
+                        except _Spent:
+                            continue
+                        return found, not found
+            turn *= GROWTH
+        return False, False
+
+    def _run(self) -> bool:
+        """A depth-first search. Generators stand in for recursion, which would be as deep as there are buffers."""
+        everything = np.arange(len(self.size))
+        for root in self._split(everything, np.zeros_like(everything), 0, len(self.overfull)):
+            stack = [self._complete(root)]
+            answer: bool | None = None
+            while stack:
+                try:
+                    node = stack[-1].send(answer)
+                    stack.append(self._complete(node))
+                    answer = None
+                except StopIteration as end:
+                    stack.pop()
+                    answer = bool(end.value)
+            if not answer:
+                return False
+        return True
+
+    def _complete(self, node: _Node) -> Generator[_Node, bool | None, bool]:
+        """Whether the node can be completed; yields the nodes it depends on and is sent whether those can."""
+        part = node.part
+        if self.nodes >= self.run_limit:
+            raise _Spent
+        self.nodes += 1 + len(part.crossing) // GRAIN
+        if len(part.starts) == 1:
+            return self._stack(node)
+        for child in self._children(node):
+            chosen = child.chosen
+            self.offsets[part.index[chosen]] = node.least[chosen]
+            for below in self._after(node, child):
+                if not (yield below):
+                    break
+            else:
+                return True
+            if not (part.overlaps[chosen] & (child.least != PLACED)).any():
+                return False  # nothing lies on it, so that another place for it changes nothing
+        return False
+
+    def _stack(self, node: _Node) -> bool:
+        """All at once: one on the other, the one that may start lowest first."""
+        part, at = node.part, 0
+        for i in np.argsort(node.least, kind="stable").tolist():
+            if node.least[i] == PLACED:
+                break
+            at = max(at, int(node.least[i]))
+            self.offsets[part.index[i]] = at
+            at += int(part.size[i])
+        return at <= self.capacity
+
+    def _children(self, node: _Node) -> Iterator[_Child]:
+        """Buffers that can be the next, lowest first, with the state after each; those that overfill a section not."""
+        part, least = node.part, node.least
+        ascending = (least > node.floor) | ((least == node.floor) & (np.arange(len(least)) >= node.rank))
+        # A buffer that starts where another could have ended already can wait until that one is placed.
+        useful = least < (least + part.size).min()
+        # In the section with the most to place, all of it lies at the child's offset or above.
+        low_enough = least <= self.capacity - int(node.load.max())
+        candidates = np.flatnonzero(ascending & useful & low_enough)
+        candidates = candidates[np.argsort(least[candidates], kind="stable")]
+        for begin in range(0, len(candidates), BATCH):
+            chosen = candidates[begin : begin + BATCH]
+            at, size = least[chosen][:, None], part.size[chosen][:, None]
+            load = node.load - size * part.covers[chosen]
+            after = np.where(part.overlaps[chosen], np.maximum(least, at + size), least)
+            after[np.arange(len(chosen)), chosen] = PLACED
+            floors = np.maximum(np.minimum.reduceat(after[:, part.crossing], part.starts, axis=1), at)
+            over = (floors + load > self.capacity) & (load > 0)
+            bad = over.any(axis=1)
+            if bad.any():
+                self._learn(part, over[bad].argmax(axis=1), after[bad])
+            for i in np.flatnonzero(~bad).tolist():
+                yield _Child(int(chosen[i]), after[i], load[i])
+
+    def _learn(self, part: _Part, sections: Ints, after: Ints) -> None:
+        """Count sections that would be overfull, and the buffers then unplaced in them."""
+        if self.order in FIXED_ORDERS:
+            return
+        np.add.at(self.overfull, sections + part.section, 1)
+        self.moments[part.index] += (part.covers[:, sections] & (after != PLACED).T).sum(axis=1)
+
+    def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
+        """What is left once the child is placed: nothing, the same part, or the parts it falls into."""
+        part, chosen = node.part, child.chosen
+        low, high = int(part.low[chosen]), int(part.high[chosen])
+        spanning = node.spanning.copy()
+        spanning[low : high - 1] -= 1
+        if high - low == 1 or spanning[low : high - 1].all():
+            if child.load.any():
+                yield _Node(part, child.least, child.load, spanning, int(node.least[chosen]), chosen)
+            return
+        left = child.least != PLACED
+        yield from self._split(part.index[left], child.least[left], part.section, part.section + len(part.starts))
+
+    def _split(self, index: Ints, least: Ints, begin: int, end: int) -> Iterator[_Node]:
+        """The parts that buffers of the sections begin..end fall into."""
+        low, high = self.low[index], self.high[index]
+        covers = _covers(low - begin, high - begin, end - begin)
+        spanning = _covers(low - begin, high - begin - 1, end - begin - 1).sum(axis=0)
+        borders = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
+        load = (covers * self.size[index][:, None]).sum(axis=0)
+        for a, b in pairwise(borders):
+            inside = np.flatnonzero((low - begin >= a) & (high - begin <= b))
+            if len(inside):
+                yield self._root(index[inside], least[inside], begin + a, load[a:b])
+
+    def _root(self, index: Ints, least: Ints, section: int, load: Ints) -> _Node:
+        """The first node of a part."""
+        low, high = self.low[index] - section, self.high[index] - section
+        covers = _covers(low, high, len(load))
+        keys = {
+            "load": np.where(covers, load, 0).max(axis=1),
+            "life": self.life[index],
+            "area": self.life[index] * self.size[index],
+            "blame": self.moments[index] * self.life[index] * self.size[index],
+            "pressure": np.where(covers, self.overfull[section : section + len(load)], 0).max(axis=1),
+        }
+        order = np.lexsort((index, *(-keys[k] for k in reversed(self.order))))
+        low, high, covers = low[order], high[order], covers[order]
+        overlaps = (low < high[:, None]) & (high > low[:, None])
+        np.fill_diagonal(overlaps, False)
+        where, crossing = np.nonzero(covers.T)
+        part = _Part(
+            index[order],
+            self.size[index[order]],
+            low,
+            high,
+            section,
+            covers,
+            overlaps,
+            crossing,
+            np.searchsorted(where, np.arange(len(load))),
+        )
+        spanning = _covers(low, high - 1, len(load) - 1).sum(axis=0)
+        return _Node(part, least[order], load, spanning, 0, 0)
+
+
+def _sections(items: Sequence[Sized]) -> Ints:
+    """Steps at which the live buffers are a set that no other step's contain: births that a death follows first."""
+    births = sorted({x.first for x in items})
+    deaths = sorted({x.last for x in items})
+    ends = [*births[1:], deaths[-1] + 1]
+    at = np.searchsorted(deaths, births)
+    return np.array([b for b, end, i in zip(births, ends, at.tolist(), strict=True) if deaths[i] < end], np.int64)
+
+
+def _covers(low: Ints, high: Ints, count: int) -> Bools:
+    """A row per buffer, a column per section: low <= section < high."""
+    sections = np.arange(count)
+    return (low[:, None] <= sections) & (sections < high[:, None])

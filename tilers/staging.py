@@ -1,0 +1,140 @@
+"""Candidates of a step at the level between: which operands are spilled, and in what tiles those pass through.
+
+A spilled operand has its home in the outermost level; the model of `deployer.tilers.model` decides on homes as it does
+for the inner level, with "resident" meaning at home here.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deployer.access import Access, box_shape, tile_count
+from deployer.plan import Buffering, Stage, Step
+from deployer.target import Target
+from deployer.tilers.candidates import (
+    Candidate,
+    Movement,
+    front,
+    movement,
+    used_order,
+)
+from deployer.tilers.grid import Ints, grid_of, loop_orders
+
+HOP = 1
+LENGTHS = 6
+"""Tile lengths tried per dim."""
+LIMIT = 5
+"""Points of a front that are kept per residency."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a stage adds to a step: tiles, cycles of its engine in all, and of the transfers nothing can hide."""
+
+    tiles: int
+    busy: int
+    exposed: int
+
+    def around(self, cycles: int, buffering: Buffering) -> int:
+        """Cycles of a step whose inner loop takes so many per tile of the stage."""
+        inner = cycles * self.tiles
+        if buffering == "single":
+            return inner + self.busy
+        return max(inner, self.busy - self.exposed) + self.exposed
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Storages at home in the outermost level, and by step index how its spilled operands pass through the next."""
+
+    storages: frozenset[str]
+    stages: dict[int, Stage]
+
+
+NOTHING = Spill(frozenset(), {})
+
+
+def staged_candidates(
+    step: Step,
+    storage_of: Mapping[str, str],
+    eligible: frozenset[str],
+    target: Target,
+    capacity: int,
+    fresh: bool,
+    base: int,
+    modes: tuple[Buffering, ...],
+) -> list[Candidate]:
+    """Fronts per residency. `eligible` storages may be spilled; `base` is the cycles of the step where none is.
+
+    Reductions are not split here: the sum of a tile stays in its slot of the inner level until it is done.
+    """
+    access = step.access
+    reductions = frozenset(d.name for d in access.dims if d.kind == "reduction")
+    grid, orders = grid_of(access, reductions, LENGTHS), loop_orders(access)
+    moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh, HOP) for o in access.operands]
+    touched = sorted({storage_of[o.tensor] for o in access.operands} & eligible)
+    counts = np.tile(math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)), len(orders))
+    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, 0, base)]
+    for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
+        spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
+        allowed = np.logical_and.reduce([m.possible for m in spilled])
+        inner = base + (counts - 1) * (target.step + target.tile)
+        for mode in modes:
+            size, busy, exposed = _priced(spilled, mode, target)
+            cycles = inner + busy if mode == "single" else np.maximum(inner, busy - exposed) + exposed
+            fits = np.flatnonzero(allowed & (size <= capacity))
+            for index in fits[front(size[fits], cycles[fits], LIMIT)]:
+                order, row = divmod(int(index), grid.size)
+                slots = {m.arg: slots_of(m, mode, int(index)) for m in spilled}
+                buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
+                used = used_order(orders[order], grid.tile(row), access)
+                candidate = Candidate(
+                    grid.tile(row), used, buffering, mask, slots, int(size[index]), int(cycles[index])
+                )
+                found.append(candidate)
+    return found
+
+
+def slots_of(move: Movement, mode: Buffering, index: int) -> int:
+    """Slots of a staged operand: one, or one to fill while another is used; in place a third leaves meanwhile."""
+    most = 1 if mode == "single" else 3 if move.inout else 2
+    return min(most, int(move.loads[index]))
+
+
+def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
+    """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out."""
+    hop = target.hops[HOP]
+    size, total_in, total_out, first, last = (np.zeros_like(spilled[0].loads) for _ in range(5))
+    for m in spilled:
+        most = 1 if mode == "single" else 3 if m.inout else 2
+        size += m.slot_bytes * np.minimum(most, m.loads)
+        starts = m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) * (hop.issue + hop.wait)
+        total_in += m.cycles_in + starts
+        total_out += m.cycles_out
+        first += m.cycles_in // m.loads
+        last += m.cycles_out // m.loads
+    busy = total_in + total_out if hop.shared else np.maximum(total_in, total_out)
+    return size, busy if mode == "double" else total_in + total_out, np.minimum(first + last, busy)
+
+
+def staged_access(access: Access, stage: Stage) -> Access:
+    """One tile of the stage as an iteration space: staged operands are seen as their boxes in it."""
+    dims = tuple(replace(d, size=stage.tile[d.name]) for d in access.dims)
+    operands = tuple(
+        replace(o, view=box_shape(o, access, stage.tile)) if o.arg in stage.slots else o for o in access.operands
+    )
+    return Access(dims, operands)
+
+
+def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
+    """What a stage costs by the same estimate that chose it."""
+    access = step.access
+    grid = replace(grid_of(access, frozenset(access.sizes)), lengths={n: np.array([v]) for n, v in stage.tile.items()})
+    grid = replace(grid, counts={d.name: -(-d.size // grid.lengths[d.name]) for d in access.dims})
+    staged = [o for o in access.operands if o.arg in stage.slots]
+    moves = [movement(o.arg, access, grid, [stage.order], storage_of, target, fresh, HOP) for o in staged]
+    _, busy, exposed = _priced(moves, stage.buffering, target)
+    return Costs(tile_count(access, stage.tile), int(busy[0]), int(exposed[0]))
