@@ -1,17 +1,13 @@
-"""Access derivations against plain enumeration, placement against its bound, the tiling model against its oracle."""
+"""Access derivations against plain enumeration, the tiling model against its oracle."""
 
-import csv
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import DATA
 
 from deployer.access import (
     Access,
@@ -37,7 +33,6 @@ from deployer.tilers.candidates import FRONT_LIMIT, Candidate, pareto, rounded
 from deployer.tilers.grid import boxes as grid_boxes
 from deployer.tilers.grid import distinct_boxes, grid_of, load_counts, loop_orders, tile_sizes
 from deployer.tilers.model import Choice, Problem, feasible, objective
-from deployer.tilers.placement import Item, Placement, lower_bound, place
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -232,99 +227,6 @@ def test_pareto_keeps_what_nothing_beats(points: list[tuple[int, int]]) -> None:
 def candidate(size: int, cycles: int, resident: frozenset[str] = frozenset()) -> Candidate:
     """A candidate of which only residency, bytes and cycles matter."""
     return Candidate({}, (), "single", resident, {}, size, cycles)
-
-
-# Placement
-
-
-@st.composite
-def buffers(draw: st.DrawFn) -> list[Item]:
-    """Items on an alignment of 8 B."""
-    found = []
-    for index in range(draw(st.integers(1, 12))):
-        first = draw(st.integers(0, 9))
-        found.append(Item(f"b{index}", 8 * draw(st.integers(0, 9)), first, draw(st.integers(first, 9))))
-    return found
-
-
-def check_placement(items: list[Item], found: Placement, alignment: int) -> None:
-    """Aligned, without overlap, and of the height it says, which is not below the bound."""
-    assert set(found.offsets) == {x.name for x in items}
-    assert all(at >= 0 and at % alignment == 0 for at in found.offsets.values())
-    assert found.height == max((found.offsets[x.name] + x.bytes for x in items), default=0)
-    assert found.bound == lower_bound(items) <= found.height
-    for i, a in enumerate(items):
-        for b in items[:i]:
-            apart = a.last < b.first or b.last < a.first
-            at, bt = found.offsets[a.name], found.offsets[b.name]
-            assert apart or at + a.bytes <= bt or bt + b.bytes <= at or 0 in (a.bytes, b.bytes)
-
-
-@given(buffers())
-@settings(deadline=None, max_examples=80)
-def test_placement_is_sound(items: list[Item]) -> None:
-    found = place(items, 1 << 16, 8)
-    check_placement(items, found, 8)
-    live = [sum(x.bytes for x in items if x.first <= s <= x.last) for s in range(10)]
-    assert found.bound == max(live)
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
-@settings(deadline=None)
-def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
-    """All at once: one on the other. One after the other: all at the bottom. Growing and dying nested: their sum."""
-    forms: tuple[Callable[[int], tuple[int, int]], ...] = (
-        lambda i: (0, 9),
-        lambda i: (i, i),
-        lambda i: (i, 20 - i),
-    )
-    for span in forms:
-        items = [Item(f"b{i}", 4 * n, *span(i)) for i, n in enumerate(sizes)]
-        found = place(items, 1 << 12)
-        check_placement(items, found, 4)
-        assert found.height == found.bound
-
-
-def test_placement_asks_the_solver_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every order of first fit is made a bad one; the answer still is at the bound."""
-    items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
-    monkeypatch.setattr("deployer.tilers.placement._orders", lambda items: [[1, 0, 2, 3]])
-    found = place(items, 1 << 10)
-    check_placement(items, found, 4)
-    assert found.height == found.bound == 20
-
-
-def test_placement_of_nothing_and_of_too_much() -> None:
-    assert place([], 64).height == 0
-    found = place([Item("a", 100, 0, 0), Item("b", 100, 0, 0)], 64)
-    assert found.height == found.bound == 200
-
-
-def test_placement_is_the_same_twice() -> None:
-    r = np.random.default_rng(5)
-    items = [
-        Item(f"b{i}", 4 * int(r.integers(1, 64)), int(a), int(a + r.integers(1, 12)))
-        for i, a in enumerate(r.integers(0, 30, 40))
-    ]
-    assert place(items, 1 << 14) == place(items, 1 << 14)
-
-
-INSTANCES = sorted((DATA / "allocation").glob("*.csv"))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not INSTANCES, reason=f"no allocation instances in {DATA / 'allocation'}")
-@pytest.mark.parametrize("path", INSTANCES, ids=lambda p: p.stem)
-def test_allocation_instances_fit(path: Path) -> None:
-    """The instances of MiniMalloc, lifetimes half-open; the capacity is in the file's name."""
-    capacity = int(path.name.split(".")[1])
-    with path.open() as file:
-        rows = [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)]
-    items = [Item(str(r["id"]), r["size"], r["lower"], r["upper"] - 1) for r in rows]
-    found = place(items, capacity)
-    check_placement(items, found, 4)
-    if found.height > capacity:
-        pytest.xfail(f"packed into {found.height} B of {capacity} B, bound {found.bound} B")
 
 
 # The tiling model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deployer.tilers.branch_and_bound import pack
 
-NODES = 16_000
+NODES = 24_000
 """Nodes of branch and bound, for a packing within the capacity where first fit has none: one or two seconds."""
 SHARE = 8
 """A packing that is only to be lower gets one part in as many."""

@@ -179,12 +179,15 @@ static inline void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, 
 #define TICKET_MCHAN 0x100u
 #define MCHAN_LAST 15u
 
-/* Reading the command register takes the lowest free id, under which the commands that follow are counted. Without a free
- * one the read would never return. */
-static inline hal_ticket_t mchan_open(void) {
-    const uint32_t id = MCHAN_COMMAND;
-    if (id == MCHAN_LAST) platform_fail("more than 15 transfers in flight between L2 and L1");
-    return id | TICKET_MCHAN;
+/* Reading the command register takes the lowest free id, under which the commands that follow are counted. */
+static inline hal_ticket_t mchan_open(void) { return MCHAN_COMMAND | TICKET_MCHAN; }
+
+/* Without a free id the next read would never return: a transfer that took the last one ends before its start returns. */
+static inline hal_ticket_t mchan_started(hal_ticket_t ticket) {
+    if ((ticket & 31u) != MCHAN_LAST) return ticket;
+    while (MCHAN_STATUS & 1u << MCHAN_LAST) {}
+    MCHAN_STATUS = 1u << MCHAN_LAST;
+    return HAL_DONE;
 }
 
 void hal_dma_wait(hal_ticket_t ticket) {
@@ -205,7 +208,7 @@ hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_
     if (bytes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
-    return ticket;
+    return mchan_started(ticket);
 }
 
 hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
@@ -213,7 +216,7 @@ hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32
     if (bytes == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
-    return ticket | TICKET_OUT;
+    return mchan_started(ticket | TICKET_OUT);
 }
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
@@ -221,7 +224,7 @@ hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_
     if (run * count == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
-    return ticket;
+    return mchan_started(ticket);
 }
 
 hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {
@@ -229,7 +232,7 @@ hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32
     if (run * count == 0) return HAL_DONE;
     const hal_ticket_t ticket = mchan_open();
     mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
-    return ticket | TICKET_OUT;
+    return mchan_started(ticket | TICKET_OUT);
 }
 
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
@@ -239,7 +242,7 @@ hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(MCHAN_IN, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
-    return ticket;
+    return mchan_started(ticket);
 }
 
 hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
@@ -249,5 +252,5 @@ hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32
     const hal_ticket_t ticket = mchan_open();
     for (uint32_t p = 0; p < planes; p++)
         mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
-    return ticket | TICKET_OUT;
+    return mchan_started(ticket | TICKET_OUT);
 }
