@@ -1,12 +1,14 @@
 """Schedule: the order of the steps, with each operator's access and kernel arguments asked for once."""
 
+from collections.abc import Sequence
+
 from deployer.ir import Graph, Node, Program
 from deployer.operator import operator_of
 from deployer.plan import Options, Schedule, Step
 
 
 def run(program: Program, options: Options) -> Schedule:
-    """Order each graph so that what only updates memory in place runs as soon as its inputs exist.
+    """Order each graph so that little is alive at once, and what only updates memory in place runs early.
 
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
     """
@@ -14,7 +16,7 @@ def run(program: Program, options: Options) -> Schedule:
     steps: list[Step] = []
     for graph in program.graphs:
         warm: set[str] = set()
-        for node in _ordered(program, graph):
+        for node in _leanest(program, graph, options.accumulate):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
@@ -22,6 +24,94 @@ def run(program: Program, options: Options) -> Schedule:
             warm.add(operator.kernel.symbol)
             steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold))
     return Schedule(options, program, tuple(steps))
+
+
+def _leanest(program: Program, graph: Graph, accumulate: int) -> list[Node]:
+    """The order of least peak: the graph's own with its sinks moved up, or the greedy one."""
+    own = _ordered(program, graph)
+    lives = _Lives(program, own, accumulate)
+    greedy = lives.greedy()
+    return own if lives.peak(range(len(own))) <= lives.peak(greedy) else [own[i] for i in greedy]
+
+
+class _Lives:
+    """Which nodes wait for which, and the memory that comes and goes with them.
+
+    Counted is what lives within the graph: values, and gradients in their accumulators where one pass makes an update.
+    """
+
+    def __init__(self, program: Program, nodes: Sequence[Node], accumulate: int) -> None:
+        kept = {program.storage(name) for name in program.outputs}
+        self.after: list[set[int]] = [set() for _ in nodes]
+        self.waits: list[set[int]] = [set() for _ in nodes]
+        self.touches: list[set[str]] = []
+        self.users: dict[str, set[int]] = {}
+        self.bytes: dict[str, int] = {}
+        writer: dict[str, int] = {}
+        readers: dict[str, set[int]] = {}
+        for index, node in enumerate(nodes):
+            reads, writes = ({program.storage(n) for n in names if n} for names in (node.inputs, node.outputs))
+            for storage in sorted(reads | writes):
+                before = {writer[storage]} if storage in writer else set()
+                before |= readers.get(storage, set()) if storage in writes else set()
+                for other in before - {index}:
+                    self.waits[index].add(other)
+                    self.after[other].add(index)
+                if storage in writes:
+                    writer[storage], readers[storage] = index, set()
+                else:
+                    readers.setdefault(storage, set()).add(index)
+            here = set()
+            for storage in sorted(reads | writes):
+                role = program.tensors[storage].role
+                if role == "value" or (role == "accumulator" and accumulate == 1):
+                    here.add(storage)
+                    self.bytes[storage] = program.tensors[storage].type.bytes
+                    self.users.setdefault(storage, set()).add(index)
+            self.touches.append(here)
+        for storage in self.users:
+            if storage in kept or program.tensors[storage].role == "accumulator":
+                self.users[storage].add(len(nodes))
+
+    def peak(self, order: Sequence[int]) -> int:
+        """Most bytes alive during a node."""
+        left = {storage: set(users) for storage, users in self.users.items()}
+        alive: set[str] = set()
+        most = 0
+        for index in order:
+            alive |= self.touches[index]
+            most = max(most, sum(self.bytes[s] for s in alive))
+            for storage in self.touches[index]:
+                left[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not left[s]}
+        return most
+
+    def greedy(self) -> list[int]:
+        """Of the nodes that can run, always the one after which least is alive; the earliest where several are."""
+        waits = [set(w) for w in self.waits]
+        left = {storage: set(users) for storage, users in self.users.items()}
+        ready = {i for i, w in enumerate(waits) if not w}
+        alive: set[str] = set()
+        order: list[int] = []
+
+        def growth(index: int) -> tuple[int, int]:
+            born = sum(self.bytes[s] for s in self.touches[index] - alive)
+            freed = sum(self.bytes[s] for s in self.touches[index] if left[s] == {index})
+            return born - freed, index
+
+        while ready:
+            index = min(ready, key=growth)
+            ready.discard(index)
+            order.append(index)
+            alive |= self.touches[index]
+            for storage in self.touches[index]:
+                left[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not left[s]}
+            for follower in self.after[index]:
+                waits[follower].discard(index)
+                if not waits[follower]:
+                    ready.add(follower)
+        return order
 
 
 def _ordered(program: Program, graph: Graph) -> list[Node]:
