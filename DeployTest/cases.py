@@ -2,11 +2,13 @@
 
 import hashlib
 import importlib
+import itertools
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pytest
@@ -22,6 +24,13 @@ CANONICAL_L1 = 240000
 STRATEGY = {"singlebuffer": "single", "doublebuffer": "double", "auto": "auto"}
 
 
+class Memory(TypedDict):
+    """Budget of L2 in bytes, the target's where None, and the outermost level tensors may live in."""
+
+    l2: int | None
+    outermost: str
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of the registry."""
@@ -30,12 +39,18 @@ class Entry:
     level: str
     mode: str
     l1: int
+    l2: int | None = None
     slow: bool = False
 
     @property
     def label(self) -> str:
         """The test's id."""
-        return f"{self.test}-{self.level}-{self.mode}-{self.l1}"
+        return f"{self.test}-{self.level}-{self.mode}-{self.l1}" + (f"-{self.l2}" if self.l2 else "")
+
+    @property
+    def memory(self) -> "Memory":
+        """Its levels, as `compile_case` takes them."""
+        return {"l2": self.l2, "outermost": self.level}
 
 
 def registry() -> list[Entry]:
@@ -44,9 +59,10 @@ def registry() -> list[Entry]:
     rows = []
     for test, levels in table.items():
         for level, modes in levels.items():
-            quick = modes.pop("quick", None)
+            quick, outer = modes.pop("quick", None), modes.pop("l2", [None])
             for mode, sizes in modes.items():
-                rows += [Entry(test, level, mode, size, quick is not None and size not in quick) for size in sizes]
+                for size, l2 in itertools.product(sizes, outer):
+                    rows.append(Entry(test, level, mode, size, l2, quick is not None and size not in quick))
     return rows
 
 
@@ -111,10 +127,11 @@ def compile_case(
     opt_out: tuple[str, ...] = (),
     l2: int | None = None,
     outermost: str = "L2",
+    fuse: bool = True,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
-    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, outermost=outermost)
+    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost)
     options = pipeline.accumulate_of(case, chosen)
     tiling, plan = pipeline.plan_program(case.program, options)
     pipeline.write_case(case, tiling, plan, directory)
@@ -149,6 +166,8 @@ _canonical: dict[str, str] = {}
 def canonical_hash(test: str, root: Path, directory: Path) -> str:
     """What a test's results hash to on one core, single-buffered, in an L1 that holds nearly everything."""
     if test not in _canonical:
-        built = compile_case(load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1)
+        built = compile_case(
+            load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1, outermost="L3"
+        )
         _canonical[test] = result_hash(built.run("--dma-order", "early"))
     return _canonical[test]

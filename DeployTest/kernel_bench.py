@@ -185,6 +185,16 @@ class Slot:
         return strides(shape)[axis]
 
 
+def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The tile lengths, whole where the dim cannot be split or is a sum inside another one that is longer than 1."""
+    found, single = {}, True
+    for d in access.dims:
+        reduces = d.kind == "reduction"
+        found[d.name] = sizes[d.name] if d.splittable and (single or not reduces) else d.size
+        single = single and (found[d.name] == 1 or not reduces)
+    return found
+
+
 def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
     """An array that no result may depend on: NaN, or a large integer."""
     return np.full(count, np.nan if dtype.kind == "f" else 0x5A5A5A5A, dtype)

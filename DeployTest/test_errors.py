@@ -188,9 +188,9 @@ def test_unpacked_residents(models_root: Path) -> None:
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder"])
 def test_least_l2(test: str, models_root: Path) -> None:
     """The L2 that the error proposes works, and one byte less does not."""
-    least = proposed(attempt(test, "single", {"L1": 2500, "L2": 64}, models_root), "--l2")
-    assert attempt(test, "single", {"L1": 2500, "L2": least}, models_root) is None
-    error = attempt(test, "single", {"L1": 2500, "L2": least - 1}, models_root)
+    least = proposed(attempt(test, "single", {"L1": 2600, "L2": 64}, models_root), "--l2")
+    assert attempt(test, "single", {"L1": 2600, "L2": least}, models_root) is None
+    error = attempt(test, "single", {"L1": 2600, "L2": least - 1}, models_root)
     assert isinstance(error, PlacementInfeasible)
     assert dict(error.facts)["available"] == f"{least - 1} B"
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from command_line import deployer, refused
 from simulators import TARGETS, needs_compiler, needs_simulator
 from tolerances import table
 
+from deployer import pipeline
 from deployer import target as targets
+from deployer.errors import PlacementInfeasible
 
 pytestmark = pytest.mark.training
 TOLERANCE = table()["training"]["weight"]
 ORDERS = (("early", 0), ("late", 0), ("random", 1), ("random", 2))
 PROGRAM_BYTES = 128 * 1024
+WITH_PROGRAM = 1_800_000
+"""Bytes of L2 that leave room for the largest program beside them."""
 CODE_ORIGIN = {"qemu_riscv": 0x80000000, "siracusa": 0x1C010000}
 TO_SET = {"qemu_riscv": "apt-get install qemu-system-misc", "siracusa": "set GVSOC_INSTALL_DIR"}
 _on_host: dict[str, str] = {}
@@ -46,7 +51,7 @@ def parameters() -> list[object]:
 def host_hash(entry: Entry, root: Path, directory: Path) -> str:
     """What the test's results hash to on the host; test_training says that no plan changes it."""
     if entry.test not in _on_host:
-        built = compile_case(load_case(entry.test, root), directory / "host", "single", 240000)
+        built = compile_case(load_case(entry.test, root), directory / "host", "single", 240000, outermost="L3")
         _on_host[entry.test] = result_hash(built.run())
     return _on_host[entry.test]
 
@@ -57,7 +62,10 @@ def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path)
     needs_simulator(target)
     case = load_case(entry.test, models_root)
     wanted = host_hash(entry, models_root, tmp_path)
-    built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, target=target)
+    memory = entry.memory
+    if target == "siracusa" and entry.l2:
+        memory["l2"] = min(entry.l2, WITH_PROGRAM)
+    built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, target=target, **memory)
     for order, seed in ORDERS if target == "qemu_riscv" else [("", 0)]:
         outcome = built.run(*(("--dma-order", order, "--seed", str(seed)) if order else ()))
         assert result_hash(outcome) == wanted, f"{order} {seed}"
@@ -79,6 +87,26 @@ def test_fits(target: str, test: str, l1: int, models_root: Path, tmp_path: Path
     ).stdout
     end = int(re.search(r"^([0-9a-f]+) . bss_end$", symbols, re.MULTILINE)[1], 16)
     assert 0 < end - CODE_ORIGIN[target] <= PROGRAM_BYTES
+
+
+def test_program_beside_the_plan(models_root: Path, tmp_path: Path) -> None:
+    """A plan that leaves the program too little of L2 is told what would be enough, and that works."""
+    needs_compiler("siracusa")
+    case = load_case("autoencoder", models_root)
+    built = compile_case(case, tmp_path, "single", 32000, target="siracusa")
+    level = targets.load("siracusa").levels[1]
+    full = replace(built.plan, levels=(built.plan.levels[0], replace(built.plan.levels[1], peak=level.bytes)))
+    with pytest.raises(PlacementInfeasible) as caught:
+        pipeline.build_case(full, tmp_path)
+    enough = int(re.search(r"--l2 (\d+)", caught.value.hint)[1])
+    assert int(dict(caught.value.facts)["program"].split()[0]) + enough == level.bytes
+    for peak, fits in ((enough, True), (enough + 64, False)):
+        plan = replace(full, levels=(full.levels[0], replace(full.levels[1], peak=peak)))
+        if fits:
+            pipeline.build_case(plan, tmp_path)
+        else:
+            with pytest.raises(PlacementInfeasible):
+                pipeline.build_case(plan, tmp_path)
 
 
 # ---- tools that are not installed ----

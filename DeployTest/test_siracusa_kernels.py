@@ -9,7 +9,7 @@ from pathlib import Path
 import kernel_bench
 import numpy as np
 import pytest
-from kernel_bench import Step, step_of
+from kernel_bench import Step, lawful, step_of
 
 from deployer import measure, target
 from deployer.access import order_dims, tiles
@@ -86,7 +86,7 @@ def _tile_jobs() -> Iterator[KernelJob]:
     """Every sample whole, and cut into pieces of a half and of three wherever a dim can be cut."""
     for step in _steps():
         for cut in (1, 2, 0):
-            sizes = {d.name: _piece(d.size, cut) if d.splittable else d.size for d in step.access.dims}
+            sizes = lawful(step.access, {d.name: _piece(d.size, cut) for d in step.access.dims})
             every = list(tiles(step.access, sizes, order_dims(step.access)))
             chosen = every if len(every) <= TILES else [*every[: TILES - 1], every[-1]]
             for number, tile in enumerate(chosen):
@@ -108,6 +108,7 @@ def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -
     scalars: dict[str, int | float] = {"batch": batch, "m": m, "n": n, "k": k, "y_m": pitch["y"]}
     scalars |= dict(zip(("a_m", "a_k") if form[0] == "n" else ("a_k", "a_m"), (pitch["a"], 1), strict=True))
     scalars |= dict(zip(("b_k", "b_n") if form[1] == "n" else ("b_n", "b_k"), (pitch["b"], 1), strict=True))
+    scalars |= {"gate_b": 0, "gate_m": 0, "relu": 0}
     scalars |= {"c_m": pitch["c"], "c_n": 1, "first": 1, "last": 1, "alpha": 1.0, "beta": 1.0, **changed}
     scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
     present = "abcy" if changed.get("beta") else "aby"

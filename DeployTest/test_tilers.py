@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_bench import lawful
 
 from deployer.access import (
     Access,
+    Around,
     At,
     Axis,
     Broadcast,
@@ -151,6 +153,27 @@ def test_window_spans_what_it_touches(length: int, kernel: int, stride: int, dil
         assert found[1] == 0 or found[0] == low
 
 
+@given(st.integers(1, 5), *(st.integers(1, 4) for _ in range(3)), st.integers(0, 3), st.integers(1, 5))
+@settings(deadline=None, max_examples=300)
+def test_around_is_all_of_the_windows_that_hold_the_tile(
+    length: int, kernel: int, stride: int, dilation: int, pad: int, count: int
+) -> None:
+    """All elements of the windows from the first to the last that span an element of the tile."""
+    axis, extent = Around("d", kernel, stride, dilation, pad, count), 11
+    for start in range(extent - length + 1):
+        firsts = [i * stride - pad for i in range(count)]
+        spans = [(f, f + (kernel - 1) * dilation) for f in firsts]
+        held = [s for s in spans if s[0] < start + length and s[1] >= start]
+        low, found = axis.span({"d": (start, length)}, extent)
+        if not held:
+            assert found == 0
+            continue
+        first, last = max(held[0][0], 0), min(held[-1][1] + 1, extent)
+        assert (low, found) == (min(first, extent), max(last - min(first, extent), 0))
+        assert axis.longest(length) >= found
+        assert axis.offset({"d": (start, length)}, extent) == start - low
+
+
 def test_order_puts_reductions_innermost() -> None:
     dims = (Dim("k", 3, "reduction"), Dim("m", 4), Dim("r", 2, "reduction"), Dim("n", 5))
     assert order_dims(Access(dims, ()), ("n",)) == ("n", "m", "k", "r")
@@ -173,7 +196,10 @@ def test_grid_splits_what_may_be_split() -> None:
         Dim("m", 6),
         Dim("c", 5, splittable=False),
         Dim("k", 4, "reduction"),
+        Dim("one", 1, "reduction"),
         Dim("r", 3, "reduction"),
+        Dim("whole", 2, "reduction", splittable=False),
+        Dim("inner", 7, "reduction"),
     )
     access = Access(dims, ())
     grid = grid_of(access)
@@ -182,11 +208,15 @@ def test_grid_splits_what_may_be_split() -> None:
     assert {t["m"] for t in found} > {6}
     assert {t["k"] for t in found} > {4}
     assert {t["c"] for t in found} == {5}
-    assert {t["r"] for t in found} == {3}
-    assert {t["k"] for t in map(grid_of(access, frozenset("k")).tile, range(4))} == {4}
+    assert {(t["k"], t["r"]) for t in found} == {(4, 3), (2, 3), (1, 3), (1, 1)}
+    assert {(t["whole"], t["inner"]) for t in found} == {(2, 7)}
+    assert len({tuple(t.items()) for t in found}) == grid.size
+    assert all(lawful(access, t) == t for t in found)
+    frozen = grid_of(access, frozenset("k"))
+    assert {(t["k"], t["r"]) for t in map(frozen.tile, range(frozen.size))} == {(4, 3)}
     for order in loop_orders(access):
-        assert sorted(order) == ["c", "k", "m", "r"]
-        assert order[-2:] == ("k", "r")
+        assert sorted(order) == sorted(access.sizes)
+        assert order[-5:] == ("k", "one", "r", "whole", "inner")
 
 
 @given(loops())

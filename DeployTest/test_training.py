@@ -28,7 +28,7 @@ TOLERANCE = table()["training"]["weight"]
 def test_training(entry: Entry, models_root: Path, tmp_path: Path, record_property) -> None:
     """Right to the tolerance, and the same bits as everywhere, in every DMA and core order."""
     case = load_case(entry.test, models_root)
-    built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1)
+    built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, **entry.memory)
     wanted = canonical_hash(entry.test, models_root, tmp_path)
     for order, seed in DMA_ORDERS:
         outcome = built.run("--dma-order", order, "--seed", str(seed), "--core-order", "random")
@@ -39,7 +39,8 @@ def test_training(entry: Entry, models_root: Path, tmp_path: Path, record_proper
     assert int(outcome.bench["l1_bytes"]) <= entry.l1
     for key in ("train_cycles", "opt_cycles"):
         record_property(key, outcome.bench[key])
-    record_property("row", f"{entry.test}|{entry.level}|{entry.mode}|{entry.l1}")
+    level = f"{entry.level}, L2 of {entry.l2}" if entry.l2 else entry.level
+    record_property("row", f"{entry.test}|{level}|{entry.mode}|{entry.l1}")
 
 
 def _mean_cycles(plan, case) -> int:
@@ -55,7 +56,8 @@ def test_auto_is_best(entry: Entry, models_root: Path) -> None:
     case = load_case(entry.test, models_root)
     cycles = {}
     for strategy in ("single", "double", "auto"):
-        options = pipeline.accumulate_of(case, Options("host", strategy, {"L1": entry.l1}))
+        budgets = {"L1": entry.l1} | ({"L2": entry.l2} if entry.l2 else {})
+        options = pipeline.accumulate_of(case, Options("host", strategy, budgets, outermost=entry.level))
         plan = pipeline.plan_program(case.program, options)[1]
         cycles[strategy] = plan.cycles("train") + plan.cycles("optimizer")
         for step in plan.steps:
@@ -72,7 +74,7 @@ def test_cores(entry: Entry, cores: int, models_root: Path, tmp_path: Path) -> N
     case = load_case(entry.test, models_root)
     wanted = canonical_hash(entry.test, models_root, tmp_path)
     for strategy in ("single", "double", "auto"):
-        built = compile_case(case, tmp_path / strategy, strategy, entry.l1, cores=cores)
+        built = compile_case(case, tmp_path / strategy, strategy, entry.l1, cores=cores, **entry.memory)
         for order, seed in DMA_ORDERS:
             assert result_hash(built.run("--dma-order", order, "--seed", str(seed))) == wanted
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_bench import lawful
 from plan_edits import (
     G1,
     L1,
@@ -154,11 +155,20 @@ REDUCE = chain(
 )
 
 
-def test_only_the_outermost_reduction_is_split(tmp_path: Path) -> None:
+def test_an_inner_reduction_is_split_under_single_tiles(tmp_path: Path) -> None:
     program = infer(tmp_path, REDUCE)
     dims = {d.size: d.name for d in tiled(program, {}).lifetimes.schedule.steps[0].access.dims}
     verify_tiling(tiled(program, {dims[4]: 2, dims[3]: 2}))
+    verify_tiling(tiled(program, {dims[4]: 1, dims[5]: 2}))
     refused("tile", lambda: verify_tiling(tiled(program, {dims[5]: 2})))
+    refused("tile", lambda: verify_tiling(tiled(program, {dims[4]: 2, dims[5]: 2})))
+
+
+def test_reductions_keep_their_order(tmp_path: Path) -> None:
+    sound = tiled(infer(tmp_path, REDUCE), {})
+    (choice,) = sound.steps
+    order = (*choice.order[:-2], *reversed(choice.order[-2:]))
+    refused("tile", lambda: verify_tiling(replace(sound, steps=(replace(choice, order=order),))))
 
 
 def test_boxes_the_dma_cannot_describe_are_refused(tmp_path: Path) -> None:
@@ -203,10 +213,7 @@ def covers(draw: st.DrawFn) -> tuple[Operand, Access, StepTiling]:
     kinds = draw(st.lists(st.sampled_from(("parallel", "reduction")), min_size=1, max_size=3))
     kinds.sort()
     dims = [Dim(f"d{i}", draw(st.integers(1, 6)), k) for i, k in enumerate(kinds)]  # type: ignore[arg-type]
-    first = next((d.name for d in dims if d.kind == "reduction"), "")
-    lengths = {
-        d.name: draw(st.integers(1, d.size)) if d.kind == "parallel" or d.name == first else d.size for d in dims
-    }
+    lengths = lawful(Access(tuple(dims), ()), {d.name: draw(st.integers(1, d.size)) for d in dims})
     axes: list[Axis] = []
     view: list[int] = []
     for d in draw(st.permutations(dims)):

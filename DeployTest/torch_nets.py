@@ -1,8 +1,8 @@
-"""The convolutional models in PyTorch, layer by layer from their published tables: needs torch."""
+"""The convolutional models, layer by layer from their published tables, and an encoder, in PyTorch: needs torch."""
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad, relu
+from torch.nn.functional import cross_entropy, gelu, pad, relu
 
 Pads = tuple[int, int, int, int]
 NONE, ROUND, AFTER = (0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1)
@@ -92,6 +92,39 @@ def mobilenet_v1(norm: bool) -> Classifier:
     widths += [(512, 512, 1)] * 5 + [(512, 1024, 2), (1024, 1024, 1)]
     blocks = {f"block{i}": Separable(a // 4, b // 4, s, norm) for i, (a, b, s) in enumerate(widths, 1)}
     return Classifier(Layer(3, 8, (3, 3), 2, AFTER, 1, norm), blocks, 256, 2)
+
+
+class Weighted(nn.Module):
+    """x W + b, with W as [in, out]."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        """Weights to be loaded."""
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.empty(inputs, outputs)), nn.Parameter(torch.empty(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """All of it."""
+        return x @ self.weight + self.bias
+
+
+class Encoder(nn.Module):
+    """Attention of one head and two layers, each behind a layer norm and beside a shortcut; then a classifier."""
+
+    def __init__(self, width: int, hidden: int, classes: int) -> None:
+        """Layers by name."""
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(width) for _ in range(3))
+        self.query, self.key, self.value, self.project = (Weighted(width, width) for _ in range(4))
+        self.expand, self.contract = Weighted(width, hidden), Weighted(hidden, width)
+        self.fc = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores."""
+        seen = self.norm1(x)
+        scores = self.query(seen) @ self.key(seen).transpose(1, 2) * seen.shape[-1] ** -0.5
+        x = x + self.project(scores.softmax(-1) @ self.value(seen))
+        x = x + self.contract(gelu(self.expand(self.norm2(x))))
+        return self.fc(self.norm3(x).mean(1))
 
 
 def train(

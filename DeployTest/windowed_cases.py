@@ -33,12 +33,30 @@ CASES = {
         [(1, 6, 5, 5), (1, 4, 9, 9)],
         {"strides": [2, 2], "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]},
     ),
+    # What another system gets wrong: only the last spatial tile's share, and every position instead of every other.
+    "grad w 3x3": ("ConvGradW", [(1, 5, 12, 12), (1, 3, 12, 12)], {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}),
+    "grad w 1x1 strided": ("ConvGradW", [(1, 6, 8, 8), (1, 5, 16, 16)], {"strides": [2, 2], "kernel_shape": [1, 1]}),
     "max pool gaps": ("MaxPool", [(1, 3, 11, 9)], {"kernel_shape": [2, 1], "strides": [4, 3]}),
     "average pool gaps": ("AveragePool", [(2, 2, 10, 7)], {"kernel_shape": [1, 2], "strides": [3, 5]}),
     "average pool grad gaps": (
         "AveragePoolGrad",
         [(2, 3, 3, 2)],
         {"kernel_shape": [1, 2], "strides": [4, 5], "input_shape": [2, 3, 10, 8]},
+    ),
+    "max pool grad overlap": (
+        "MaxPoolGrad",
+        [(2, 2, 5, 4), (2, 2, 9, 8)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    ),
+    "max pool grad dilated": (
+        "MaxPoolGrad",
+        [(1, 2, 4, 3), (1, 2, 9, 7)],
+        {"kernel_shape": [2, 3], "strides": [2, 2], "dilations": [3, 2], "pads": [1, 1, 0, 1]},
+    ),
+    "average pool grad overlap": (
+        "AveragePoolGrad",
+        [(2, 2, 4, 4)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "input_shape": [2, 2, 8, 7]},
     ),
     "max pool grad gaps": ("MaxPoolGrad", [(2, 3, 3, 1), (2, 3, 10, 6)], {"kernel_shape": [1, 2], "strides": [4, 5]}),
     "pad": ("Pad", [(2, 3, 5, 4)], {"pads": [1, 0, 3, 6, 0, 2, 4, 1], "value": 1.5}),
@@ -57,12 +75,41 @@ CASES = {
 EMPTY = ("conv far padding", "grad x gaps", "pad", "pad infinite", "slice grad", "concat", "concat front")
 """Those of which some tile has an operand with an empty box."""
 
+IMAGES, CHANNELS = (3, 2, 20, 30), (2,)
+LARGE = {
+    "sum": ("ReduceSum", [IMAGES], {"axes": [0, 2, 3], "keepdims": 0}),
+    "mean": ("ReduceMean", [IMAGES], {"axes": [0, 2, 3], "keepdims": 0}),
+    "variance": ("ChannelVariance", [IMAGES, CHANNELS], {}),
+    "dot": ("ChannelDot", [IMAGES, IMAGES, CHANNELS, CHANNELS], {}),
+    "grad w": ("ConvGradW", [(2, 3, 9, 26), (2, 2, 11, 28)], {"kernel_shape": [3, 3]}),
+    "grad w strided": ("ConvGradW", [(2, 2, 9, 40), (2, 2, 18, 80)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "max pool grad": ("MaxPoolGrad", [(2, 1, 10, 15), (2, 1, 20, 30)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "max pool grad overlap": (
+        "MaxPoolGrad",
+        [(2, 1, 10, 14), (2, 1, 19, 27)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    ),
+    "average pool grad": (
+        "AveragePoolGrad",
+        [(2, 1, 10, 14)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "input_shape": [2, 1, 19, 27]},
+    ),
+    "global pool": ("GlobalAveragePool", [(2, 1, 20, 30)], {}),
+    "global pool grad": ("GlobalAveragePoolGrad", [(2, 1, 1, 1)], {"input_shape": [2, 1, 20, 30]}),
+    "softmax": ("Softmax", [(2, 1500)], {}),
+    "log softmax": ("LogSoftmax", [(1, 1500, 2)], {"axis": 1}),
+    "softmax grad": ("SoftmaxGrad", [(2, 1500), (2, 1500)], {}),
+    "layer norm": ("LayerNormalization", [(3, 600), (600,), (600,)], {"axis": -1}),
+    "layer norm grad": ("LayerNormalizationGrad", [(3, 600), (3, 600), (600,), (3, 1), (3, 1)], {"axis": -1}),
+}
+"""Images of which not even one channel fits a small L1, and rows that do not fit it."""
+
 
 class Windowed:
     """A program of one node with random inputs, and what must come out."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        op, shapes, attrs = CASES[name]
+        op, shapes, attrs = (CASES | LARGE)[name]
         names = [f"x{i}" for i in range(len(shapes))]
         inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(names, shapes, strict=True)]
         node = helper.make_node(op, names, ["y"], "node", **attrs)

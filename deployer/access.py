@@ -18,7 +18,9 @@ Tile = Mapping[str, Span]
 class Dim:
     """A named dim of the iteration space with its extent.
 
-    A reduction is split only where `splittable`, and then in ascending order into an output that stays in its slot.
+    The reductions, in the order of `Access.dims`, are one sum in lexicographic order. One is split only where it is
+    `splittable` and all before it have tiles of length 1, and then in ascending order into an output that stays in its
+    slot: so every tiling adds in the same order.
     """
 
     name: str
@@ -93,6 +95,38 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Around:
+    """The axis index is any that is in one of the `count` windows that hold the dim's: the Window of a Reach."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    count: int = 1
+
+    @property
+    def reach(self) -> Reach:
+        """The windows that hold the dim's indices."""
+        return Reach(self.dim, self.kernel, self.stride, self.dilation, self.pad)
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        first, windows = self.reach.span(tile, self.count)
+        window = Window(self.dim, self.kernel, self.stride, self.dilation, self.pad)
+        low, length = window.span({self.dim: (first, windows)}, size)
+        return low, length if windows else 0
+
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the dim's first index lies, counted from the box's first."""
+        return tile[self.dim][0] - self.span(tile, size)[0]
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (self.reach.longest(length) - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
 class Whole:
     """Every tile touches the whole axis."""
 
@@ -110,7 +144,8 @@ class Broadcast:
         return 0, 1
 
 
-Axis = At | Window | Reach | Whole | Broadcast
+Windowed = Window | Reach | Around
+Axis = At | Windowed | Whole | Broadcast
 Mode = Literal["in", "out", "inout"]
 
 
@@ -141,7 +176,7 @@ class Operand:
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dims the operand's box depends on."""
-        return tuple(a.dim for a in self.axes if isinstance(a, (At, Window, Reach)))
+        return tuple(a.dim for a in self.axes if isinstance(a, At | Windowed))
 
     def box(self, tile: Tile) -> tuple[tuple[int, int], ...]:
         """(first index, length) per view axis for a tile."""
@@ -196,7 +231,7 @@ def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tup
     """
     shape = []
     for axis, extent in zip(operand.axes, operand.view, strict=True):
-        if isinstance(axis, Window | Reach):
+        if isinstance(axis, Windowed):
             shape.append(min(axis.longest(sizes[axis.dim]), extent))
         elif isinstance(axis, At):
             shape.append(min(sizes[axis.dim], extent))
@@ -238,7 +273,7 @@ def whole_axes(
     """
     found = []
     for axis, extent in zip(axes, view, strict=True):
-        if isinstance(axis, At | Window | Reach):
+        if isinstance(axis, At | Windowed):
             alike = True
             for part, pieces in nested(*cuts[axis.dim]):
                 of = axis.span({axis.dim: part}, extent)[1] if staged else extent

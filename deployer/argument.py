@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deployer.access import Access, Broadcast, Reach, Tile, Window, strides
+from deployer.access import Access, Broadcast, Tile, Windowed, strides
 from deployer.errors import InternalError
 from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 
@@ -18,10 +18,10 @@ def value_of(
             return tile[dim][1]
         case Start(dim):
             return tile[dim][0]
-        case First(dim):
-            return int(tile[dim][0] == 0)
-        case Last(dim):
-            return int(sum(tile[dim]) == access.dim(dim).size)
+        case First():
+            return int(all(tile[d.name][0] == 0 for d in access.dims if d.kind == "reduction"))
+        case Last():
+            return int(all(sum(tile[d.name]) == d.size for d in access.dims if d.kind == "reduction"))
         case Flag():
             return flag
         case Stride(arg, axis):
@@ -34,6 +34,6 @@ def value_of(
         case Offset(arg, axis):
             operand = access.operand(arg)
             mapped = operand.axes[axis]
-            if isinstance(mapped, Window | Reach):
+            if isinstance(mapped, Windowed):
                 return mapped.offset(tile, operand.view[axis])
     raise InternalError(f"{value} has no value")

@@ -87,7 +87,10 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     )
     machine.add_argument("--l2", type=_positive, metavar="BYTES", help="budget of L2")
     machine.add_argument(
-        "--defaultMemLevel", choices=("L2", "L3"), default="L2", help="outermost level tensors may live in"
+        "--defaultMemLevel",
+        choices=("L2", "L3"),
+        default="L2",
+        help="outermost level tensors may live in; with L3, what does not fit L2 is spilled there",
     )
     machine.add_argument("--cores", type=_positive, metavar="N", help="cores that share a kernel")
     tiling = p.add_argument_group("buffering")
@@ -112,7 +115,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         help="operator or node that training_double keeps single",
     )
     tiling.add_argument(
-        "--no-fusion", action="store_true", help="leave out rewrites that save memory and change no bit"
+        "--no-fusion", action="store_true", help="leave out rewrites that save memory or time and change no bit"
     )
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")

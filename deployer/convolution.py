@@ -66,6 +66,8 @@ LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), _STRIDED),
     ("1x1 32-64 strided", (1, 32, 16, 16), (64, 32, 1, 1), _STRIDED),
     ("1x1 16-16 strided", (1, 16, 8, 32), (16, 16, 1, 1), _STRIDED),
+    ("1x1 8-16 strided", (1, 8, 16, 16), (16, 8, 1, 1), _STRIDED),
+    ("1x1 64-64 strided", (1, 64, 8, 8), (64, 64, 1, 1), _STRIDED),
     ("depthwise 32", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD}),
     ("depthwise 64", (1, 64, 25, 5), (64, 1, 3, 3), {"group": 64, **_PAD}),
     ("depthwise 32 rows", (1, 32, 12, 5), (32, 1, 3, 3), {"group": 32, **_SIDES}),
@@ -171,11 +173,13 @@ class Geometry:
             yield (tap[0], tap[1]), (where[0], where[1])
 
 
-def form_of(m: int, c: int, kernel: Shape) -> str:
+def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
     """The name of a class of layers that costs by figures of its own; `m` and `c` are a group's channels."""
     if m == c == 1:
         return "depthwise"
-    return "pointwise" if kernel == (1, 1) else "dense"
+    if kernel != (1, 1):
+        return "dense"
+    return "pointwise" if strides == (1, 1) else "strided"
 
 
 def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:

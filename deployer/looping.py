@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from deployer.access import At, Broadcast, Reach, Whole, Window, strides, whole_axes
+from deployer.access import Around, At, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
 from deployer.errors import InternalError
 from deployer.expr import Expr, add, mul, product, sub
 from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
@@ -72,30 +72,41 @@ class TileLoop:
                 lines[length] = f"const uint32_t {length} = hal_min({self.tile[name]}, {rest});"
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
-                if isinstance(axis, Window | Reach) and axis.dim in self.split:
+                if isinstance(axis, Windowed) and axis.dim in self.split:
                     lines |= self._window_variables(operand, index, axis, extent)
         return lines
 
-    def _window_variables(self, operand: PlanOperand, index: int, axis: Window | Reach, extent: int) -> dict[str, str]:
+    def _window_variables(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, str]:
         """First index and length of a windowed axis, clipped to the axis."""
         low, length = self._window_names(operand, index)
-        start, count = self.start(axis.dim), self.length(axis.dim)
-        behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
-        if isinstance(axis, Window):
-            begin = add(mul(start, axis.stride), ahead)
-            end = add(mul(add(start, count), axis.stride), axis.longest(1) - axis.stride + ahead)
-            first = f"hal_window({begin}, {behind}, {extent})"
-            last = f"hal_window({end}, {behind}, {extent})"
+        start, lines, rest = self.start(axis.dim), dict[str, str](), ""
+        end = add(start, self.length(axis.dim))
+        if isinstance(axis, Around):
+            names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
+            for name, bound in zip(names, self._reached(axis.reach, axis.count), strict=True):
+                lines[name] = f"const uint32_t {name} = {bound};"
+            start, end, rest = *names, f"{names[1]} == {names[0]} ? 0 : "
+        if isinstance(axis, Reach):
+            first, last = self._reached(axis, extent)
         else:
-            reach = (axis.kernel - 1) * axis.dilation
-            first = f"hal_reach({add(start, behind)}, {reach + ahead}, {axis.stride}, {extent})"
-            last = f"hal_reach({add(start, count, behind)}, {ahead}, {axis.stride}, {extent})"
-        return {
-            low: f"const uint32_t {low} = {first};",
-            length: f"const uint32_t {length} = {last} - {low};",
-        }
+            behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
+            over = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
+            first = f"hal_window({add(mul(start, axis.stride), ahead)}, {behind}, {extent})"
+            last = f"hal_window({add(mul(end, axis.stride), over + ahead)}, {behind}, {extent})"
+        lines[low] = f"const uint32_t {low} = {first};"
+        lines[length] = f"const uint32_t {length} = {rest}{last} - {low};"
+        return lines
 
-    def _lengths(self, axis: Window | Reach, extent: int) -> set[int]:
+    def _reached(self, axis: Reach, extent: int) -> tuple[str, str]:
+        """The first window that holds an index of the tile, and one past the last."""
+        start, count = self.start(axis.dim), self.length(axis.dim)
+        behind, ahead, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
+        return (
+            f"hal_reach({add(start, behind)}, {reach + ahead}, {axis.stride}, {extent})",
+            f"hal_reach({add(start, count, behind)}, {ahead}, {axis.stride}, {extent})",
+        )
+
+    def _lengths(self, axis: Windowed, extent: int) -> set[int]:
         """The lengths on a windowed axis over all tiles."""
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
@@ -103,9 +114,9 @@ class TileLoop:
         name = f"{self.prefix}{operand.arg}_{index}"
         return f"{name}_low", f"{name}_len"
 
-    def coordinates(self) -> str:
-        """Definition of the loop variables at the first tile."""
-        return "uint32_t " + ", ".join(f"{self.start(n)} = {self.whole(n)[0]}" for n in self.split) + ";"
+    def coordinates(self) -> list[str]:
+        """Declarators of the loop variables at the first tile."""
+        return [f"{self.start(n)} = {self.whole(n)[0]}" for n in self.split]
 
     def count(self) -> Expr:
         """Number of tiles in one pass of the loop."""
@@ -135,11 +146,23 @@ class TileLoop:
 
     def begins(self, operand: PlanOperand) -> str:
         """Condition that this tile is the first on its box; empty where every tile is."""
-        return " && ".join(f"{self.start(n)} == {self.whole(n)[0]}" for n in self.inner(operand))
+        return self._at_first(self.inner(operand))
 
     def ends(self, operand: PlanOperand) -> str:
         """Condition that this tile is the last on its box; empty where every tile is."""
-        return " && ".join(f"{self.start(n)} + {self.tile[n]} >= {self.end(n)}" for n in self.inner(operand))
+        return self._at_last(self.inner(operand))
+
+    def _sums(self) -> list[str]:
+        """The reductions that are split."""
+        return [name for name in self.split if self.dims[name].reduction]
+
+    def _at_first(self, names: list[str]) -> str:
+        """Condition that the tile is the first along all these dims; empty where there are none."""
+        return " && ".join(f"{self.start(n)} == {self.whole(n)[0]}" for n in names)
+
+    def _at_last(self, names: list[str]) -> str:
+        """The same for the last tile."""
+        return " && ".join(f"{self.start(n)} + {self.tile[n]} >= {self.end(n)}" for n in names)
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
@@ -181,7 +204,7 @@ class TileLoop:
             operand.axes, operand.view, self.container(operand), self.box(operand), self._whole(operand), strict=True
         )
         for axis, extent, (base, room), (low, length), whole in reversed(list(axes)):
-            if isinstance(axis, Window | Reach) and max(self._lengths(axis, extent)) <= 1:
+            if isinstance(axis, Windowed) and max(self._lengths(axis, extent)) <= 1:
                 run, length = mul(length, run), 1
             if contiguous:
                 run = mul(length, run)
@@ -225,10 +248,10 @@ class TileLoop:
                 return self.start(dim)
             case Stride(arg, axis):
                 return self.stride(self._operand(arg), axis)
-            case First(dim):
-                return f"{self.start(dim)} == {self.whole(dim)[0]}" if dim in self.split else 1
-            case Last(dim):
-                return f"{self.start(dim)} + {self.tile[dim]} >= {self.end(dim)}" if dim in self.split else 1
+            case First():
+                return self._at_first(self._sums()) or 1
+            case Last():
+                return self._at_last(self._sums()) or 1
             case Flag():
                 return FLAG
             case Length(arg, axis):
@@ -243,11 +266,13 @@ class TileLoop:
     def _offset(self, operand: PlanOperand, index: int) -> Expr:
         """Where windows begin, counted from the box's first index."""
         axis, extent = operand.axes[index], operand.view[index]
-        if not isinstance(axis, Window | Reach):
+        if not isinstance(axis, Windowed):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
         low, _ = self.box(operand)[index]
         if isinstance(low, int):
             return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
+        if isinstance(axis, Around):
+            return f"(int32_t)({self.start(axis.dim)}) - (int32_t){low}"
         behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
             first = add(mul(self.start(axis.dim), axis.stride), ahead)

@@ -60,10 +60,13 @@ def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int,
         if home.level == level.name:
             kind = "persistent" if home.persistent else "value"
             found.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
-    if level.name == plan.levels[0].name:
-        for step in plan.steps:
-            for o in step.operands:
-                if o.slots:
-                    name = f"{step.name} {o.arg}: {o.slots} slots for {o.tensor}"
-                    found.append((name, "slot", o.slot_offset, o.slots * o.slot_bytes, step.index, step.index))
+    inner, between = (x.name for x in plan.levels[:2])
+    for step in plan.steps:
+        for o in step.operands:
+            slots = (o.slots, o.slot_bytes, o.slot_offset) if level.name == inner else (0, 0, 0)
+            slots = (o.stage_slots, o.stage_bytes, o.stage_offset) if level.name == between else slots
+            count, size, offset = slots
+            if count:
+                name = f"{step.name} {o.arg}: {count} slots for {o.tensor}"
+                found.append((name, "slot", offset, count * size, step.index, step.index))
     return found

@@ -1,5 +1,7 @@
 """The transfers of a step as C statements: what is fetched, waited for, stored and rotated, by form of buffering."""
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deployer.looping import ELEMENT, FLAG, TileLoop
@@ -48,8 +50,22 @@ def stage_slot(step: PlanStep, names: Names, o: PlanOperand) -> str:
     return Port(step, names, staged=True).slot(o, "use")
 
 
-def _guarded(condition: str, statement: str) -> str:
-    return f"if ({condition}) {statement}" if condition else statement
+Guarded = tuple[str, str]
+"""A condition, empty where there is none, and a statement."""
+
+
+def blocks(statements: Iterable[Guarded]) -> list[str]:
+    """Lines of C: neighbours under one condition share it."""
+    lines: list[str] = []
+    for condition, group in itertools.groupby(statements, key=lambda pair: pair[0]):
+        texts = [text for _, text in group]
+        if not condition:
+            lines += texts
+        elif len(texts) == 1:
+            lines.append(f"if ({condition}) {texts[0]}")
+        else:
+            lines += [f"if ({condition}) {{", *("    " + text for text in texts), "}"]
+    return lines
 
 
 class SingleMoves:
@@ -58,11 +74,11 @@ class SingleMoves:
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
 
-    def variables(self, moved: list[PlanOperand]) -> list[str]:
+    def variables(self, moved: list[PlanOperand]) -> tuple[list[str], list[str]]:
         """Tickets are defined where transfers start."""
-        return []
+        return [], []
 
-    def fetch(self, o: PlanOperand) -> list[str]:
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress, where this tile begins a box and the old content matters."""
         if o.mode == "out":
             return []
@@ -70,31 +86,30 @@ class SingleMoves:
         conditions = [c for c in (self.loop.begins(o), f"!{FLAG}" if o.fresh_on_flag else "") if c]
         if conditions:
             call = f"{' && '.join(conditions)} ? {call} : HAL_DONE"
-        return [f"const hal_ticket_t {self.port.variable(o, 'in')} = {call};"]
+        return [("", f"const hal_ticket_t {self.port.variable(o, 'in')} = {call};")]
 
-    def arrive(self, o: PlanOperand) -> list[str]:
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for it."""
-        return [] if o.mode == "out" else [f"hal_dma_wait({self.port.variable(o, 'in')});"]
+        return [] if o.mode == "out" else [("", f"hal_dma_wait({self.port.variable(o, 'in')});")]
 
-    def leave(self, o: PlanOperand) -> list[str]:
+    def leave(self, o: PlanOperand) -> list[Guarded]:
         """Start the egress, where this tile ends a box."""
         if o.mode == "in":
             return []
         call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o))
         ends = self.loop.ends(o)
-        return [
-            f"const hal_ticket_t {self.port.variable(o, 'out')} = {f'{ends} ? {call} : HAL_DONE' if ends else call};"
-        ]
+        ticket = f"const hal_ticket_t {self.port.variable(o, 'out')}"
+        return [("", f"{ticket} = {ends} ? {call} : HAL_DONE;" if ends else f"{ticket} = {call};")]
 
-    def settle(self, o: PlanOperand) -> list[str]:
+    def settle(self, o: PlanOperand) -> list[Guarded]:
         """Wait for it."""
-        return [] if o.mode == "in" else [f"hal_dma_wait({self.port.variable(o, 'out')});"]
+        return [] if o.mode == "in" else [("", f"hal_dma_wait({self.port.variable(o, 'out')});")]
 
-    def turn(self, o: PlanOperand) -> list[str]:
+    def turn(self, o: PlanOperand) -> list[Guarded]:
         """There is one slot to use."""
         return []
 
-    def finish(self, o: PlanOperand) -> list[str]:
+    def finish(self, o: PlanOperand) -> list[Guarded]:
         """Nothing is left in flight."""
         return []
 
@@ -105,18 +120,16 @@ class DoubleMoves:
     def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
         self.port, self.loop, self.ahead = port, loop, ahead
 
-    def variables(self, moved: list[PlanOperand]) -> list[str]:
-        """Tickets per slot, the slot to fill and the one to use."""
-        lines = []
+    def variables(self, moved: list[PlanOperand]) -> tuple[list[str], list[str]]:
+        """Declarators of the tickets, one per slot, and of the slot to fill and the one to use."""
+        tickets, slots = [], []
         for o in moved:
-            slots, fill, use = self.port.slots(o), self.port.variable(o, "fill"), self.port.variable(o, "use")
-            if o.mode != "out":
-                lines.append(f"hal_ticket_t {self.port.variable(o, 'in')}[{slots}] = {{HAL_DONE}};")
-            if o.mode != "in":
-                lines.append(f"hal_ticket_t {self.port.variable(o, 'out')}[{slots}] = {{HAL_DONE}};")
-            if slots > 1:
-                lines.append(f"uint32_t {'' if o.mode == 'out' else f'{fill} = 0, '}{use} = 0;")
-        return lines
+            count = self.port.slots(o)
+            ways = [way for way, other in (("in", "out"), ("out", "in")) if o.mode != other]
+            tickets += [f"{self.port.variable(o, way)}[{count}] = {{HAL_DONE}}" for way in ways]
+            used = ["use"] if o.mode == "out" else ["fill", "use"]
+            slots += [f"{self.port.variable(o, which)} = 0" for which in used] if count > 1 else []
+        return tickets, slots
 
     def _index(self, o: PlanOperand, which: str) -> str:
         """Index of the slot to fill or use."""
@@ -127,7 +140,7 @@ class DoubleMoves:
         index, slots = self.port.variable(o, which), self.port.slots(o)
         return f"{index} ^= 1;" if slots == 2 else f"{index} = {index} == {slots - 1} ? 0 : {index} + 1;"
 
-    def fetch(self, o: PlanOperand) -> list[str]:
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress of the next box; a slot that is also written must have left first."""
         if o.mode == "out":
             return []
@@ -139,32 +152,31 @@ class DoubleMoves:
         lines.append(f"{self.port.variable(o, 'in')}[{index}] = {call};")
         if self.port.slots(o) > 1:
             lines.append(self._rotate(o, "fill"))
-        begins = self.ahead.begins(o)
-        return [f"if ({begins}) {{", *("    " + x for x in lines), "}"] if begins else lines
+        return [(self.ahead.begins(o), line) for line in lines]
 
-    def arrive(self, o: PlanOperand) -> list[str]:
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait until the box has come in; a slot that is only written must be free again."""
         ticket = self.port.variable(o, "out" if o.mode == "out" else "in")
-        return [_guarded(self.loop.begins(o), f"hal_dma_wait({ticket}[{self._index(o, 'use')}]);")]
+        return [(self.loop.begins(o), f"hal_dma_wait({ticket}[{self._index(o, 'use')}]);")]
 
-    def leave(self, o: PlanOperand) -> list[str]:
+    def leave(self, o: PlanOperand) -> list[Guarded]:
         """Start the egress of a finished box."""
         if o.mode == "in":
             return []
         call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o, "use"))
         ticket = f"{self.port.variable(o, 'out')}[{self._index(o, 'use')}]"
-        return [_guarded(self.loop.ends(o), f"{ticket} = {call};")]
+        return [(self.loop.ends(o), f"{ticket} = {call};")]
 
-    def settle(self, o: PlanOperand) -> list[str]:
+    def settle(self, o: PlanOperand) -> list[Guarded]:
         """The egress runs on under the next tile."""
         return []
 
-    def turn(self, o: PlanOperand) -> list[str]:
+    def turn(self, o: PlanOperand) -> list[Guarded]:
         """Use the other slot from the next box on."""
-        return [_guarded(self.loop.ends(o), self._rotate(o, "use"))] if self.port.slots(o) > 1 else []
+        return [(self.loop.ends(o), self._rotate(o, "use"))] if self.port.slots(o) > 1 else []
 
-    def finish(self, o: PlanOperand) -> list[str]:
+    def finish(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the last egress of each slot."""
         if o.mode == "in":
             return []
-        return [f"hal_dma_wait({self.port.variable(o, 'out')}[{i}]);" for i in range(self.port.slots(o))]
+        return [("", f"hal_dma_wait({self.port.variable(o, 'out')}[{i}]);") for i in range(self.port.slots(o))]

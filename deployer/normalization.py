@@ -35,7 +35,7 @@ class Channelwise(Operator):
     """A step whose first `wide` inputs are of X's shape and whose others hold one element per channel.
 
     One that `reduces` gives one element per channel, summed ascending with the batch outside the spatial axes; others
-    give X's shape. Only the outermost sum is split: the batch, or the spatial axes where there is one image.
+    give X's shape.
     """
 
     kernel: ClassVar[Kernel]
@@ -61,12 +61,11 @@ class Channelwise(Operator):
             full = not self.reduces if written else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
             listed.append(Operand(arg, tensor, "out" if written else "in", view if full else view[1:2], axes))
-        n, c, s = (Dim(name, size) for name, size in zip("ncs", view, strict=True))
+        size = dict(zip("ncs", view, strict=True))
         if not self.reduces:
-            return Access((n, c, s), tuple(listed))
-        outer, inner = (n, s) if n.size > 1 else (s, n)
-        sums = (Dim(outer.name, outer.size, "reduction"), Dim(inner.name, inner.size, "reduction", splittable=False))
-        return Access((c, *sums), tuple(listed))
+            return Access(tuple(Dim(name, size[name]) for name in "ncs"), tuple(listed))
+        sums = (Dim(name, size[name], "reduction") for name in "ns")
+        return Access((Dim("c", size["c"]), *sums), tuple(listed))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
         """Further kernel arguments."""
@@ -77,8 +76,7 @@ class Channelwise(Operator):
         values: dict[str, ArgValue] = {name: Extent(name) for name in "ncs"}
         for operand in access.operands:
             values |= {f"{operand.arg}_{name}": Stride(operand.arg, i) for i, name in enumerate("nc")}
-        outer = access.dims[1].name
-        values |= {"first": First(outer), "last": Last(outer)}
+        values |= {"first": First(), "last": Last()}
         values |= {"count": Const(float(access.dim("n").size * access.dim("s").size)), **self.constants(node)}
         return {name: values[name] for name, _ in self.kernel.scalars}
 

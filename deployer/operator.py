@@ -49,16 +49,12 @@ class Stride:
 
 @dataclass(frozen=True)
 class First:
-    """1 on the first tile of a reduction dim, else 0."""
-
-    dim: str
+    """1 on the first tile of all reductions together, else 0."""
 
 
 @dataclass(frozen=True)
 class Last:
-    """1 on the last tile of a reduction dim, else 0."""
-
-    dim: str
+    """1 on the last tile of all reductions together, else 0."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deployer.access import Access, Axis, Mode, Span, nested, tiles
+from deployer.activation import shown
 from deployer.ir import Node, Program, TensorType
 from deployer.operator import ArgValue, Kernel
 
@@ -248,6 +249,11 @@ class PlanStep:
     bytes_in: int
     bytes_out: int
     staging: Staging | None
+
+    @property
+    def shown(self) -> str:
+        """The operator with what is fused into it."""
+        return shown(self.op, self.args, [operand.arg for operand in self.operands])
 
     @property
     def tiles(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.access import Access, At, Dim, Operand, Whole, Window
+from deployer.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.inputs import normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import (
@@ -125,12 +125,12 @@ WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilatio
 def pool_kernel(symbol: str, inputs: Sequence[str], output: str, *scalars: str) -> Kernel:
     """A pooling kernel; offsets of windows are signed."""
     pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
-    kinds: list[tuple[str, CType]] = [(n, "i32" if n in ("top", "left") else "u32") for n in (*scalars, *WINDOW)]
+    kinds: list[tuple[str, CType]] = [(n, "i32" if n.endswith(("top", "left")) else "u32") for n in (*scalars, *WINDOW)]
     return Kernel(symbol, pointers, tuple(kinds))
 
 
 FORWARD = ("c", "h", "w", "x_h", "x_w", "x_c", "x_r", "y_c", "y_r", "top", "left")
-BACKWARD = ("c", "x_h", "x_w", "y_h", "y_w", "top", "left")
+BACKWARD = ("c", "h", "w", "y_h", "y_w", "dx_c", "dx_r", "dy_c", "dy_r", "top", "left")
 
 
 def window_args(h: Along, w: Along) -> dict[str, ArgValue]:
@@ -187,7 +187,7 @@ class Pool(Operator):
 
 
 class PoolGrad(Operator):
-    """dX from dY[N, C, ...], whole images per tile: windows add up in ascending order."""
+    """dX from dY[N, C, ...]: windows add up in ascending order."""
 
     kernel: ClassVar[Kernel]
     no_gradient = "it is itself a gradient"
@@ -205,30 +205,32 @@ class PoolGrad(Operator):
         return (TensorType(dy.dtype, shape),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """One parallel dim over images and channels."""
+        """Dims c over images and channels, h and w over X, all parallel; where X is read, all of a tile's windows."""
         shape = types[node.outputs[0]].shape
-        h, w = plane(node, shape)
-        c = math.prod(shape[:2])
-        axes = (At("c"), Whole(), Whole())
-        dy = Operand("dy", node.inputs[0], "in", (c, h.count, w.count), axes)
-        images = [("x", node.inputs[1], "in")] if len(self.kernel.pointers) == 3 else []
-        images.append(("dx", node.outputs[0], "out"))
-        size = (c, h.size, w.size)
-        return Access((Dim("c", c),), (dy, *(Operand(a, t, m, size, axes) for a, t, m in images)))  # type: ignore[arg-type]
+        sides = tuple(zip("hw", plane(node, shape), strict=True))
+        c, size = math.prod(shape[:2]), tuple(a.size for _, a in sides)
+        reaches = tuple(Reach(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in sides)
+        found = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
+        if len(self.kernel.pointers) == 3:
+            around = tuple(Around(d, a.kernel, a.stride, a.dilation, a.pad, a.count) for d, a in sides)
+            found.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
+        found.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
+        return Access((Dim("c", c), *(Dim(d, a.size) for d, a in sides)), tuple(found))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths and the window."""
+        """Lengths, strides, where the tile's first element lies among the windows, and the window."""
         shape = access.operand("dx").view
         rank = len(node.attr_ints("kernel_shape", ()))
-        h, w = plane(node, (1, shape[0], *shape[3 - rank :]))
-        lengths = {"x_h": h.size, "x_w": w.size, "y_h": h.count, "y_w": w.count, "top": -h.pad, "left": -w.pad}
-        return {"c": Extent("c"), **{name: Const(v) for name, v in lengths.items()}, **window_args(h, w)}
+        values: dict[str, ArgValue] = {name: Extent(name) for name in "chw"}
+        values |= {f"{arg}_{name}": Stride(arg, i) for arg in ("dx", "dy") for i, name in enumerate("cr")}
+        values |= {"y_h": Length("dy", 1), "y_w": Length("dy", 2), "top": Offset("dy", 1), "left": Offset("dy", 2)}
+        return values | window_args(*plane(node, (1, shape[0], *shape[3 - rank :])))
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One operation per element of a window, and one per element of X."""
+        """One operation per element of a window, and one per element of dX; rows are what cores share."""
         each = math.prod(node.attr_ints("kernel_shape", ()))
-        count = math.prod(access.operand("dy").view[1:]) * each + math.prod(access.operand("dx").view[1:])
-        return Work(macs=0, elements=tile["c"] * count, parallel=tile["c"])
+        seen = math.prod(box_shape(access.operand("dy"), access, tile)) * each
+        return Work(macs=0, elements=seen + math.prod(tile.values()), parallel=tile["c"] * tile["h"])
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {

@@ -32,22 +32,25 @@ LOOPS = 3
 
 KEPT, REDUCED = (tuple(f"{kind}{i}" for i in range(LOOPS)) for kind in "kr")
 
-REDUCE_KERNEL = Kernel(
-    "reduce_f32",
-    pointers=(("x", "float32", False), ("y", "float32", True)),
-    scalars=(
-        *((name, "u32") for name in (*KEPT, *REDUCED)),
-        *((f"x_{name}", "u32") for name in (*KEPT, *REDUCED)),
-        *((f"y_{name}", "u32") for name in KEPT),
-        *(("first", "u32"), ("last", "u32"), ("count", "f32")),
-    ),
-)
+
+def reduce_kernel(symbol: str) -> Kernel:
+    """A kernel of the six loops."""
+    return Kernel(
+        symbol,
+        pointers=(("x", "float32", False), ("y", "float32", True)),
+        scalars=(
+            *((name, "u32") for name in (*KEPT, *REDUCED)),
+            *((f"x_{name}", "u32") for name in (*KEPT, *REDUCED)),
+            *((f"y_{name}", "u32") for name in KEPT),
+            *(("first", "u32"), ("last", "u32"), ("count", "f32")),
+        ),
+    )
 
 
 class Reduction(Operator):
     """Sum over `axes`, divided by a count; `axes` as attribute or input, all axes where absent."""
 
-    kernel = REDUCE_KERNEL
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32")
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
     mean = False
 
@@ -102,7 +105,7 @@ class Reduction(Operator):
         expand_to(b, dy, x.shape, b.grad(0))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """Parallel dims k0..k2, reduction dims r0..r2; only the outermost reduction can be split."""
+        """Parallel dims k0..k2, reduction dims r0..r2."""
         x = types[node.inputs[0]]
         if x.dtype != "float32":
             raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
@@ -124,7 +127,6 @@ class Reduction(Operator):
         dims = [Dim(next(names[kind]), size, "reduction" if kind else "parallel") for kind, size in groups]
         kept = [d for d in dims if d.kind == "parallel"]
         reduced = [d for d in dims if d.kind == "reduction"]
-        reduced[1:] = [Dim(d.name, d.size, "reduction", splittable=False) for d in reduced[1:]]
         y_axes: tuple[Axis, ...] = tuple(At(d.name) for d in kept) or (Broadcast(),)
         y_view = tuple(d.size for d in kept) or (1,)
         x_operand = Operand("x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims))
@@ -139,12 +141,12 @@ class Reduction(Operator):
             for name in names:
                 stride = Stride(operand.arg, position[name]) if name in position else Const(0)
                 values[f"{operand.arg}_{name}"] = stride
-        reduced = [d for d in access.dims if d.kind == "reduction"]
+        reduced = (d for d in access.dims if d.kind == "reduction")
         count = float(math.prod(d.size for d in reduced)) if self.mean else 1.0
         return {
             **values,
-            "first": First(reduced[0].name),
-            "last": Last(reduced[0].name),
+            "first": First(),
+            "last": Last(),
             "count": Const(count),
         }
 

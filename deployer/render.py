@@ -2,89 +2,22 @@
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from deployer.artefact import digest
 from deployer.expr import add
 from deployer.headers import C_TYPES
+from deployer.loop_views import CallView, LoopView, StepView
 from deployer.looping import ELEMENT, FLAG, TileLoop
-from deployer.movement import DoubleMoves, Port, SingleMoves
+from deployer.movement import DoubleMoves, Guarded, Port, SingleMoves, blocks
 from deployer.naming import Memory, Names, memory_name
 from deployer.operator import Const
 from deployer.plan import Buffering, Home, Plan, PlanOperand, PlanStep
+from deployer.sharing import FunctionView, functions_and_calls
 from deployer.target import Target
 
 WIDTH = 106
-
-
-@dataclass(frozen=True)
-class CallView:
-    """The kernel call of a tile: assignments of what changes from tile to tile, and the call."""
-
-    form: ClassVar[str] = "call"
-    kernel: str
-    table: str
-    arguments: tuple[str, ...]
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All its lines."""
-        return self.arguments
-
-
-@dataclass(frozen=True)
-class LoopView:
-    """A loop of a step, over its tiles or its stage's, as the statements of each phase around a body.
-
-    `form` is `once` for a single tile, else `single`, `double`, or `storing` where nothing comes in: the phases a form
-    has are those its template prints.
-    """
-
-    form: str
-    counter: str
-    tiles: str
-    variables: tuple[str, ...]
-    fetch: tuple[str, ...]
-    arrive: tuple[str, ...]
-    leave: tuple[str, ...]
-    settle: tuple[str, ...]
-    turn: tuple[str, ...]
-    advance: tuple[str, ...]
-    fetch_advance: tuple[str, ...]
-    lengths: tuple[str, ...]
-    fetch_lengths: tuple[str, ...]
-    finish: tuple[str, ...]
-    body: "LoopView | CallView"
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All its lines and its body's."""
-        own = (self.variables, self.fetch, self.arrive, self.leave, self.advance, self.lengths, (self.tiles,))
-        return (*(line for part in own for line in part), *self.body.texts)
-
-
-@dataclass(frozen=True)
-class StepView:
-    """One step as C: its argument table and its loop."""
-
-    index: int
-    title: str
-    kernel: str
-    table: str
-    fields: tuple[str, ...]
-    loop: LoopView
-
-    @property
-    def parameter(self) -> str:
-        """Parameter list of the step's function."""
-        return f"uint32_t {FLAG}" if self.argument else "void"
-
-    @property
-    def argument(self) -> str:
-        """Argument list of its call: the lazy-reset flag where the step looks at it."""
-        return FLAG if any(FLAG in line for line in self.loop.texts) else ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +40,8 @@ class NetworkView:
     kernels: tuple[str, ...]
     asserts: tuple[str, ...]
     steps: tuple[StepView, ...]
+    functions: tuple[FunctionView, ...]
+    calls: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -178,7 +113,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     if sizes:
         asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
     views = tuple(_step_view(step, names) for step in steps)
-    ignored = graph == "train" and not any(v.argument for v in views)
+    functions, calls = functions_and_calls(views)
+    ignored = graph == "train" and not any(FLAG in call for call in calls)
     return NetworkView(
         function=prototype(graph),
         preamble=(f"(void){FLAG};",) if ignored else (),
@@ -187,6 +123,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
         kernels=tuple(sorted({s.kernel.symbol for s in steps})),
         asserts=tuple(asserts),
         steps=views,
+        functions=functions,
+        calls=calls,
     )
 
 
@@ -205,7 +143,7 @@ def _table(steps: list[PlanStep]) -> list[str]:
     rows = [("step", "operator", "tile", "tiles", "buffering", "in B", "out B", "cycles", "node")]
     for s in steps:
         tile = tile_text(s)
-        cells = (s.index, s.op, tile, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles, s.name)
+        cells = (s.index, s.shown, tile, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles, s.name)
         rows.append(tuple(str(c) for c in cells))  # type: ignore[arg-type]
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
@@ -216,15 +154,25 @@ def _step_view(step: PlanStep, names: Names) -> StepView:
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop, names)
-    call = CallView(step.kernel.symbol, table, tuple(varying))
+    call = CallView(step.kernel.symbol, f"&{table}", tuple(varying))
     pointer = [f"{step.kernel.symbol}_args_t *args = &{table};"] if varying else []
     ahead = TileLoop(step, "next_", outer=stage)
     view = _loop_view(Port(step, names, staged=False), step.buffering, loop, ahead, pointer, call)
     if stage and step.staging:
         coming = TileLoop(step, "coming_", staged=True)
         view = _loop_view(Port(step, names, staged=True), step.staging.buffering, stage, coming, [], view)
-    title = f"{step.op} {step.name}"
-    return StepView(step.index, title, step.kernel.symbol, table, tuple(_wrapped(fixed)), view)
+    title = f"{step.shown} {step.name}"
+    fields = tuple(_wrapped(fixed))
+    return StepView(step.index, title, step.kernel.symbol, table, fields, view, tuple(_addresses(step, names)))
+
+
+def _addresses(step: PlanStep, names: Names) -> Iterator[tuple[str, str, str]]:
+    """Each address of a step with the name and type it has as a parameter."""
+    for o in step.operands:
+        kind = C_TYPES[_dtype(step, o)]
+        yield names.home(o.storage), f"{o.arg}_home", kind
+        yield names.slot(step, o), f"{o.arg}_slot", kind
+        yield names.stage(step, o), f"{o.arg}_stage", kind
 
 
 def _loop_view(
@@ -234,14 +182,18 @@ def _loop_view(
     form = buffering if loop.split else "once"
     moved = port.moved()
     writer = DoubleMoves(port, loop, ahead) if form == "double" else SingleMoves(port, loop)
-    fetch, leave = ([line for o in moved for line in lines(o)] for lines in (writer.fetch, writer.leave))
+
+    def lines(phase: Callable[[PlanOperand], list[Guarded]]) -> tuple[str, ...]:
+        return tuple(blocks(pair for o in moved for pair in phase(o)))
+
+    fetch, leave = lines(writer.fetch), lines(writer.leave)
     runs_ahead = form == "double" and any(ahead.prefix in line for line in fetch)
     tiles = str(loop.count())
     count = [] if tiles.isdigit() else [f"const uint32_t tiles = {tiles};"]
     advance = tuple(loop.advance()) if loop.split else ()
     fetched = () if form == "double" else fetch
-    arrive = tuple(line for o in moved for line in writer.arrive(o))
-    turn = tuple(line for o in moved for line in writer.turn(o))
+    tickets, slots = writer.variables(moved)
+    coordinates = [x for each in (loop, *([ahead] if runs_ahead else [])) for x in each.coordinates()]
     return LoopView(
         form="storing" if form == "double" and not fetch else form,
         counter=("stage_" if port.staged else "") + ("turn" if form == "double" and fetch else "tile"),
@@ -249,19 +201,19 @@ def _loop_view(
         variables=(
             *count,
             *variables,
-            *_coordinates(loop, ahead if runs_ahead else None),
-            *writer.variables(moved),
+            *_declared("uint32_t", [*coordinates, *slots]),
+            *_declared("hal_ticket_t", tickets),
         ),
-        fetch=tuple(fetch),
-        arrive=arrive,
-        leave=tuple(leave),
-        settle=tuple(line for o in moved for line in writer.settle(o)),
-        turn=turn,
+        fetch=fetch,
+        arrive=lines(writer.arrive),
+        leave=leave,
+        settle=lines(writer.settle),
+        turn=lines(writer.turn),
         advance=advance,
         fetch_advance=tuple(ahead.advance()) if runs_ahead else (),
         lengths=_used(loop.length_variables(), [*body.texts, *leave, *fetched]),
         fetch_lengths=_used(ahead.length_variables(), fetch) if runs_ahead else (),
-        finish=tuple(line for o in moved for line in writer.finish(o)),
+        finish=lines(writer.finish),
         body=body,
     )
 
@@ -272,9 +224,10 @@ def _wrapped(items: Sequence[str]) -> list[str]:
     return [line.replace("\0", " ") for line in textwrap.wrap(glued, WIDTH, break_long_words=False)]
 
 
-def _coordinates(loop: TileLoop, ahead: TileLoop | None) -> list[str]:
-    """Loop variables of the tile computed and, where something is fetched by them, of the tile fetched."""
-    return [x.coordinates() for x in (loop, ahead) if x is not None and x.split]
+def _declared(kind: str, declarators: Sequence[str]) -> list[str]:
+    """Variables of one type, in lines of about WIDTH characters."""
+    lines = _wrapped(declarators)
+    return [f"{kind} {line.removesuffix(',')};" for line in lines]
 
 
 def _used(variables: dict[str, str], lines: Sequence[str]) -> tuple[str, ...]:

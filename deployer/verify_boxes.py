@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from deployer.access import Access, At, Axis, Operand, Reach, Window
+from deployer.access import Access, At, Axis, Operand, Windowed
 from deployer.plan import StepTiling
 
 Span = tuple[int, int]
@@ -30,7 +30,7 @@ def all_pieces(access: Access, choice: StepTiling) -> dict[str, list[Span]]:
 
 def axis_spans(axis: Axis, extent: int, pieces: Mapping[str, list[Span]]) -> list[Span]:
     """(first index, length) on an axis per piece of the dim it depends on; one span where there is none."""
-    if isinstance(axis, At | Window | Reach):
+    if isinstance(axis, At | Windowed):
         return [axis.span({axis.dim: piece}, extent) for piece in pieces[axis.dim]]
     return [axis.span({}, extent)]
 
@@ -93,10 +93,13 @@ def marked_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
 def axes_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
     """The same by axes, for boxes that are products: axes are covered once, split parallel dims are on one.
 
-    A split reduction that is on no axis leaves the box where it is, because reductions are innermost.
+    A split reduction that is on no axis leaves the box where it is, unless one inside of it moves the box.
     """
     pieces = all_pieces(access, choice)
-    split = [d for d in access.dims if d.kind == "parallel" and len(pieces[d.name]) > 1]
+    split = [d for d in access.dims if len(pieces[d.name]) > 1]
+    moves = [d.name in operand.dims for d in split if d.kind == "reduction"]
+    if moves != sorted(moves, reverse=True):
+        return False
     for axis, extent in zip(operand.axes, operand.view, strict=True):
         reached = 0
         for low, length in sorted(axis_spans(axis, extent, pieces)):
@@ -105,4 +108,4 @@ def axes_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
             reached = low + length
         if reached != extent:
             return False
-    return all(d.name in operand.dims for d in split)
+    return all(d.name in operand.dims for d in split if d.kind == "parallel")

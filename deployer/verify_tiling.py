@@ -212,7 +212,7 @@ def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bo
 
 
 def _tile(step: Step, choice: StepTiling) -> None:
-    """Lengths within the dims, each dim once in the order, reductions innermost, only the outermost split."""
+    """Lengths within the dims, each dim once in the order, reductions innermost and split in lexicographic order."""
     place, dims = _place(step), step.access.dims
     names = sorted(d.name for d in dims)
     need(sorted(choice.tile) == names, "tile", f"{place}: tile {choice.tile} is not over dims {names}")
@@ -224,12 +224,15 @@ def _tile(step: Step, choice: StepTiling) -> None:
     reductions = [d for d in dims if d.kind == "reduction"]
     inner = choice.order[len(dims) - len(reductions) :]
     need(
-        set(inner) == {d.name for d in reductions},
+        list(inner) == [d.name for d in reductions],
         "tile",
-        f"{place}: the reductions are not innermost in {choice.order}",
+        f"{place}: the reductions are not innermost and in their order in {choice.order}",
     )
-    for d in reductions[1:]:
-        need(choice.tile[d.name] == d.size, "tile", f"{place}: {d.name}, an inner reduction, is split")
+    single = True
+    for d in reductions:
+        text = f"{place}: {d.name} is split under a reduction with tiles longer than 1"
+        need(choice.tile[d.name] == d.size or single, "tile", text)
+        single = single and choice.tile[d.name] == 1
     for o in step.access.operands:
         levels = strided_levels(o, step.access, choice.tile) if choice.slots.get(o.arg) else 0
         need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")

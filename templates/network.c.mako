@@ -23,12 +23,12 @@ static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
 % for text in v.asserts:
 _Static_assert(${text});
 % endfor
-% for s in v.steps:
+% for f in v.functions:
 
-/* ${s.title} */
-static void step_${f"{s.index:02d}"}(${s.parameter}) {
-    hal_step(${s.index});
-${getattr(self, s.loop.form)(s.loop, "    ")}\
+/* ${f.title} */
+static void ${f.name}(${f.parameters}) {
+    hal_step(${f.step});
+${getattr(self, f.loop.form)(f.loop, "    ")}\
 }
 % endfor
 
@@ -36,8 +36,8 @@ ${v.function} {
 % for line in v.preamble:
     ${line}
 % endfor
-% for s in v.steps:
-    step_${f"{s.index:02d}"}(${s.argument});
+% for call in v.calls:
+    ${call}
 % endfor
     hal_step(HAL_NO_STEP);
 }
@@ -48,7 +48,7 @@ ${indent}${item}
 </%def>\
 <%def name="call(v, indent)">\
 ${lines(v.arguments, indent)}\
-${indent}hal_parallel(${v.kernel}, &${v.table});
+${indent}hal_parallel(${v.kernel}, ${v.table});
 </%def>\
 <%def name="once(v, indent)">\
 ${lines(v.variables, indent)}\

@@ -38,13 +38,19 @@ class Sized(Protocol):
     """A buffer: bytes and the steps first..last in which it is live."""
 
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """A multiple of the level's alignment."""
+        ...
 
     @property
-    def first(self) -> int: ...
+    def first(self) -> int:
+        """The first step in which it is live."""
+        ...
 
     @property
-    def last(self) -> int: ...
+    def last(self) -> int:
+        """The last one, inclusive."""
+        ...
 
 
 class Answer(NamedTuple):

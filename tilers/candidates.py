@@ -77,15 +77,15 @@ def enumerate_candidates(
     kernels = np.tile(_kernel_totals(step, grid, target), len(orders))
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
-    whole = math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)) == 1
+    calls = np.tile(math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)), len(orders))
     found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
     for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
         moved = [m for m in moves if m.storage not in mask]
-        allowed = np.tile(whole | (mask != everything), len(orders))
+        allowed = (calls == 1) | (mask != everything)
         for m in moved:
             allowed = allowed & m.possible
         for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
-            parts = [_priced(moved, in_place, kernels, target) for in_place in slot_counts]
+            parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
             fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
@@ -201,8 +201,11 @@ def _slots(move: Movement, in_place: int, index: int) -> int:
     return min(most, int(move.loads[index]))
 
 
-def _priced(moved: list[Movement], in_place: int, kernels: Ints, target: Target) -> tuple[Ints, Ints]:
+def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, target: Target) -> tuple[Ints, Ints]:
     """Bytes and cycles of all candidates with one slot per moved operand, or two where `in_place` is 2 or 3.
+
+    With two, transfers run under the kernels but for the first box in and the last out; where transfers take longer,
+    one kernel call stays visible.
 
     With two slots the box after next waits for the egress of a box just finished; the third hides it under a kernel.
     """
@@ -223,6 +226,6 @@ def _priced(moved: list[Movement], in_place: int, kernels: Ints, target: Target)
     if in_place == 1:
         return size, single
     slow_in, slow_out = (t * (1000 + target.contention) // 1000 for t in (total_in, total_out))
-    busy = kernels + starts * hop.issue + waits
-    double = first + np.maximum(np.maximum(busy, slow_in - first), slow_out - last) + last + fixed
+    busy, one = kernels + starts * hop.issue + waits, kernels // calls
+    double = fixed + np.maximum.reduce([first + busy + last, slow_in + one + last, first + one + slow_out])
     return size, np.where(most > 1, double, single)

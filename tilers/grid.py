@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deployer.access import Access, At, Operand, Reach, Window, order_dims
+from deployer.access import Access, At, Dim, Operand, Windowed, order_dims
 
 Ints = npt.NDArray[np.int64]
 
@@ -16,6 +16,8 @@ GAP_RATIO = 3
 LENGTHS = {1: 40, 2: 14, 3: 9, 4: 6}
 """Lengths tried per dim, by the number of dims that may be split; more dims get `LENGTHS_MANY`."""
 LENGTHS_MANY = 4
+INNER_LENGTHS = 4
+"""Lengths tried of a reduction inside another one, whose tiles are then of length 1."""
 PERMUTED = 3
 """Up to so many dims every loop order is tried, beyond that each dim once as the outermost."""
 
@@ -57,22 +59,37 @@ def tile_sizes(size: int, limit: int) -> list[int]:
 
 
 def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0) -> Grid:
-    """All combinations of tile lengths; dims in `frozen` are not split, of the reductions only the outermost is.
+    """All combinations of tile lengths; dims in `frozen` are not split.
 
-    `limit` lengths are tried per dim, by default as many as the number of dims allows.
+    `limit` lengths are tried per dim, by default as many as the number of dims allows; the reductions count as one dim.
     """
-    reductions = [d.name for d in access.dims if d.kind == "reduction"]
-    free = [
-        d.name
-        for d in access.dims
-        if d.size > 1 and d.splittable and d.name not in frozen and (d.kind == "parallel" or d.name == reductions[0])
-    ]
-    most = limit or LENGTHS.get(len(free), LENGTHS_MANY)
-    choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in access.dims]
-    mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), indexing="ij") if choices else []
-    lengths = {d.name: axis.ravel() for d, axis in zip(access.dims, mesh, strict=True)}
+    reductions = [d for d in access.dims if d.kind == "reduction"]
+    parallel = [d for d in access.dims if d.kind == "parallel"]
+    free = {d.name for d in access.dims if d.size > 1 and d.splittable and d.name not in frozen}
+    first = next((d.name in free for d in reductions if d.size > 1), False)
+    most = limit or LENGTHS.get(sum(d.name in free for d in parallel) + first, LENGTHS_MANY)
+    sums = np.array(_sum_lengths(reductions, free, most), np.int64)
+    choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in parallel]
+    mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), np.arange(len(sums)), indexing="ij")
+    found = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
+    found |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
+    lengths = {d.name: found[d.name] for d in access.dims}
     counts = {d.name: -(-d.size // lengths[d.name]) for d in access.dims}
     return Grid(access, lengths, counts)
+
+
+def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[int]]:
+    """Tile lengths of all reductions: none split, then one of them under tiles of length 1 of those before it."""
+    sizes = [d.size for d in reductions]
+    found, limit = [sizes], most
+    for i, d in enumerate(reductions):
+        if d.size == 1:
+            continue
+        if d.name not in free:
+            break
+        found += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
+        limit = INNER_LENGTHS
+    return found
 
 
 def loop_orders(access: Access) -> list[tuple[str, ...]]:
@@ -99,7 +116,7 @@ def boxes(operand: Operand, grid: Grid) -> Boxes:
     contiguous = one > 0
     stride = 1
     for axis, extent in reversed(list(zip(operand.axes, operand.view, strict=True))):
-        if isinstance(axis, Window | Reach):
+        if isinstance(axis, Windowed):
             length = np.minimum(axis.longest(grid.lengths[axis.dim]), extent)  # type: ignore[arg-type]
         elif isinstance(axis, At):
             length = np.minimum(grid.lengths[axis.dim], extent)
@@ -112,7 +129,7 @@ def boxes(operand: Operand, grid: Grid) -> Boxes:
         levels = levels + (apart & ~joined)
         top = np.where(joined, top * length, np.where(apart, length * stride, top))
         # A window clipped to the whole axis may be shorter in another tile, and code is one for all tiles.
-        alike = grid.counts[axis.dim] == 1 if isinstance(axis, Window | Reach) and extent > 1 else True
+        alike = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
         contiguous &= (length == extent) & alike
         stride *= extent
     return Boxes(elements, elements // np.maximum(run, 1), levels)

@@ -43,7 +43,7 @@ class Costs:
         inner = cycles * self.tiles
         if buffering == "single":
             return inner + self.busy
-        return max(inner, self.busy - self.exposed) + self.exposed
+        return max(inner + self.exposed, self.busy + cycles)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def staged_candidates(
         inner = base + (counts - 1) * (target.step + target.tile)
         for mode in modes:
             size, busy, exposed = _priced(spilled, mode, target)
-            cycles = inner + busy if mode == "single" else np.maximum(inner, busy - exposed) + exposed
+            cycles = inner + busy if mode == "single" else np.maximum(inner + exposed, busy + inner // counts)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
                 order, row = divmod(int(index), grid.size)

@@ -7,6 +7,7 @@ max(MACs / 4, DMA bytes / 8 per direction), what the four FPUs and the DMA engin
 """
 
 import argparse
+import itertools
 import json
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +24,17 @@ from deployer.operator import operator_of
 RESULT = Path(__file__).with_suffix(".json")
 README = Path(__file__).resolve().parent.parent.parent / "README.md"
 BEGIN, END = "<!-- siracusa table -->", "<!-- end of siracusa table -->"
-CASES = (("simple_mlp", (64000,)), ("autoencoder", (128000, 32000)), ("deep_autoencoder", (128000, 64000, 16000)))
+CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
+    ("simple_mlp", (64000,), (None,)),
+    ("autoencoder", (128000, 32000), (None,)),
+    ("deep_autoencoder", (128000, 64000, 16000), (None,)),
+    ("shared/DSCNN", (128000, 64000, 16000), (None,)),
+    ("shared/ResNet8", (128000, 64000), (None,)),
+    ("dscnn", (128000,), (None,)),
+    ("resnet8", (128000,), (None,)),
+    ("mobilenet_v1", (128000,), (1800000, 512000)),
+)
+"""Model, L1 budgets, and L2 budgets where tensors may live in L3."""
 MODES = ("single", "double", "auto")
 MACS_PER_CYCLE = 4
 BYTES_PER_CYCLE = 8
@@ -35,6 +46,7 @@ class Row:
 
     model: str
     l1: int
+    l2: int | None
     mode: str
     train_cycles: int
     opt_cycles: int
@@ -44,10 +56,14 @@ class Row:
     bound_share: float
     predicted_train: int
     predicted_opt: int
+    staged_bytes: int
+    staged_cycles: int
+    staged_waits: int
+    c_bytes: int
     result: str
 
 
-def measured(built: Built, mode: str, l1: int, model: str) -> Row:
+def measured(built: Built, mode: str, l1: int, l2: int | None, model: str) -> Row:
     """Run a built case and relate its cycles to the work and the bound."""
     outcome = built.run()
     if worst_difference(built.case, outcome) > table()["training"]["weight"]:
@@ -63,6 +79,7 @@ def measured(built: Built, mode: str, l1: int, model: str) -> Row:
     return Row(
         model=model,
         l1=l1,
+        l2=l2,
         mode=mode,
         train_cycles=cycles,
         opt_cycles=int(outcome.bench["opt_cycles"]),
@@ -72,6 +89,10 @@ def measured(built: Built, mode: str, l1: int, model: str) -> Row:
         bound_share=round(bound / cycles, 3),
         predicted_train=built.plan.cycles("train"),
         predicted_opt=built.plan.cycles("optimizer"),
+        staged_bytes=sum(s.staging.bytes_in + s.staging.bytes_out for s in moved if s.staging),
+        staged_cycles=sum(s.staging.busy for s in moved if s.staging),
+        staged_waits=sum(s.staging.wait for s in moved if s.staging),
+        c_bytes=sum(path.stat().st_size for path in built.directory.glob("*Network.c")),
         result=result_hash(outcome)[:12],
     )
 
@@ -79,13 +100,13 @@ def measured(built: Built, mode: str, l1: int, model: str) -> Row:
 def rows(target: str, folder: Path, console: Console) -> list[Row]:
     """All runs, in order."""
     found = []
-    for model, sizes in CASES:
+    for model, sizes, budgets in CASES:
         case = load_case(model, folder)
-        for l1 in sizes:
-            for mode in MODES:
-                with console.status(f"{model} {l1} {mode}"):
-                    built = compile_case(case, folder / "c", mode, l1, target=target)
-                    found.append(measured(built, mode, l1, model))
+        for l1, l2, mode in itertools.product(sizes, budgets, MODES):
+            with console.status(f"{model} {l1} {mode}"):
+                outermost = "L3" if l2 else "L2"
+                built = compile_case(case, folder / "c", mode, l1, target=target, l2=l2, outermost=outermost)
+                found.append(measured(built, mode, l1, l2, model))
     return found
 
 
@@ -94,12 +115,13 @@ def markdown(found: Sequence[Row], simulator: str) -> str:
     lines = [
         f"Cycles per mini-batch (batch 1) and per update on {simulator}, `riscv64-unknown-elf-gcc` 12.2:",
         "",
-        "| model | L1 | buffering | train | predicted | optimizer | FLOP/cycle | share of bound |",
-        "|---|---:|---|---:|---:|---:|---:|---:|",
+        "| model | L1 | L2 | buffering | train | predicted | optimizer | FLOP/cycle | share of bound |",
+        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     for r in found:
         off = 100 * (r.predicted_train - r.train_cycles) / r.train_cycles
-        cells = (r.model, r.l1, r.mode, r.train_cycles, f"{off:+.1f} %", r.opt_cycles, f"{r.flop_per_cycle:.2f}")
+        l2 = r.l2 or "all"
+        cells = (r.model, r.l1, l2, r.mode, r.train_cycles, f"{off:+.1f} %", r.opt_cycles, f"{r.flop_per_cycle:.2f}")
         lines.append(f"| {' | '.join(map(str, cells))} | {100 * r.bound_share:.0f} % |")
     return "\n".join(lines)
 

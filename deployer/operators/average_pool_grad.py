@@ -7,8 +7,10 @@ import numpy as np
 from deployer.access import Access
 from deployer.inputs import arrays, normal
 from deployer.ir import AttrValue, Node, TensorType
-from deployer.operator import ArgValue, Array, Const, Sample, mismatch, register, rng, unsupported
+from deployer.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
 from deployer.pooling import BACKWARD, FORMS, PoolGrad, divisors, plane, pool_kernel, taps, windows
+
+COUNTED = ("row", "column", "height", "width", "include_pad")
 
 
 @register
@@ -16,7 +18,7 @@ class AveragePoolGrad(PoolGrad):
     """`input_shape` is X's; without it X is the smallest that has these windows."""
 
     name = "AveragePoolGrad"
-    kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, "include_pad")
+    kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """As given, or the smallest."""
@@ -45,8 +47,11 @@ class AveragePoolGrad(PoolGrad):
         return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(shape),)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """What padding counts for, too."""
-        return super().args(node, access) | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
+        """What padding counts for, and where the tile lies in all of X, too."""
+        _, height, width = access.operand("dx").view
+        counted: dict[str, ArgValue] = {"row": Start("h"), "column": Start("w")}
+        counted |= {"height": Const(height), "width": Const(width)}
+        return super().args(node, access) | counted | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
 
     def samples(self) -> Iterator[Sample]:
         """All forms, padding that counts, and X's shape not given."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Whole, Window
+from deployer.activation import ACTIVATION, RELU, RELU_SCALAR, TakesRelu, extra_work, finished, relu_args, through
 from deployer.convolution import (
     BLOCK,
     FORMS,
@@ -41,8 +42,11 @@ from deployer.operator import (
 
 
 @register
-class Conv(Operator):
-    """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias."""
+class Conv(TakesRelu, Operator):
+    """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias.
+
+    Attribute `activation`, which fusion sets, says that Relu follows.
+    """
 
     name = "Conv"
     kernel = Kernel(
@@ -57,6 +61,7 @@ class Conv(Operator):
             *((name, "u32") for name in ("n", "g", "m", "oh", "ow", "c", "kh", "kw", "sh", "sw", "dh", "dw")),
             *((name, "u32") for name in ("x_rows", "x_cols", "x_n", "x_g", "x_c", "x_h")),
             *((name, "u32") for name in ("w_g", "w_m", "w_c", "b_g", "y_n", "y_g", "y_m", "y_h", "first", "last")),
+            RELU_SCALAR,
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
@@ -80,20 +85,21 @@ class Conv(Operator):
         bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None:
             y += bias.reshape(1, shape.group, shape.m, 1, 1)
-        return (y.reshape(shape.y_shape).astype(x.dtype),)
+        return (finished(node, y.reshape(shape.y_shape).astype(x.dtype)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX and dW by operators of their own, dB as the sum over batch and space."""
         x, w = (b.type(name).shape for name in node.inputs[:2])
+        dy = through(node, douts[0], b)
         shape = geometry(node, x, w, ())
         if b.wanted(0):
             attrs = {**shape.attrs, "input_shape": shape.input_shape}
-            b.emit("ConvGradX", (douts[0], node.inputs[1]), (b.grad(0),), **attrs)
+            b.emit("ConvGradX", (dy, node.inputs[1]), (b.grad(0),), **attrs)
         if b.wanted(1):
-            b.emit("ConvGradW", (douts[0], node.inputs[0]), (b.grad(1),), **shape.attrs)
+            b.emit("ConvGradW", (dy, node.inputs[0]), (b.grad(1),), **shape.attrs)
         if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
             axes = b.constant("axes", np.array((0, *range(2, shape.rank)), np.int64))
-            b.emit("ReduceSum", (douts[0], axes), (b.grad(2),), keepdims=0)
+            b.emit("ReduceSum", (dy, axes), (b.grad(2),), keepdims=0)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, outputs, rows and columns; the group's channels are the reduction."""
@@ -122,8 +128,9 @@ class Conv(Operator):
             **{f"w_{name}": Stride("w", i) for i, name in enumerate("gmc")},
             "b_g": Stride("b", 0) if has_bias else Const(0),
             **{f"y_{name}": Stride("y", i) for i, name in enumerate("ngmh")},
-            "first": First("c"),
-            "last": Last("c"),
+            "first": First(),
+            "last": Last(),
+            **relu_args(node),
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }
@@ -133,9 +140,11 @@ class Conv(Operator):
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // BLOCK) * pixels
-        form = form_of(m, c, (kh, kw))
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = REGION_SETUP * regions(access, tile) if form == "depthwise" else SETUP
-        return Work(channels * pixels * tile["c"] * kh * kw, channels * (pixels + setup), blocks, form)
+        macs = channels * pixels * (tile["c"] * kh * kw + extra_work(node, access))
+        return Work(macs, channels * (pixels + setup), blocks, form)
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""
@@ -144,6 +153,11 @@ class Conv(Operator):
             yield Sample(label, (normal(r, *x), normal(r, *w)), attrs)
         for label, x, w, attrs in FORMS[::4]:
             yield Sample(f"{label}_bias", (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
+        for label, x, w, attrs in FORMS[::6]:
+            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(f"{label}_relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)
+        _, x, w, attrs = FORMS[0]
+        yield Sample("relu", (normal(r, *x), normal(r, *w)), {**attrs, ACTIVATION: RELU}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
         """Regular, pointwise, depthwise and strided layers."""

@@ -79,7 +79,7 @@ class ConvGradW(Operator):
         return (found.reshape(w.shape).astype(dy.dtype),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """Parallel weights; of batch, rows and columns of dY the outermost that is longer than one can be split."""
+        """Parallel weights; batch, rows and columns of dY are the reduction."""
         s = geometry(node, types[node.inputs[1]].shape, types[node.outputs[0]].shape, ())
         found = (
             Operand("dy", node.inputs[0], "in", s.y, tuple(At(d) for d in ("n", "g", "m", "oh", "ow"))),
@@ -87,12 +87,11 @@ class ConvGradW(Operator):
             Operand("grad", node.outputs[0], "out", s.w, tuple(At(d) for d in ("g", "m", "c", "kh", "kw"))),
         )
         weights = zip(("g", "m", "c", "kh", "kw"), s.w, strict=True)
-        sums = [("n", s.n), ("oh", s.out[0]), ("ow", s.out[1])]
-        sums.sort(key=lambda dim: dim[1] == 1)
+        sums = (("n", s.n), ("oh", s.out[0]), ("ow", s.out[1]))
         return Access(
             (
                 *(Dim(name, size, splittable=name in "gmc") for name, size in weights),
-                *(Dim(name, size, "reduction", splittable=i == 0) for i, (name, size) in enumerate(sums)),
+                *(Dim(name, size, "reduction") for name, size in sums),
             ),
             found,
         )
@@ -100,7 +99,6 @@ class ConvGradW(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        outermost = next(d.name for d in access.dims if d.kind == "reduction")
         return {
             **{name: Extent(name) for name in ("g", "m", "c", "n", "oh", "ow")},
             **tap_arguments(node, access.operand("grad").view[3:], (rows.stride, columns.stride)),
@@ -109,7 +107,7 @@ class ConvGradW(Operator):
             **{f"dy_{name}": Stride("dy", i) for i, name in enumerate("ngmh")},
             **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
             **{f"dw_{name}": Stride("grad", i) for i, name in enumerate("gmc")},
-            "first": First(outermost),
+            "first": First(),
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }
@@ -117,10 +115,11 @@ class ConvGradW(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
-        form = form_of(m, c, (kh, kw))
+        high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
+        form = form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         blocks = tile["g"] * -(-tile["m"] // BLOCK) * kh
-        blocks *= -(-tile["c"] // BLOCK) if form == "pointwise" else tile["c"]
+        blocks *= -(-tile["c"] // BLOCK) if form in ("pointwise", "strided") else tile["c"]
         elements = channels * (kh * kw * rows + WEIGHT_SETUP)
         return Work(channels * kh * kw * rows * tile["ow"], elements, blocks, form)
 

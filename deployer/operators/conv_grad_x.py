@@ -5,6 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Reach, Whole
+from deployer.activation import (
+    GATE_POINTER,
+    TakesGate,
+    check_gate,
+    extra_work,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+)
 from deployer.convolution import (
     BACKWARD,
     BLOCK,
@@ -29,6 +39,7 @@ from deployer.operator import (
     Extent,
     First,
     Kernel,
+    Last,
     Length,
     Offset,
     Operator,
@@ -42,18 +53,23 @@ from deployer.operator import (
 
 
 @register
-class ConvGradX(Operator):
-    """dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open."""
+class ConvGradX(TakesGate, Operator):
+    """dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open.
+
+    A third input, which fusion adds, is Y of the Relu that made X: dX is zero where that is.
+    """
 
     name = "ConvGradX"
     no_gradient = BACKWARD
+    gate_input = 2
     kernel = Kernel(
         "conv_grad_x_f32",
-        pointers=(("dy", "float32", False), ("w", "float32", False), ("dx", "float32", True)),
+        pointers=(("dy", "float32", False), ("w", "float32", False), GATE_POINTER, ("dx", "float32", True)),
         scalars=(
             *((name, "u32") for name in ("n", "g", "c", "ih", "iw", "m", "kh", "kw", "sh", "sw", "dh", "dw")),
             *((name, "u32") for name in ("dy_rows", "dy_cols", "dy_n", "dy_g", "dy_m", "dy_h")),
-            *((name, "u32") for name in ("w_g", "w_m", "w_c", "dx_n", "dx_g", "dx_c", "dx_h", "first")),
+            *((name, "u32") for name in ("w_g", "w_m", "w_c", "dx_n", "dx_g", "dx_c", "dx_h", "first", "last")),
+            *((f"gate_{name}", "u32") for name in "ngch"),
             *((name, "u32") for name in ("step_h", "step_w", "back_h", "back_w")),
             *((("top", "i32"), ("left", "i32"))),
         ),
@@ -67,6 +83,7 @@ class ConvGradX(Operator):
         channels = w.shape[1] * node.attr_int("group", 1)
         x = (dy.shape[0], channels, *smallest_input(node, dy.shape, w.shape, inputs))
         fits(node, geometry(node, x, w.shape, inputs), dy.shape, inputs)
+        check_gate(node, inputs, self.gate_input, TensorType("float32", x))
         return (TensorType("float32", x),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -80,15 +97,17 @@ class ConvGradX(Operator):
             padded[..., rows, columns] += np.einsum("ngmhw,gmc->ngchw", douts, weights[..., kh, kw])
         (top, left), (height, width) = shape.begin, shape.size
         found = padded[..., top : top + height, left : left + width]
-        return (found.reshape(x.shape).astype(dy.dtype),)
+        return (finished(node, found.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.gate_input)),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, channels, rows and columns of X; the group's outputs are the reduction."""
         s = geometry(node, types[node.outputs[0]].shape, types[node.inputs[1]].shape, ())
+        dx = Operand("dx", node.outputs[0], "out", s.x, tuple(At(d) for d in ("n", "g", "c", "ih", "iw")))
         found = (
             Operand("dy", node.inputs[0], "in", s.y, (At("n"), At("g"), At("m"), *reaches(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
-            Operand("dx", node.outputs[0], "out", s.x, tuple(At(d) for d in ("n", "g", "c", "ih", "iw"))),
+            *gate_operands(node, self.gate_input, dx),
+            dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)
         return Access((*(Dim(name, size) for name, size in parallel), Dim("m", s.m, "reduction")), found)
@@ -108,7 +127,9 @@ class ConvGradX(Operator):
             **{f"dy_{name}": Stride("dy", i) for i, name in enumerate("ngmh")},
             **{f"w_{name}": Stride("w", i) for i, name in enumerate("gmc")},
             **{f"dx_{name}": Stride("dx", i) for i, name in enumerate("ngch")},
-            "first": First("m"),
+            "first": First(),
+            "last": Last(),
+            **gate_args(access, {name: i for i, name in enumerate("ngch")}),
             "step_h": Const(step_h),
             "step_w": Const(step_w),
             "back_h": Const(back_h),
@@ -124,13 +145,18 @@ class ConvGradX(Operator):
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
         macs = channels * pixels * tile["m"] * kh * kw // (rows.stride * columns.stride)
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
-        return Work(macs, channels * (pixels + SETUP), blocks, form_of(m, c, (kh, kw)))
+        macs += channels * pixels * extra_work(node, access)
+        return Work(macs, channels * (pixels + SETUP), blocks, form_of(m, c, (kh, kw), (rows.stride, columns.stride)))
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""
         r = rng(43)
         for label, x, w, attrs in FORMS:
             yield _sample(r, label, x, w, attrs)
+        for label, x, w, attrs in FORMS[::4]:
+            plain = _sample(r, label, x, w, attrs)
+            gate = np.maximum(normal(r, *x), np.float32(0))
+            yield Sample(f"{label}_gate", (*plain.inputs, gate), plain.attrs, onnx=False)
         yield Sample("smallest", (normal(r, 1, 3, 3, 2), normal(r, 3, 2, 3, 3)), {"strides": (2, 3)}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:

@@ -5,7 +5,23 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.ir import Node, TensorType
+from deployer.activation import (
+    ACTIVATION,
+    GATE_POINTER,
+    RELU,
+    RELU_SCALAR,
+    TakesGate,
+    TakesRelu,
+    check_gate,
+    extra_work,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    relu_args,
+    through,
+)
+from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import (
     ArgValue,
     Array,
@@ -31,21 +47,28 @@ BLOCK = 4
 
 
 @register
-class Gemm(Operator):
-    """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y."""
+class Gemm(TakesRelu, TakesGate, Operator):
+    """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
+
+    Fusion sets attribute `activation` where Relu follows, and a fourth input where the gradient of a Relu does: its Y.
+    """
 
     name = "Gemm"
+    gate_input = 3
     kernel = Kernel(
         "gemm_f32",
         pointers=(
             ("a", "float32", False),
             ("b", "float32", False),
             ("c", "float32", False),
+            GATE_POINTER,
             ("y", "float32", True),
         ),
         scalars=(
             *((name, "u32") for name in ("batch", "m", "n", "k")),
             *((name, "u32") for name in ("a_b", "a_m", "a_k", "b_b", "b_k", "b_n", "c_b", "c_m", "c_n", "y_b", "y_m")),
+            *((name, "u32") for name in ("gate_b", "gate_m")),
+            RELU_SCALAR,
             *((("first", "u32"), ("last", "u32"), ("alpha", "f32"), ("beta", "f32"))),
         ),
     )
@@ -65,6 +88,7 @@ class Gemm(Operator):
                 raise ValueError
         except ValueError:
             raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
+        check_gate(node, inputs, self.gate_input, TensorType("float32", y))
         return (TensorType("float32", y),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -77,12 +101,12 @@ class Gemm(Operator):
         y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
         if c is not None:
             y = y + c * a.dtype.type(node.attr_float("beta", 1.0))
-        return (y,)
+        return (finished(node, y, gate_array(inputs, self.gate_input)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
         ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
-        a, w, dy = node.inputs[0], node.inputs[1], douts[0]
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.gate_input)
         full = b.type(node.outputs[0]).shape
 
         def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
@@ -147,7 +171,8 @@ class Gemm(Operator):
             )
             operands.append(Operand("c", c_name, "in", (size_c, rows_c, cols_c), axes))
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
-        operands.append(Operand("y", node.outputs[0], "out", (count, m, n), y_axes))
+        result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
+        operands += [*gate_operands(node, self.gate_input, result), result]
         dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction"))
         return Access(dims, tuple(operands))
 
@@ -171,8 +196,10 @@ class Gemm(Operator):
             **c,
             "y_b": Stride("y", 0),
             "y_m": Stride("y", 1),
-            "first": First("k"),
-            "last": Last("k"),
+            **gate_args(access, {"b": 0, "m": 1}),
+            **relu_args(node),
+            "first": First(),
+            "last": Last(),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
@@ -181,11 +208,12 @@ class Gemm(Operator):
         """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
         outputs, columns = batch * m * n, -(-n // BLOCK)
+        macs = outputs * (k + extra_work(node, access))
         if k == 1:
-            return Work(outputs, outputs, batch * m * columns, "outer")
+            return Work(macs, outputs, batch * m * columns, "outer")
         if m < BLOCK:
-            return Work(outputs * k, outputs, batch * m * columns, "vector")
-        return Work(outputs * k, outputs, batch * -(-m // BLOCK) * columns, "matrix")
+            return Work(macs, outputs, batch * m * columns, "vector")
+        return Work(macs, outputs, batch * -(-m // BLOCK) * columns, "matrix")
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
@@ -207,6 +235,20 @@ class Gemm(Operator):
         yield Sample("rank3", (x(1, 6, 8), x(5, 8), x(5)), {"transB": 1}, onnx=False)
         yield Sample("rank3_b2", (x(2, 6, 8), x(8, 5)), onnx=False)
         yield Sample("batched", (x(1, 2, 6, 8), x(1, 2, 6, 5)), {"transA": 1}, onnx=False)
+        relu: dict[str, AttrValue] = {ACTIVATION: RELU}
+        yield Sample("relu", (x(5, 7), x(7, 9), x(9)), relu, onnx=False)
+        yield Sample("relu_no_c", (x(1, 7), x(9, 7)), {"transB": 1, "alpha": 0.5, **relu}, onnx=False)
+        yield Sample("relu_outer", (x(6, 1), x(1, 9)), relu, onnx=False)
+        yield Sample("relu_batched", (x(2, 6, 8), x(2, 8, 5)), relu, onnx=False)
+        for label, left, right in (
+            ("", (5, 7), (7, 9)),
+            ("_vector", (1, 7), (7, 9)),
+            ("_batched", (2, 4, 8), (2, 8, 5)),
+        ):
+            y = np.maximum(x(*left[:-1], right[-1]), np.float32(0))
+            yield Sample(f"gate{label}", (x(*left), x(*right), None, y), {"beta": 0.0}, onnx=False)
+        y = np.maximum(x(4, 3), np.float32(0))
+        yield Sample("gate_c", (x(4, 6), x(6, 3), x(3), y), {"alpha": 0.5}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
         """Vectors times matrices, outer products, small batches and squares, in every transpose form."""

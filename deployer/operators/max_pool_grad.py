@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.access import Access
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
-from deployer.operator import Array, Sample, register, rng
+from deployer.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
 from deployer.pooling import BACKWARD, FORMS, PoolGrad, padded, plane, pool_kernel, stacked, taps, windows
+
+SEEN = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
 
 
 @register
@@ -15,7 +18,13 @@ class MaxPoolGrad(PoolGrad):
     """dY and X to dX; the maximum is found again."""
 
     name = "MaxPoolGrad"
-    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD)
+    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Where the tile lies in its part of X, too."""
+        seen: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
+        seen |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
+        return super().args(node, access) | seen
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """That of X."""

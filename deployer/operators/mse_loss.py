@@ -66,8 +66,8 @@ class MSELoss(Flat):
         """The tile's length, its place in the sum, and the divisor."""
         return {
             "n": Extent("n"),
-            "first": First("n"),
-            "last": Last("n"),
+            "first": First(),
+            "last": Last(),
             "count": Const(float(access.dim("n").size)),
         }
 

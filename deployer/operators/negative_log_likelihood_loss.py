@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from deployer.access import Access, At, Broadcast, Dim, Operand, Whole
+from deployer.access import Access, At, Broadcast, Dim, Operand
 from deployer.inputs import arrays
 from deployer.ir import Node, TensorType
 from deployer.losses import (
@@ -25,6 +25,7 @@ from deployer.operator import (
     Last,
     Operator,
     Sample,
+    Start,
     Stride,
     Work,
     register,
@@ -40,7 +41,7 @@ class NegativeLogLikelihoodLoss(Operator):
         "nll_loss_f32",
         pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True)),
         scalars=(
-            *((name, "u32") for name in ("n", "classes", "d", "p_n", "p_c", "l_n", "y_n")),
+            *((name, "u32") for name in ("n", "c", "d", "classes", "c_start", "p_n", "p_c", "l_n", "y_n")),
             *(("each", "u32"), ("first", "u32"), ("last", "u32")),
             *LABEL_SCALARS,
         ),
@@ -57,17 +58,17 @@ class NegativeLogLikelihoodLoss(Operator):
         return (negative_log_likelihood(node, log_prob, labels),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """Dims n and d, reduced (n split at most) unless there is a loss per label; classes are whole."""
+        """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""
         n, classes, d = extents(types[node.inputs[0]].shape)
         each = node.attr_str("reduction", "mean") == "none"
-        log_prob = Operand("log_prob", node.inputs[0], "in", (n, classes, d), (At("n"), Whole(), At("d")))
+        log_prob = Operand("log_prob", node.inputs[0], "in", (n, classes, d), (At("n"), At("c"), At("d")))
         labels = labels_operand(node, node.inputs[1], n, d)
         if each:
             loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
-            return Access((Dim("n", n), Dim("d", d)), (log_prob, labels, loss))
+            return Access((Dim("n", n), Dim("d", d), Dim("c", classes, "reduction")), (log_prob, labels, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
-        dims = (Dim("n", n, "reduction"), Dim("d", d, "reduction", splittable=False))
-        return Access(dims, (log_prob, labels, loss))
+        dims = (("n", n), ("d", d), ("c", classes))
+        return Access(tuple(Dim(name, size, "reduction") for name, size in dims), (log_prob, labels, loss))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, strides, the place in the sum, and how labels count."""
@@ -75,15 +76,17 @@ class NegativeLogLikelihoodLoss(Operator):
         each = node.attr_str("reduction", "mean") == "none"
         return {
             "n": Extent("n"),
-            "classes": Const(classes),
+            "c": Extent("c"),
             "d": Extent("d"),
+            "classes": Const(classes),
+            "c_start": Start("c"),
             "p_n": Stride("log_prob", 0),
             "p_c": Stride("log_prob", 1),
             "l_n": Stride("labels", 0),
             "y_n": Stride("loss", 0) if each else Const(0),
             "each": Const(int(each)),
-            "first": Const(1) if each else First("n"),
-            "last": Const(1) if each else Last("n"),
+            "first": First(),
+            "last": Last(),
             **label_args(node, n, d),
         }
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deployer.errors import BuildFailed, OptionProblem, ToolMissing
+from deployer.errors import BuildFailed, InternalError, OptionProblem, PlacementInfeasible, ToolMissing
 from deployer.plan import Plan
 from deployer.stages.tile import target_of
 from deployer.target import TARGETS_DIR, Target, Toolchain
@@ -48,9 +49,40 @@ def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -
             pass
     program = directory / program_name(profile)
     objects = [str(job.object) for job in (*generated, *lasting)]
-    link = link_words(tools, words[0], plan.levels[1].peak)
-    _call([*words, *objects, *link, "-o", str(program)], f"linking {program}")
+    _link(plan, tools, [*words, *objects], program)
     return program
+
+
+def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None:
+    """Link; where the program does not fit beside the plan, say by how much."""
+    target, peak = target_of(plan.options), plan.levels[1].peak
+    try:
+        _call([*words, *link_words(tools, words[0], peak), "-o", str(program)], f"linking {program}")
+    except BuildFailed as fault:
+        layout = program.with_suffix(".map")
+        alone = link_words(tools, words[0], 0)
+        if peak == 0 or not any("{l2_bytes}" in word for word in tools.link):
+            raise
+        _call([*words, *alone, f"-Wl,-Map={layout}", "-o", str(program)], f"linking {program}")
+        program.unlink()
+        begin, end = (_symbol(layout.read_text(), name) for name in ("program_begin", "bss_end"))
+        level, room = target.levels[1], target.levels[1].bytes - (end - begin)
+        if peak <= room:
+            raise
+        facts = [("program", f"{end - begin} B"), ("plan", f"{peak} B"), (level.name, f"{level.bytes} B")]
+        hint = (
+            f"--{level.name.lower()} {room}, with --defaultMemLevel {target.levels[2].name} where the plan needs more"
+        )
+        cause = f"program and plan together do not fit {level.name} of target {target.name!r}"
+        raise PlacementInfeasible(cause, facts, hint) from fault
+
+
+def _symbol(layout: str, name: str) -> int:
+    """A symbol's address in a linker's map."""
+    found = re.search(rf"^ *0x([0-9a-f]+) +{name} = ", layout, re.MULTILINE)
+    if found is None:
+        raise InternalError(f"the linker's map has no symbol {name}")
+    return int(found[1], 16)
 
 
 def program_name(profile: int) -> str:

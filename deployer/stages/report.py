@@ -113,7 +113,7 @@ def step_table(plan: Plan) -> Table:
 def step_cells(step: PlanStep) -> tuple[str, ...]:
     """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
     numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
-    return str(step.index), step.op, tile_text(step), *map(str, numbers)
+    return str(step.index), step.shown, tile_text(step), *map(str, numbers)
 
 
 def show(report: Report, plan: Plan, console: Console) -> None:
@@ -122,6 +122,15 @@ def show(report: Report, plan: Plan, console: Console) -> None:
         over = level.peak - level.bound
         console.print(
             f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {over} B"
+        )
+    staged = [s.staging for s in plan.steps if s.staging]
+    if staged:
+        moved = sum(x.bytes_in + x.bytes_out for x in staged)
+        busy, wait = sum(x.busy for x in staged), sum(x.wait for x in staged)
+        hidden = 100 * (1 - min(wait / max(busy, 1), 1.0))
+        console.print(
+            f"{plan.levels[2].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
+            f"{plan.levels[1].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
     worst = max((d for d in report.weights), key=lambda d: d.largest, default=None)
     count = len(report.losses)

@@ -12,15 +12,26 @@
 #include "hal.h"
 #include "pulp.h"
 
+#if CONV_APART == 1
+#define TAP_1 4
+#define TAP_2 8
+#else
+#define TAP_1 -4
+#define TAP_2 -8
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 4")
 
-/* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y). */
+/* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y); and
+ * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these
+ * structures says every member: the compiler clears a structure with gaps by a call, byte for byte. */
 typedef struct {
-    const float *x, *w, *b;
+    const float *x, *w, *b, *gate;
     float *y;
-    uint32_t n, g, m, c, first;
+    uint32_t n, g, m, c, first, relu;
     uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, b_g, y_n, y_g, y_m, y_h;
+    uint32_t gate_n, gate_g, gate_m, gate_h, gate_alike; /* whether these are the steps of the result */
 } conv_t;
 
 /* Outputs `first`, first + step, .. of one axis, whose taps 0, 1, .. lie at `at`, at + apart, .. in the operand, and by
@@ -44,6 +55,8 @@ typedef struct {
     uint32_t rows, columns, h, w, y_row, y_column, w_h, w_w;
     int32_t x_row, x_column, x_h, x_w;
 } rectangle_t;
+
+#include "conv_finish.h"
 
 INLINE int lies_inside(const axis_t *axis, uint32_t output, uint32_t tap) {
     const int32_t at = axis->at + (int32_t)output * axis->move + (int32_t)tap * axis->apart;
@@ -98,28 +111,100 @@ INLINE void add_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, co
     }
 }
 
+/* Four channels by four outputs with three taps in a row: as add_taps, with a load or step in every other place. */
+#define THEN_LOAD(now, next_x, next_w)                                                                                \
+    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) MAC(20, 2, 0) MAC(30, 3, 0) FLW("fa0", "t4", next_x)            \
+    MAC(01, 0, 1) MAC(11, 1, 1) MAC(21, 2, 1) MAC(31, 3, 1) FLW("fa1", "t5", next_x)                                  \
+    MAC(02, 0, 2) MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) FLW("fa2", "t6", next_x)                                  \
+    MAC(03, 0, 3) FLW("ft0", "t0", next_w) MAC(13, 1, 3) FLW("ft1", "t1", next_w)                                     \
+    MAC(23, 2, 3) FLW("ft2", "t2", next_w) MAC(33, 3, 3) FLW("ft3", "t3", next_w)
+#define THEN_STEP(now)                                                                                                \
+    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) ADD("a7", "%[x_h]") MAC(20, 2, 0) ADD("t4", "%[x_h]")           \
+    MAC(30, 3, 0) ADD("t5", "%[x_h]") MAC(01, 0, 1) ADD("t6", "%[x_h]") MAC(11, 1, 1) ADD("t0", "%[w_h]")             \
+    MAC(21, 2, 1) ADD("t1", "%[w_h]") MAC(31, 3, 1) ADD("t2", "%[w_h]") MAC(02, 0, 2) ADD("t3", "%[w_h]")             \
+    MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) COLUMN(3)
+INLINE void three_taps(const conv_t *v, const rectangle_t *r, const float *const x[4], const float *w, float c[4][4]) {
+    float sums[4][4];
+    UNROLL for (uint32_t m = 0; m < 4; m++) {
+        UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = c[m][p];
+    }
+    const int32_t x_h = 4 * r->x_h, w_h = 4 * (int32_t)r->w_h, h = (int32_t)r->h;
+    __asm__ volatile(
+        FLW("%[c00]", "%[sums]", 0) FLW("%[c01]", "%[sums]", 4) FLW("%[c02]", "%[sums]", 8) FLW("%[c03]", "%[sums]", 12)
+        FLW("%[c10]", "%[sums]", 16) FLW("%[c11]", "%[sums]", 20) FLW("%[c12]", "%[sums]", 24)
+        FLW("%[c13]", "%[sums]", 28) FLW("%[c20]", "%[sums]", 32) FLW("%[c21]", "%[sums]", 36)
+        FLW("%[c22]", "%[sums]", 40) FLW("%[c23]", "%[sums]", 44) FLW("%[c30]", "%[sums]", 48)
+        FLW("%[c31]", "%[sums]", 52) FLW("%[c32]", "%[sums]", 56) FLW("%[c33]", "%[sums]", 60)
+        "mv t0, %[w]\n add t1, t0, %[w_m]\n add t2, t1, %[w_m]\n add t3, t2, %[w_m]\n"
+        "lw t4, 0(%[x])\n lw t5, 4(%[x])\n lw t6, 8(%[x])\n lw a7, 12(%[x])\n"
+        LOOP_OUTER("%[channels]", 89)
+        LOOP("%[rows]", 80)
+        FLW("ft0", "t0", 0) FLW("fa0", "t4", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)
+        FLW("fa1", "t5", 0) FLW("fa2", "t6", 0)
+        THEN_LOAD(0, TAP_1, 4) THEN_LOAD(TAP_1, TAP_2, 8) THEN_STEP(TAP_2)
+        LOOP_END(80)
+        ADD("t0", "%[w_c]") ADD("t1", "%[w_c]") ADD("t2", "%[w_c]") ADD("t3", "%[w_c]")
+        ADD("t4", "%[x_c]") ADD("t5", "%[x_c]") ADD("t6", "%[x_c]") ADD("a7", "%[x_c]")
+        LOOP_OUTER_END(89)
+        : [c00] "=&f"(c[0][0]), [c01] "=&f"(c[0][1]), [c02] "=&f"(c[0][2]), [c03] "=&f"(c[0][3]),
+          [c10] "=&f"(c[1][0]), [c11] "=&f"(c[1][1]), [c12] "=&f"(c[1][2]), [c13] "=&f"(c[1][3]),
+          [c20] "=&f"(c[2][0]), [c21] "=&f"(c[2][1]), [c22] "=&f"(c[2][2]), [c23] "=&f"(c[2][3]),
+          [c30] "=&f"(c[3][0]), [c31] "=&f"(c[3][1]), [c32] "=&f"(c[3][2]), [c33] "=&f"(c[3][3])
+        : [sums] "r"(sums), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(x_h),
+          [w_h] "r"(w_h), [x_c] "r"(4 * (int32_t)v->x_c - h * x_h), [w_c] "r"(4 * (int32_t)v->w_c - h * w_h),
+          [rows] "r"(h), [channels] "r"(v->c)
+        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
+}
+
+/* s[m][0] += the sum over channels of the one tap. */
+static inline void four_by_one(const conv_t *v, const float *x, const float *w0, float s[4][4]) {
+    const float *w1 = w0 + v->w_m, *w2 = w1 + v->w_m, *w3 = w2 + v->w_m;
+    __asm__ volatile(LOOP("%[channels]", 14)
+                     FLW("fa0", "%[x]", 0) FLW("ft0", "%[w0]", 0) FLW("ft1", "%[w1]", 0) FMA("%[s0]", "ft0", "fa0")
+                     FLW("ft2", "%[w2]", 0) FMA("%[s1]", "ft1", "fa0") FLW("ft3", "%[w3]", 0)
+                     FMA("%[s2]", "ft2", "fa0") ADD("%[x]", "%[x_c]") FMA("%[s3]", "ft3", "fa0")
+                     ADD("%[w0]", "%[w_c]") ADD("%[w1]", "%[w_c]") ADD("%[w2]", "%[w_c]") ADD("%[w3]", "%[w_c]")
+                     LOOP_END(14)
+                     : [s0] "+&f"(s[0][0]), [s1] "+&f"(s[1][0]), [s2] "+&f"(s[2][0]), [s3] "+&f"(s[3][0]),
+                       [x] "+&r"(x), [w0] "+&r"(w0), [w1] "+&r"(w1), [w2] "+&r"(w2), [w3] "+&r"(w3)
+                     : [x_c] "r"(4 * v->x_c), [w_c] "r"(4 * v->w_c), [channels] "r"(v->c)
+                     : CLOBBERS);
+}
+
+/* The same for M by P and any taps. */
+INLINE void any_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
+                     const float *weights, float s[4][4]) {
+    const int usual = r->x_w == CONV_APART;
+    const float *w[4];
+    UNROLL for (uint32_t m = 0; m < M; m++) w[m] = weights + m * v->w_m;
+    if (usual && r->w_w == 1 && r->w == 3)
+        add_taps(v, r, M, P, x, w, s, 3, CONV_APART, 1);
+    else if (r->w == 1 && r->h == 1 && M == 4 && P == 1)
+        four_by_one(v, x[0], weights, s);
+    else if (r->w == 1)
+        add_taps(v, r, M, P, x, w, s, 1, 0, 0);
+    else if (usual && r->w_w == 1 && r->w == 2)
+        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 1);
+    else if (usual && r->w_w == 2 && r->w == 2)
+        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 2);
+    else if (usual && r->w_w == 1 && r->w == 4)
+        add_taps(v, r, M, P, x, w, s, 4, CONV_APART, 1);
+    else
+        add_taps(v, r, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
+}
+
 /* M channels by P outputs. */
 INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
                   const float *weights, const float *bias, float *y[4]) {
     const uint32_t y_m = v->y_m;
     float s[4][4];
-    const float *w[4];
     UNROLL for (uint32_t m = 0; m < M; m++) {
-        w[m] = weights + m * v->w_m;
         UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = v->first ? 0.0f : y[p][m * y_m];
     }
-    if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 3)
-        add_taps(v, r, M, P, x, w, s, 3, CONV_APART, 1);
-    else if (r->w == 1)
-        add_taps(v, r, M, P, x, w, s, 1, 0, 0);
-    else if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 2)
-        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 1);
-    else if (r->x_w == CONV_APART && r->w_w == 2 && r->w == 2)
-        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 2);
-    else if (r->x_w == CONV_APART && r->w_w == 1 && r->w == 4)
-        add_taps(v, r, M, P, x, w, s, 4, CONV_APART, 1);
+    if (M == 4 && P == 4 && r->x_w == CONV_APART && r->w_w == 1 && r->w == 3 && r->h > 0)
+        three_taps(v, r, x, weights, s);
     else
-        add_taps(v, r, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
+        any_taps(v, r, M, P, x, weights, s);
     UNROLL for (uint32_t m = 0; m < M; m++) {
         UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = bias ? s[m][p] + bias[m] : s[m][p];
     }
@@ -167,6 +252,7 @@ INLINE uint32_t blocks(const conv_t *v, const rectangle_t *r, const uint32_t M, 
             if (++j == r->columns) j = 0, i++;
         }
         block(v, r, M, P, x, to.w, to.b, y);
+        if (finishes(v)) finish_block(v, M, P, y);
     }
 }
 
@@ -181,51 +267,7 @@ CONV_BLOCKS(4, 1)
 CONV_BLOCKS(1, 4)
 CONV_BLOCKS(1, 1)
 
-/* Four by four results, `n` apart in a row. */
-INLINE void put(float c[4][4], const float *bias, float *y, uint32_t y_m, uint32_t n) {
-    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-        if (bias) {
-            UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += bias[m];
-        }
-        UNROLL for (uint32_t p = 0; p < 4; p++) y[p * n] = c[m][p];
-    }
-}
-
-/* One tap: products of matrices. Blocks of four channels by four neighbours in a row; cores take turns along a row. */
-static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
-    const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;
-    const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column;
-    product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c, .k = v->c};
-    product.b_n = 4 * (uint32_t)r->x_column;
-    for (uint32_t channel = 0; channel < channels; channel++) {
-        const place_t to = place_of(v, r, each, 0, 4, channel);
-        const float *x = to.x;
-        float *y = to.y, c[4][4];
-        product.a = to.w;
-        for (uint32_t row = r->rows; row > 0; row--, x += r->x_row, y += r->y_row) {
-            for (; turn < end; turn += cores) {
-                float sums[4][4], *at = y + 4 * turn * y_n;
-                product.b = x + (int32_t)(4 * turn) * r->x_column;
-                if (v->first) {
-                    UNROLL for (uint32_t p = 0; p < 4; p++) sums[0][p] = 0.0f;
-                    gemm_block(&product, sums[0], 0, c);
-                } else {
-                    UNROLL for (uint32_t m = 0; m < 4; m++) {
-                        UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = at[m * y_m + p * y_n];
-                    }
-                    gemm_block(&product, sums[0], 16, c);
-                }
-                if (y_n == 1)
-                    put(c, to.b, at, y_m, 1);
-                else
-                    put(c, to.b, at, y_m, y_n);
-            }
-            turn -= end;
-        }
-    }
-    return turn;
-}
-
+#include "conv_products.h"
 #include "conv_lines.h"
 
 /* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
@@ -249,10 +291,10 @@ static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle
     }
 }
 
-static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+static __attribute__((noinline)) uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t outputs = r->rows * r->columns, each = v->m >> 2, images = v->n * v->g, rest = v->m & 3;
     uint32_t fours = r->columns >> 2;
-    if (r->h * r->w == 0 && !v->b) return v->first ? zeros(v, r, turn) : turn;
+    if (r->h * r->w == 0 && !v->b && (v->first || !finishes(v))) return v->first ? zeros(v, r, turn) : turn;
     if (each > 0 && r->h * r->w == 1 && fours && worth_fours(images * each * r->rows * fours)) {
         turn = products(v, r, turn);
         rectangle_t side = *r;
@@ -273,12 +315,12 @@ static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) 
     return turn;
 }
 
-/* All outputs of a class of rows and a class of columns. */
-static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
+/* All outputs of a class of rows and a class of columns; rectangles for lines() wait in `listed` where that is. */
+INLINE uint32_t rectangles(const conv_t *v, const axis_t *rows, const axis_t *columns, lines_t *listed, uint32_t turn) {
     run_t h, w;
     uint32_t waiting = 0;
-    lines_t listed[LINES_MOST];
-    rectangle_t r = {.y_row = rows->step * v->y_h, .y_column = columns->step};
+    rectangle_t r;
+    r.y_row = rows->step * v->y_h, r.y_column = columns->step;
     r.w_h = rows->tap_step * v->w_h, r.w_w = columns->tap_step;
     r.x_row = rows->move * (int32_t)v->x_h, r.x_column = columns->move;
     r.x_h = rows->apart * (int32_t)v->x_h, r.x_w = columns->apart;
@@ -294,14 +336,39 @@ static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns
             r.weights = weights + columns->tap + w.tap * columns->tap_step;
             r.y = y + columns->first + j * columns->step;
             if (w.taps == 0) r.h = 0;
-            if (fits_lines(v, &r))
+            if (listed && fits_lines(v, &r))
                 add_lines(listed + waiting++, &r);
             else
                 turn = rectangle(v, &r, turn);
-            if (waiting == LINES_MOST) turn = lines(v, listed, waiting, turn), waiting = 0;
+            if (listed && waiting == LINES_MOST) turn = lines(v, listed, waiting, turn), waiting = 0;
         }
     }
-    return waiting ? lines(v, listed, waiting, turn) : turn;
+    return listed && waiting ? lines(v, listed, waiting, turn) : turn;
+}
+
+/* The list lies on the stack of those alone who need it. */
+static __attribute__((noinline)) uint32_t plane_lines(const conv_t *v, const axis_t *rows, const axis_t *columns,
+                                                      uint32_t turn) {
+    lines_t listed[LINES_MOST];
+    return rectangles(v, rows, columns, listed, turn);
+}
+
+static __attribute__((noinline)) uint32_t plane_blocks(const conv_t *v, const axis_t *rows, const axis_t *columns,
+                                                       uint32_t turn) {
+    return rectangles(v, rows, columns, 0, turn);
+}
+
+static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
+    if (v->m == 1 && v->c == 1 && v->first) return plane_lines(v, rows, columns, turn);
+    return plane_blocks(v, rows, columns, turn);
+}
+
+/* One tap without stride or padding, on whole rows: a plane is a row. */
+static void one_row(const conv_t *v, uint32_t outputs) {
+    const rectangle_t row = {.x = v->x, .weights = v->w, .y = v->y, .rows = 1, .columns = outputs, .h = 1, .w = 1,
+                             .y_row = 0, .y_column = 1, .w_h = 0, .w_w = 0, .x_row = 0, .x_column = 1, .x_h = 0,
+                             .x_w = 0};
+    rectangle(v, &row, hal_core_id());
 }
 
 #endif

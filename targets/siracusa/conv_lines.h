@@ -2,15 +2,7 @@
 #ifndef CONV_LINES_H
 #define CONV_LINES_H
 
-#if CONV_APART == 1
-#define TAP_1 4
-#define TAP_2 8
-#else
-#define TAP_1 -4
-#define TAP_2 -8
-#endif
-
-/* Taps x0[0], x0[1], .. of the first row of taps, then those of the next ones; no value is used right after its load. */
+/* Taps x0[0], x0[1], .. of the first row, then those of the next ones; no value is used right after its load. */
 #define TAP(x, w) FMA("%[sum]", x, "%[w" #w "]")
 #define FIRST_TAP "fmadd.s %[sum], ft0, %[w00], %[zero]\n"
 #define STEP ADD("%[x0]", "%[x_step]")
@@ -64,7 +56,7 @@ INLINE void line(uint32_t h, uint32_t w_, const float *x, int32_t x_h, float w[3
     else LINE(ROWS_31, 12);
 }
 
-/* A rectangle as `others` lines along its longer side; steps to the weights of the next taps are zero behind the last. */
+/* A rectangle as `others` lines along its longer side; steps to the weights of taps are zero behind the last. */
 typedef struct {
     const float *x, *weights;
     float *y;
@@ -92,7 +84,8 @@ static inline void add_lines(lines_t *to, const rectangle_t *r) {
 static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *from, uint32_t count, uint32_t turn) {
     const uint32_t cores = hal_core_count(), images = v->n * v->g;
     uint32_t shift = 0;
-    while (shift < 2 && images << shift < 4 * cores && images << shift != cores * turns_of(images << shift, cores)) shift++;
+    while (shift < 2 && images << shift < 4 * cores && images << shift != cores * turns_of(images << shift, cores))
+        shift++;
     for (; turn < images << shift; turn += cores) {
         uint32_t g = turn, part = 0, n = 0;
         while (g >= images) g -= images, part++;
@@ -110,6 +103,9 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
             float *y = at->y + y_at + first * at->y_step;
             for (uint32_t i = at->others; i > 0; i--, x += at->x_next, y += at->y_next)
                 line(at->h, at->w, x, at->x_h, w, bias, y, length, at->x_step, at->y_step);
+            if (!finishes(v)) continue;
+            y = at->y + y_at + first * at->y_step;
+            for (uint32_t i = at->others; i > 0; i--, y += at->y_next) finish_line(v, y, length, at->y_step);
         }
     }
     return turn - (images << shift);

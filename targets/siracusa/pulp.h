@@ -17,6 +17,13 @@
 #define LOOP_END(n)                                                                                                   \
     ".if . - 90b != 4 + 4 * (" PULP_TEXT(n) ")\n.error \"length of a hardware loop\"\n.endif\n.option pop\n"
 
+/* The same around a loop that ends before this one does. */
+#define LOOP_OUTER(count, n)                                                                                          \
+    ".balign 4\n.option push\n.option norelax\n.option norvc\n"                                                       \
+    "91: .insn i 0x7b, 4, x1, " count ", 2 * (" PULP_TEXT(n) ")\n"
+#define LOOP_OUTER_END(n)                                                                                             \
+    ".if . - 91b != 4 + 4 * (" PULP_TEXT(n) ")\n.error \"length of a hardware loop\"\n.endif\n.option pop\n"
+
 /* Load or store a word, then move the address by some bytes. */
 #define LW_NEXT(to, at, bytes) ".insn i 0x0b, 2, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SW_NEXT(from, at, bytes) ".insn s 0x2b, 2, " from ", " PULP_TEXT(bytes) "(" at ")\n"

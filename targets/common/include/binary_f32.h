@@ -12,11 +12,17 @@
     for (uint32_t j = 0; j < (count); j++) (y)[j] = f((a)[j], (b)[j])
 #endif
 
-/* Defines the kernel `symbol`; `f` is a static inline function of two floats. A single loop needs no divisions. */
+/* Defines the kernel `symbol`; `f` is a static inline function of two floats. */
 #define BINARY_F32(symbol, f)                                                                                         \
-    BINARY_LOOPS_F32(symbol, f)                                                                                       \
+    BINARY_RUN_F32(symbol, f)                                                                                         \
     void symbol(const void *args) {                                                                                   \
-        const symbol##_args_t *p = args;                                                                              \
+        symbol##_run(args);                                                                                           \
+    }
+
+/* The same as a function for a kernel that does more. A single loop needs no divisions. */
+#define BINARY_RUN_F32(symbol, f)                                                                                     \
+    BINARY_LOOPS_F32(symbol, f)                                                                                       \
+    static inline void symbol##_run(const symbol##_args_t *p) {                                                       \
         if (p->n0 * p->n1 * p->n2 != 1 || p->a3 != 1 || p->b3 != 1) {                                                 \
             symbol##_loops(p);                                                                                        \
             return;                                                                                                   \

@@ -1,5 +1,6 @@
-/* Y = (X - mean) * (inv_std * scale) + bias, as X factor + shift with one of each per channel. */
+/* Y = (X - mean) * (inv_std * scale) + bias, as X factor + shift with one of each per channel; then Relu, where fused. */
 #include "channel_normalize_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -12,7 +13,10 @@ void channel_normalize_f32(const void *args) {
         const float factor = p->inv_std[c] * p->scale[c], shift = __builtin_fmaf(-p->mean[c], factor, p->bias[c]);
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *y = p->y + n * p->y_n + c * p->y_c + first;
-        for (uint32_t k = 0; k < run; k++) y[k] = __builtin_fmaf(x[k], factor, shift);
+        for (uint32_t k = 0; k < run; k++) {
+            const float value = __builtin_fmaf(x[k], factor, shift);
+            y[k] = p->relu ? relu_f32_of(value) : value;
+        }
         i += run;
     }
 }

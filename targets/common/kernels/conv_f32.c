@@ -1,7 +1,8 @@
 /* Y = X * W + B with groups. Each output sums channels, kernel rows and kernel columns ascending by fmaf from zero and
- * skips taps in padding; the bias comes last. So the bits do not depend on tiles or cores; between tiles of channels the
- * raw sum waits in Y. */
+ * skips taps in padding; the bias comes last, and Relu behind it. So the bits do not depend on tiles or cores; between
+ * tiles of channels the raw sum waits in Y. */
 #include "conv_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -32,6 +33,7 @@ void conv_f32(const void *args) {
                     sum = __builtin_fmaf(x_row[left + (int32_t)(b * p->dw)], w_row[b], sum);
             }
         if (p->last && p->b) sum += p->b[g * p->b_g + m];
+        if (p->last && p->relu) sum = relu_f32_of(sum);
         *y = sum;
     }
 }

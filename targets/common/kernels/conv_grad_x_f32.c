@@ -1,6 +1,8 @@
 /* dX of a convolution. Each input sums outputs, kernel rows and kernel columns ascending by fmaf from zero, over the
- * taps that met it; so the bits do not depend on tiles or cores. Between tiles of outputs the raw sum waits in dX. */
+ * taps that met it; so the bits do not depend on tiles or cores. Between tiles of outputs the raw sum waits in dX. With
+ * a gate, Y of the Relu that made X, a complete sum stays only where that is above zero. */
 #include "conv_grad_x_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -41,6 +43,8 @@ void conv_grad_x_f32(const void *args) {
                 for (uint32_t b = 0; b < kw.count; b++)
                     sum = __builtin_fmaf(dy_row[kw.window - b * p->back_w], w_row[kw.first + b * p->step_w], sum);
             }
+        if (p->last && p->gate)
+            sum = gated_f32(sum, p->gate[n * p->gate_n + g * p->gate_g + c * p->gate_c + ih * p->gate_h + iw]);
         *dx = sum;
     }
 }

@@ -1,6 +1,7 @@
 /* Y = alpha * A B + beta * C on strided operands. Each output sums k ascending by fmaf from zero, so the bits do not
- * depend on tiles, cores or strides; between tiles of k the raw sum waits in Y. */
+ * depend on tiles, cores or strides; between tiles of k the raw sum waits in Y. Relu and its gradient come last. */
 #include "gemm_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 
 void gemm_f32(const void *args) {
@@ -15,6 +16,8 @@ void gemm_f32(const void *args) {
         for (uint32_t k = 0; k < p->k; k++) sum = __builtin_fmaf(a_row[k * p->a_k], b_col[k * p->b_k], sum);
         if (p->last && p->alpha != 1.0f) sum = p->alpha * sum;
         if (p->last && p->c) sum = __builtin_fmaf(p->beta, p->c[b * p->c_b + m * p->c_m + n * p->c_n], sum);
+        if (p->last && p->relu) sum = relu_f32_of(sum);
+        if (p->last && p->gate) sum = gated_f32(sum, p->gate[b * p->gate_b + m * p->gate_m + n]);
         *y = sum;
     }
 }

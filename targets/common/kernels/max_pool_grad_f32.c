@@ -1,34 +1,51 @@
-/* dX = 0, then each window, in ascending order, adds its dY to its first maximum of X. */
+/* dX = 0, then each window, in ascending order, adds its dY to its first maximum of X, where that is in the tile. X
+ * holds all of every window that holds an element of the tile. */
 #include "max_pool_grad_f32.h"
 #include "pool_f32.h"
 
+/* Where an element of X lies in `height` rows of dX whose first is row `first` of X; at or behind `end` if outside. */
+static inline uint32_t place_of(const max_pool_grad_f32_args_t *p, uint32_t at, uint32_t first, uint32_t height,
+                                uint32_t end) {
+    if (p->w == p->x_w && p->dx_r == p->x_r) return at - first * p->x_r;
+    const uint32_t x_row = at / p->x_r, row = x_row - first, column = at - x_row * p->x_r - (uint32_t)p->x_left;
+    return row < height && column < p->w ? row * p->dx_r + column : end;
+}
+
+/* All windows of a channel into `height` rows of dX from `row` on. */
+static void add_windows(const max_pool_grad_f32_args_t *p, const float *dy, const float *x, float *dx, uint32_t row,
+                        uint32_t height) {
+    const uint32_t next_row = p->dilation_h * p->x_r, next_column = p->dilation_w, end = height * p->dx_r;
+    const uint32_t first = (uint32_t)(p->x_top + (int32_t)row);
+    int32_t above = -p->top;
+    for (uint32_t h = 0; h < p->y_h; h++, dy += p->dy_r, above += (int32_t)p->stride_h) {
+        const share_t held = taps_inside(above - (int32_t)row, p->kernel_h, p->dilation_h, height);
+        if (held.begin == held.end) continue;
+        const share_t rows = taps_inside(above + p->x_top, p->kernel_h, p->dilation_h, p->x_h);
+        const uint32_t x_row = (uint32_t)(above + p->x_top + (int32_t)(rows.begin * p->dilation_h)) * p->x_r;
+        int32_t column = p->x_left - p->left;
+        for (uint32_t w = 0; w < p->y_w; w++, column += (int32_t)p->stride_w) {
+            const share_t columns = taps_inside(column, p->kernel_w, p->dilation_w, p->x_w);
+            uint32_t line = x_row + (uint32_t)(column + (int32_t)(columns.begin * next_column)), best = line;
+            float max = x[best];
+            for (uint32_t a = rows.begin; a < rows.end; a++, line += next_row) {
+                uint32_t at = line;
+                for (uint32_t b = columns.begin; b < columns.end; b++, at += next_column)
+                    if (x[at] > max) max = x[at], best = at;
+            }
+            const uint32_t to = place_of(p, best, first, height, end);
+            if (to < end) dx[to] += dy[w];
+        }
+    }
+}
+
 void max_pool_grad_f32(const void *args) {
     const max_pool_grad_f32_args_t *p = args;
-    const share_t share = share_of(p->c);
-    const uint32_t next_row = p->dilation_h * p->x_w, next_column = p->dilation_w, size = p->x_h * p->x_w;
-    for (uint32_t c = share.begin; c < share.end; c++) {
-        const float *dy = p->dy + c * p->y_h * p->y_w, *x = p->x + c * size;
-        float *dx = p->dx + c * size;
-        for (uint32_t i = 0; i < size; i++) {
-            dx[i] = 0.0f;
-            __asm__ volatile(""); /* or a compiler calls memset, which is not there */
-        }
-        int32_t row = p->top;
-        for (uint32_t h = 0; h < p->y_h; h++, row += (int32_t)p->stride_h) {
-            const share_t rows = taps_inside(row, p->kernel_h, p->dilation_h, p->x_h);
-            const uint32_t first = (uint32_t)(row + (int32_t)(rows.begin * p->dilation_h)) * p->x_w;
-            int32_t column = p->left;
-            for (uint32_t w = 0; w < p->y_w; w++, column += (int32_t)p->stride_w) {
-                const share_t columns = taps_inside(column, p->kernel_w, p->dilation_w, p->x_w);
-                uint32_t line = first + (uint32_t)(column + (int32_t)(columns.begin * next_column)), best = line;
-                float max = x[best];
-                for (uint32_t a = rows.begin; a < rows.end; a++, line += next_row) {
-                    uint32_t at = line;
-                    for (uint32_t b = columns.begin; b < columns.end; b++, at += next_column)
-                        if (x[at] > max) max = x[at], best = at;
-                }
-                dx[best] += *dy++;
-            }
-        }
+    const share_t share = share_of(p->c * p->h);
+    for (uint32_t i = share.begin, rows; i < share.end; i += rows) {
+        const uint32_t c = i / p->h, row = i - c * p->h;
+        rows = rows_from(row, p->h, share.end - i);
+        float *dx = p->dx + c * p->dx_c + row * p->dx_r;
+        clear_rows(dx, rows, p->w, p->dx_r);
+        add_windows(p, p->dy + c * p->dy_c, p->x + c * p->x_c, dx, row, rows);
     }
 }

@@ -1,5 +1,6 @@
 /* loss = -log_prob[n, label, d] for each label that is not ignored, or their sum over a divisor. The sum runs ascending
- * on one core; between tiles the raw sum waits in loss. A label outside of the classes gives NaN. */
+ * on one core; between tiles the raw sum waits in loss. A tile with some of the classes adds the labels among these; a
+ * label outside of all classes gives NaN. */
 #include "nll_loss_f32.h"
 #include "hal.h"
 #include "labels_f32.h"
@@ -8,14 +9,17 @@ static float loss_at(const nll_loss_f32_args_t *p, uint32_t n, uint32_t d) {
     const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
     if (label_ignored(label, p->has_ignore, p->ignore)) return 0.0f;
     if ((uint32_t)label >= p->classes) return __builtin_nanf("");
-    return -p->log_prob[n * p->p_n + (uint32_t)label * p->p_c + d];
+    const uint32_t c = (uint32_t)label - p->c_start;
+    return c < p->c ? -p->log_prob[n * p->p_n + c * p->p_c + d] : 0.0f;
 }
 
 void nll_loss_f32(const void *args) {
     const nll_loss_f32_args_t *p = args;
     if (p->each) {
-        for (uint32_t i = hal_core_id(); i < p->n * p->d; i += hal_core_count())
-            p->loss[i / p->d * p->y_n + i % p->d] = loss_at(p, i / p->d, i % p->d);
+        for (uint32_t i = hal_core_id(); i < p->n * p->d; i += hal_core_count()) {
+            float *loss = p->loss + i / p->d * p->y_n + i % p->d;
+            *loss = (p->first ? 0.0f : *loss) + loss_at(p, i / p->d, i % p->d);
+        }
         return;
     }
     if (hal_core_id() != 0) return;

@@ -1,13 +1,20 @@
-/* Y = A + B. */
+/* Y = A + B; then Relu, or the gradient of one, where it is fused. */
 #include "add_f32.h"
 #include "flat.h"
 
 #define TEXT(a, b) "fadd.s " a ", " a ", " b "\n"
 #define BINARY_UNIT_F32(f, y, a, b, count) FLAT_PAIRS(TEXT, 1, y, a, b, count)
+#include "add_finish_f32.h"
 #include "binary_f32.h"
 
 static inline float add(float a, float b) {
     return a + b;
 }
 
-BINARY_F32(add_f32, add)
+BINARY_RUN_F32(add_f32, add)
+
+void add_f32(const void *args) {
+    const add_f32_args_t *p = args;
+    add_f32_run(p);
+    if (p->relu || p->gate) add_finish_f32(p);
+}

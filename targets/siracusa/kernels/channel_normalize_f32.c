@@ -1,5 +1,6 @@
 /* Y = X factor + shift with one of each per channel; the portable kernel defines the order. */
 #include "channel_normalize_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "pulp.h"
 #include "share_f32.h"
@@ -8,6 +9,28 @@
 #define OPERANDS [x] "+&r"(x), [y] "+&r"(y)
 #define CONSTANTS [factor] "f"(factor), [shift] "f"(shift)
 #define CLOBBERS "ft0", "ft1", "ft2", "ft3", "memory"
+
+/* Relu as in relu_f32.c: the larger of the bits and 0, which is wrong for a NaN with its sign set alone. */
+#define RELU_BITS(x, bits)                                                                                            \
+    "fmv.x.w " bits ", " x "\n" MAX_UNSIGNED("%[largest]", "%[largest]", bits) MAX(bits, bits, "zero")
+#define MINUS_INFINITY 0xff800000u
+
+static inline void activate(const float *x, float *y, float factor, float shift, uint32_t count) {
+    const float *from = x;
+    float *to = y;
+    uint32_t largest = 0;
+    if (count >= 2)
+        __asm__ volatile(LOOP("%[pairs]", 13)
+                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) SCALE("ft0") ADDI("%[x]", 8) SCALE("ft1")
+                         RELU_BITS("ft0", "t0") SW_NEXT("t0", "%[y]", 4) RELU_BITS("ft1", "t1")
+                         SW_NEXT("t1", "%[y]", 4)
+                         LOOP_END(13)
+                         : OPERANDS, [largest] "+&r"(largest)
+                         : CONSTANTS, [pairs] "r"(count >> 1) : "t0", "t1", CLOBBERS);
+    if (count & 1) *y = relu_f32_of(__builtin_fmaf(*x, factor, shift));
+    if (largest <= MINUS_INFINITY) return;
+    for (; count > 0; count--, from++, to++) *to = relu_f32_of(__builtin_fmaf(*from, factor, shift));
+}
 
 static inline void normalize(const float *x, float *y, float factor, float shift, uint32_t count) {
     if (count >= 4)
@@ -32,8 +55,13 @@ void channel_normalize_f32(const void *args) {
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0) {
         const float factor = p->inv_std[c] * p->scale[c];
         run = hal_min(left, p->s - first);
-        normalize(p->x + n * p->x_n + c * p->x_c + first, p->y + n * p->y_n + c * p->y_c + first, factor,
-                  __builtin_fmaf(-p->mean[c], factor, p->bias[c]), run);
+        const float shift = __builtin_fmaf(-p->mean[c], factor, p->bias[c]);
+        const float *x = p->x + n * p->x_n + c * p->x_c + first;
+        float *y = p->y + n * p->y_n + c * p->y_c + first;
+        if (p->relu)
+            activate(x, y, factor, shift, run);
+        else
+            normalize(x, y, factor, shift, run);
         if (++c == p->c) c = 0, n++;
     }
 }

@@ -1,8 +1,8 @@
 /* dW of a convolution; the portable kernel defines the bits: each tap sums batch, rows and columns of dY ascending by
  * fmaf from zero or from what waits in dW, and skips padding.
  *
- * A single tap is a product of matrices, in blocks of 4 x 4 weights. Else up to four neighbours in a row of taps, of
- * four outputs or one, share what they load. Cores take turns at blocks. */
+ * A single tap is a product of matrices, in blocks of 4 x 4 weights; a depthwise window of 3 x 3 is a block. Else up to
+ * four neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks. */
 #include "conv_grad_w_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
@@ -14,14 +14,14 @@ typedef conv_grad_w_f32_args_t args_t;
 
 /* The rows of dY and X that the taps of a block meet: columns `first` to end - 1 of dY have all taps inside X. */
 typedef struct {
-    uint32_t rows, columns, n, dy_n, dy_m, dy_h, x_n, x_h, x_columns, first, end;
+    uint32_t fresh, rows, columns, n, dy_n, dy_m, dy_h, x_n, x_h, x_tap, x_columns, first, end;
     int32_t left;
     uint32_t sw;
 } view_t;
 
 /* s[m][k] += dy[m][column] x[k], of which x[0] lies at column `at` of X, for taps inside X. */
-INLINE void border(const view_t *v, const uint32_t M, const uint32_t K, const float *dy[4], uint32_t column,
-                   const float *x, int32_t at, float s[4][4]) {
+INLINE void border(const view_t *v, const uint32_t M, const uint32_t K, const float *const *dy, uint32_t column,
+                   const float *x, int32_t at, float (*s)[4]) {
     UNROLL for (uint32_t k = 0; k < K; k++, at++) {
         if ((uint32_t)at >= v->x_columns) continue;
         UNROLL for (uint32_t m = 0; m < M; m++) s[m][k] = __builtin_fmaf(dy[m][column], x[k], s[m][k]);
@@ -29,8 +29,8 @@ INLINE void border(const view_t *v, const uint32_t M, const uint32_t K, const fl
 }
 
 /* s[m][k] += dy[m] x[k] for taps `from` to K - 1. */
-INLINE void edge(const uint32_t M, const uint32_t from, const uint32_t K, const float *dy[4], const float *x,
-                 float s[4][4]) {
+INLINE void edge(const uint32_t M, const uint32_t from, const uint32_t K, const float *const *dy, const float *x,
+                 float (*s)[4]) {
     UNROLL for (uint32_t k = from; k < K; k++) {
         UNROLL for (uint32_t m = 0; m < M; m++) s[m][k] = __builtin_fmaf(*dy[m], x[k], s[m][k]);
     }
@@ -135,7 +135,7 @@ INLINE void block(const args_t *p, const view_t *v, const uint32_t M, const uint
     const uint32_t dw_m = p->dw_m;
     float s[4][4];
     UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = p->first ? 0.0f : dw[m * dw_m + k];
+        UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = v->fresh ? 0.0f : dw[m * dw_m + k];
     }
     sums(v, M, K, dy, x, s);
     UNROLL for (uint32_t m = 0; m < M; m++) {
@@ -216,6 +216,109 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
     return turn;
 }
 
+/* ---- three by three taps of one output and one channel: they share each load of dY ---- */
+
+#define NINE(h, k) FMA("%[s" #h #k "]", "fa0", "ft" #k)
+
+/* `count` columns with all taps inside X, S bytes apart in X; rows of taps lie x_tap bytes apart. */
+INLINE void inside_33(const float *dy, const float *x, uint32_t x_tap, uint32_t S, uint32_t count, float s[3][4]) {
+    __asm__ volatile(
+        "mv t0, %[dy]\n mv t1, %[x]\n add t2, t1, %[x_tap]\n add t3, t2, %[x_tap]\n"
+        LOOP("%[count]", 23)
+        FLW("ft0", "t1", 0) FLW("fa0", "t0", 0) FLW("ft1", "t1", 4)
+        NINE(0, 0) FLW("ft2", "t1", 8) NINE(0, 1) FLW("ft0", "t2", 0) NINE(0, 2) FLW("ft1", "t2", 4)
+        NINE(1, 0) FLW("ft2", "t2", 8) NINE(1, 1) FLW("ft0", "t3", 0) NINE(1, 2) FLW("ft1", "t3", 4)
+        NINE(2, 0) FLW("ft2", "t3", 8) NINE(2, 1) ADD("t1", "%[S]") ADD("t2", "%[S]") NINE(2, 2)
+        ADD("t3", "%[S]") ADDI("t0", 4)
+        LOOP_END(23)
+        : [s00] "+f"(s[0][0]), [s01] "+f"(s[0][1]), [s02] "+f"(s[0][2]), [s10] "+f"(s[1][0]), [s11] "+f"(s[1][1]),
+          [s12] "+f"(s[1][2]), [s20] "+f"(s[2][0]), [s21] "+f"(s[2][1]), [s22] "+f"(s[2][2])
+        : [dy] "r"(dy), [x] "r"(x), [x_tap] "r"(x_tap), [S] "r"(S), [count] "r"(count)
+        : "t0", "t1", "t2", "t3", "ft0", "ft1", "ft2", "fa0", "memory");
+}
+
+/* Columns of a row whose taps partly lie outside X, in rows `from` to H - 1 of the taps. */
+INLINE void borders(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x, int32_t at,
+                    uint32_t count, float s[3][4]) {
+    for (; count > 0; count--, dy++, x += v->sw, at += (int32_t)v->sw) {
+        UNROLL for (uint32_t h = from; h < H; h++) border(v, 1, 3, &dy, 0, x + h * v->x_tap, at, s + h);
+    }
+}
+
+/* One row of dY and rows `from` to H - 1 of the taps. */
+INLINE void row_33(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x,
+                   int left_edge, int right_edge, float s[3][4]) {
+    const uint32_t first = v->first, last = v->columns - v->end, middle = v->end - first, S = v->sw, x_tap = v->x_tap;
+    if (left_edge) {
+        UNROLL for (uint32_t h = from; h < H; h++) edge(1, 1, 3, &dy, x + h * x_tap, s + h);
+    } else {
+        borders(v, from, H, dy, x, v->left, first, s);
+    }
+    dy += first, x += first * S;
+    if (middle > 0 && H - from == 3)
+        inside_33(dy, x, 4 * x_tap, 4 * S, middle, s);
+    else if (middle > 0) {
+        UNROLL for (uint32_t h = from; h < H; h++) inside_13(dy, x + h * x_tap, 4 * S, middle, s[h]);
+    }
+    dy += middle, x += middle * S;
+    if (right_edge) {
+        UNROLL for (uint32_t h = from; h < H; h++) edge(1, 0, 2, &dy, x + h * x_tap, s + h);
+    } else {
+        borders(v, from, H, dy, x, v->left + (int32_t)(v->end * S), last, s);
+    }
+}
+
+/* Rows of dY that meet X with each row of taps. */
+typedef struct {
+    uint32_t first[3], end[3];
+} rows_t;
+
+static __attribute__((noinline)) void block_33(const view_t *v, const rows_t *rows, const float *dy, const float *x,
+                                               float *dw) {
+    const uint32_t last = v->columns - v->end, first_row = rows->first[2], end_row = rows->end[0];
+    const uint32_t low = rows->first[0], high = rows->end[2];
+    const int32_t right = v->left + (int32_t)(v->end * v->sw), room = (int32_t)v->x_columns;
+    const int left_edge = v->first == 1 && v->left == -1 && room >= 2;
+    const int right_edge = last == 1 && right >= 0 && right + 2 == room;
+    float s[3][4];
+    UNROLL for (uint32_t h = 0; h < 3; h++) {
+        UNROLL for (uint32_t k = 0; k < 3; k++) s[h][k] = v->fresh ? 0.0f : dw[3 * h + k];
+    }
+    dy += first_row * v->dy_h, x += v->left + (int32_t)(first_row * v->x_h);
+    for (uint32_t row = first_row; row < end_row; row++, dy += v->dy_h, x += v->x_h) {
+        if (row >= low && row < high) {
+            row_33(v, 0, 3, dy, x, left_edge, right_edge, s);
+        } else {
+            UNROLL for (uint32_t h = 0; h < 3; h++) {
+                if (row >= rows->first[h] && row < rows->end[h]) row_33(v, h, h + 1, dy, x, left_edge, right_edge, s);
+            }
+        }
+    }
+    UNROLL for (uint32_t h = 0; h < 3; h++) {
+        UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] = s[h][k];
+    }
+}
+
+/* Cores take turns at channels. */
+static __attribute__((noinline)) void depthwise(const args_t *p, view_t *v) {
+    const uint32_t cores = hal_core_count();
+    rows_t rows;
+    for (uint32_t h = 0; h < 3; h++) {
+        rows.first[h] = begins(p->top + (int32_t)(h * p->dh), (int32_t)p->sh, p->oh);
+        rows.end[h] = ends(p->top + (int32_t)(h * p->dh), (int32_t)p->sh, p->x_rows, p->oh);
+    }
+    v->left = p->left;
+    v->first = begins(v->left, (int32_t)p->sw, v->columns);
+    v->end = ends(v->left + 2, (int32_t)p->sw, v->x_columns, v->columns);
+    if (v->end < v->first) v->end = v->first;
+    for (uint32_t g = hal_core_id(); g < p->g; g += cores) {
+        const float *dy = p->dy + g * p->dy_g, *x = p->x + g * p->x_g + p->top * (int32_t)p->x_h;
+        v->fresh = p->first;
+        for (uint32_t n = 0; n < p->n; n++, dy += p->dy_n, x += p->x_n, v->fresh = 0)
+            block_33(v, &rows, dy, x, p->grad + g * p->dw_g);
+    }
+}
+
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 static __attribute__((noinline)) uint32_t products(const args_t *p, uint32_t rows, uint32_t columns, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = p->c >> 2, outputs = p->m >> 2;
@@ -223,22 +326,24 @@ static __attribute__((noinline)) uint32_t products(const args_t *p, uint32_t row
     product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = columns};
     for (; turn < blocks; turn += cores) {
         const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
-        float sums[4][4], *dw = to.dw;
-        UNROLL for (uint32_t m = 0; m < 4; m++) {
-            UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = p->first ? 0.0f : dw[m * dw_m + c * dw_c];
+        float sums[4][4], s[4][4], *dw = to.dw;
+        UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
+        for (uint32_t m = 0; m < 4 && !p->first; m++) {
+            UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = dw[m * dw_m + c * dw_c];
         }
-        for (uint32_t n = 0; n < p->n; n++) {
-            product.a = to.dy + n * p->dy_n, product.b = to.x + n * p->x_n;
-            for (uint32_t row = rows; row > 0; row--, product.a += p->dy_h, product.b += p->sh * p->x_h) {
-                float s[4][4];
-                gemm_block(&product, sums[0], 16, s);
-                UNROLL for (uint32_t m = 0; m < 4; m++) {
-                    UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
-                }
+        uint32_t sums_m = p->first ? 0 : 16, n = 0, row = 0;
+        for (;;) {
+            product.a = to.dy + n * p->dy_n + row * p->dy_h, product.b = to.x + n * p->x_n + row * p->sh * p->x_h;
+            gemm_block(&product, sums[0], sums_m, s);
+            if (++row == rows) row = 0, n++;
+            if (n == p->n) break;
+            UNROLL for (uint32_t m = 0; m < 4; m++) {
+                UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
             }
+            sums_m = 16;
         }
-        UNROLL for (uint32_t m = 0; m < 4; m++) {
-            UNROLL for (uint32_t c = 0; c < 4; c++) dw[m * dw_m + c * dw_c] = sums[m][c];
+        UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
+            UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
         }
     }
     return turn - blocks;
@@ -253,10 +358,16 @@ void conv_grad_w_f32(const void *args) {
     const uint32_t oh = merges ? 1 : p->oh, ow = merges ? p->oh * p->ow : p->ow;
     view_t v = {
         .columns = ow, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m, .dy_h = p->dy_h, .x_n = p->x_n,
-        .x_h = p->sh * p->x_h, .x_columns = merges ? ow : p->x_cols, .sw = p->sw,
+        .x_h = p->sh * p->x_h, .x_tap = p->dh * p->x_h, .x_columns = merges ? ow : p->x_cols, .sw = p->sw,
+        .fresh = p->first,
     };
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
+    if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 &&
+        8 * turns_of(p->g, cores) <= 3 * turns_of(3 * p->g, cores)) { /* else rows of taps are dealt out better */
+        depthwise(p, &v);
+        return;
+    }
     if (tap && (p->c & 3) == 0 && squares > 0 && 3 * turns_of(squares, cores) <= turns_of(4 * squares, cores)) {
         turn = products(p, oh, ow, turn);
         done = 4 * fours;

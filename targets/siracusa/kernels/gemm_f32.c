@@ -5,6 +5,7 @@
  * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
  * the rules of gemm_block.h. */
 #include "gemm_f32.h"
+#include "activation_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
 #include "pulp.h"
@@ -18,17 +19,24 @@ static inline int finishes(const gemm_f32_args_t *p) {
         float value;
         uint32_t bits;
     } alpha = {p->alpha};
-    return p->last && (p->c || alpha.bits != 0x3f800000); /* not 1.0f, which would be read from L2 */
+    if (!p->last) return 0;
+    return p->c || p->relu || p->gate || alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
+}
+
+/* What is fused to a complete sum. */
+static inline float activated(const gemm_f32_args_t *p, float sum, const float *gate) {
+    if (p->relu) sum = relu_f32_of(sum);
+    return p->gate ? gated_f32(sum, *gate) : sum;
 }
 
 /* The epilogue of four outputs whose sums lie in Y. */
-__attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y, const float *c) {
+__attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y, const float *c, const float *gate) {
     const float alpha = p->alpha, beta = p->beta;
     const uint32_t c_n = p->c_n;
-    for (float *end = y + 4; y < end; y++, c += c_n) {
+    for (float *end = y + 4; y < end; y++, c += c_n, gate++) {
         float sum = alpha * *y; /* by 1 as well: the bits stay */
         if (p->c) sum = __builtin_fmaf(beta, *c, sum);
-        *y = sum;
+        *y = activated(p, sum, gate);
     }
 }
 
@@ -56,10 +64,11 @@ __attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
         }
         if (b >= p->batch) return;
         const float *c = p->c + b * p->c_b + 4 * row * p->c_m + 4 * n * p->c_n;
+        const float *gate = p->gate + b * p->gate_b + 4 * row * p->gate_m + 4 * n;
         float *y = p->y + b * p->y_b + 4 * row * p->y_m + 4 * n;
         block(p, p->a + b * p->a_b + 4 * row * p->a_m, p->b + b * p->b_b + 4 * n * p->b_n, y);
         if (finishes(p))
-            for (uint32_t m = 0; m < 4; m++, y += p->y_m, c += p->c_m) finish(p, y, c);
+            for (uint32_t m = 0; m < 4; m++, y += p->y_m, c += p->c_m, gate += p->gate_m) finish(p, y, c, gate);
     }
 }
 
@@ -137,9 +146,10 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
 
 /* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. */
 __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
-                                           float *y, uint32_t count, uint32_t down) {
+                                           const float *gate, float *y, uint32_t count, uint32_t down) {
     const steps_t step = {4 * (down ? p->b_k : p->a_k), 4 * (down ? p->a_k : p->b_k), 4 * (down ? p->a_m : p->b_n)};
     const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, finished = finishes(p);
+    const uint32_t gate_n = down ? p->gate_m : 1;
     const uint32_t cores = hal_core_count(), fours = count > 2 * cores ? count & ~3u : 0;
     for (uint32_t n = 4 * hal_core_id(); n < fours; n += 4 * cores) {
         HIDE(n);
@@ -153,6 +163,8 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
                 s[0] = __builtin_fmaf(beta, from[0], s[0]), s[1] = __builtin_fmaf(beta, from[c_n], s[1]);
                 s[2] = __builtin_fmaf(beta, from[2 * c_n], s[2]), s[3] = __builtin_fmaf(beta, from[3 * c_n], s[3]);
             }
+            if (p->relu || p->gate)
+                for (uint32_t i = 0; i < 4; i++) s[i] = activated(p, s[i], gate + (n + i) * gate_n);
         }
         to[0] = s[0], to[y_n] = s[1], to[2 * y_n] = s[2], to[3 * y_n] = s[3];
     }
@@ -167,6 +179,7 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
             const float alpha = p->alpha, beta = p->beta;
             s[0] *= alpha, s[1] *= alpha;
             if (p->c) s[0] = __builtin_fmaf(beta, c[n * c_n], s[0]), s[1] = __builtin_fmaf(beta, c[other * c_n], s[1]);
+            s[0] = activated(p, s[0], gate + n * gate_n), s[1] = activated(p, s[1], gate + other * gate_n);
         }
         *to = s[0], *second = s[1];
     }
@@ -230,14 +243,16 @@ __attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const floa
 /* What is not one product of a single batch. */
 __attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t is_outer) {
     const uint32_t tall = p->m >= 4 && p->n >= 4, row = tall ? p->m & ~3u : 0, column = p->n & ~3u;
-    const float *a = p->a, *b = p->b, *c = p->c;
+    const float *a = p->a, *b = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;
-    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b)
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b)
         if (is_outer)
             outer(p, a, b, y);
         else {
-            for (uint32_t m = row; m < p->m; m++) line(p, a + m * p->a_m, b, c + m * p->c_m, y + m * p->y_m, p->n, 0);
-            for (uint32_t n = column; n < p->n && tall; n++) line(p, b + n * p->b_n, a, c + n * p->c_n, y + n, row, 1);
+            for (uint32_t m = row; m < p->m; m++)
+                line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
+            for (uint32_t n = column; n < p->n && tall; n++)
+                line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
         }
     if (tall && !is_outer) blocks(p);
 }
@@ -250,5 +265,5 @@ void gemm_f32(const void *args) {
     else if (is_outer)
         outer(p, p->a, p->b, p->y);
     else
-        line(p, p->a, p->b, p->c, p->y, p->n, 0);
+        line(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
 }

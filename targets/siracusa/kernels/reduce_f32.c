@@ -65,16 +65,21 @@ void reduce_f32(const void *args) {
         for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i);
     }
     for (uint32_t i = done + id; i < outer * p->k2; i += cores) {
-        uint32_t k2 = i, k1 = 0, k0 = 0;
+        uint32_t k2 = i;
+        const float *x = p->x;
+        float *y = p->y;
         if (outer > 1) {
-            k1 = i / p->k2, k2 = i - k1 * p->k2;
-            k0 = k1 / p->k1, k1 -= k0 * p->k1;
+            const uint32_t k01 = i / p->k2, k0 = k01 / p->k1, k1 = k01 - k0 * p->k1;
+            k2 = i - k01 * p->k2;
+            x += k0 * p->x_k0 + k1 * p->x_k1;
+            y += k0 * p->y_k0 + k1 * p->y_k1;
         }
-        const float *x = p->x + k0 * p->x_k0 + k1 * p->x_k1 + k2 * p->x_k2;
-        float *y = p->y + k0 * p->y_k0 + k1 * p->y_k1 + k2 * p->y_k2;
+        x += k2 * p->x_k2, y += k2 * p->y_k2;
         float sum = p->first ? 0.0f : *y;
-        for (uint32_t r0 = 0; r0 < p->r0; r0++)
-            for (uint32_t r1 = 0; r1 < p->r1; r1++) sum = run(sum, x + r0 * p->x_r0 + r1 * p->x_r1, step, p->r2);
+        for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
+            const float *line = x;
+            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) sum = run(sum, line, step, p->r2);
+        }
         *y = result(p, sum);
     }
 }

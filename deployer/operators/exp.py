@@ -1,0 +1,43 @@
+"""Exp: Y = e^X."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.access import Access
+from deployer.elementwise import TRANSCENDENTAL, Flat
+from deployer.inputs import arrays, floats, normal
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng
+
+
+@register
+class Exp(Flat):
+    """Elementwise."""
+
+    name = "Exp"
+    kernel = Kernel("exp_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        return (floats(node, inputs, 1)[0],)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's."""
+        with np.errstate(over="ignore"):
+            return (np.exp(arrays(inputs, 1)[0]),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY Y."""
+        if b.wanted(0):
+            b.emit("Mul", (douts[0], node.outputs[0]), (b.grad(0),))
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """An exponential per element."""
+        return Work(macs=0, elements=tile["n"] * TRANSCENDENTAL, parallel=tile["n"])
+
+    def samples(self) -> Iterator[Sample]:
+        """Both signs, and a shape that no tile divides."""
+        r = rng(101)
+        yield Sample("vector", (normal(r, 37),))
+        yield Sample("matrix", (normal(r, 5, 7),))

@@ -1,0 +1,99 @@
+"""LayerNormalization: Y = (X - mean) inv_std scale + bias, with mean and variance of the axes from `axis` on."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.errors import NotDifferentiable
+from deployer.inputs import floats, normal
+from deployer.ir import Node, TensorType
+from deployer.layers import EPSILON, first_axis
+from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
+
+
+@register
+class LayerNormalization(Operator):
+    """X, scale[, bias] to Y[, mean, inv_std]; biased variance, `epsilon` under the root."""
+
+    name = "LayerNormalization"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X, and one element per row twice."""
+        x, *given = floats(node, inputs, 3 if len(inputs) > 2 and inputs[2] else 2)
+        axis = first_axis(node, x.shape)
+        if any(t.shape != x.shape[axis:] for t in given):
+            raise mismatch(node, f"scale or bias is not of shape {list(x.shape[axis:])}", inputs)
+        row = TensorType("float32", x.shape[:axis] + (1,) * (len(x.shape) - axis))
+        return (x, row, row)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Y, mean and inv_std."""
+        x, scale, *bias = (v for v in inputs if v is not None)
+        axes = tuple(range(first_axis(node, x.shape), x.ndim))
+        mean = x.mean(axes, dtype=x.dtype, keepdims=True)
+        variance = np.square(x - mean).mean(axes, dtype=x.dtype, keepdims=True)
+        inv_std = 1 / np.sqrt(variance + x.dtype.type(node.attr_float("epsilon", EPSILON)))
+        y = (x - mean) * inv_std * scale + (bias[0] if bias else 0)
+        return tuple(np.asarray(v, x.dtype) for v in (y, mean, inv_std))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Statistics per row, as those of channels of one image, then Y."""
+        x, scale, *bias = node.inputs
+        y, mean, inv_std = (*node.outputs, "", "")[:3]
+        given = floats(node, inputs, 1)[0].shape
+        axis, name = first_axis(node, given), node.name
+        rows, columns = math.prod(given[:axis]), math.prod(given[axis:])
+        mean = mean or f"{name}/mean"
+        flat = {label: f"{name}/{label}_flat" for label in ("x", "mean", "inv_std")}
+        nodes = [
+            Node(f"{name}/mean", "ReduceMean", (x,), (mean,), {"axes": tuple(range(axis, len(given))), "keepdims": 1}),
+            Node(flat["mean"], "Reshape", (mean,), (flat["mean"],), {"shape": (rows,)}),
+            Node(flat["x"], "Reshape", (x,), (flat["x"],), {"shape": (1, rows, columns)}),
+            Node(
+                f"{name}/inv_std",
+                "ChannelInvStd",
+                (flat["x"], flat["mean"]),
+                (flat["inv_std"],),
+                {"epsilon": node.attr_float("epsilon", EPSILON)},
+            ),
+        ]
+        if inv_std:
+            shape = given[:axis] + (1,) * (len(given) - axis)
+            nodes.append(Node(flat["inv_std"], "Reshape", (flat["inv_std"],), (inv_std,), {"shape": shape}))
+        if y:
+            wanted = (x, mean, flat["inv_std"], scale, *bias)
+            nodes.append(Node(name, "LayerNormalize", wanted, (y,), {"axis": axis}))
+        return nodes
+
+    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
+        """With mean and inv_std as outputs."""
+        outputs = [*node.outputs, *[""] * (3 - len(node.outputs))]
+        for i, label in ((1, "saved_mean"), (2, "saved_inv_std")):
+            outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
+        return replace(node, outputs=tuple(outputs))
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """LayerNormalizationGrad with the saved statistics, computed again where nothing saved them."""
+        if any(douts[1:]) or not douts[0]:
+            raise NotDifferentiable(f"node {node.name!r} ({node.op}): only Y has a gradient")
+        x, scale, *_ = node.inputs
+        axis, epsilon = first_axis(node, b.type(x).shape), node.attr_float("epsilon", EPSILON)
+        statistics = node.outputs[1:]
+        if len(statistics) < 2 or not all(statistics):
+            statistics = (b.temp("mean"), b.temp("inv_std"))
+            b.emit("LayerNormalization", (x, scale), (b.temp("y"), *statistics), axis=axis, epsilon=epsilon)
+        outputs = tuple(b.grad(i) if b.wanted(i) else "" for i in range(len(node.inputs)))
+        b.emit("LayerNormalizationGrad", (douts[0], x, scale, *statistics), outputs, axis=axis)
+
+    def samples(self) -> Iterator[Sample]:
+        """Rows and axes in the middle, with and without bias and statistics."""
+        r = rng(97)
+        forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("middle", (2, 3, 4, 5), 2), ("sequence", (2, 6, 9), -1))
+        for label, shape, axis in forms:
+            row = shape[axis:]
+            inputs = (normal(r, *shape), normal(r, *row), normal(r, *row))
+            yield Sample(label, inputs, {"axis": axis})
+            yield Sample(f"{label}_all", inputs, {"axis": axis, "epsilon": 0.01}, outputs=3)
+            yield Sample(f"{label}_unbiased", inputs[:2], {"axis": axis})

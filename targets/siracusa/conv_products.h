@@ -1,0 +1,52 @@
+/* Part of conv.h: a single tap. */
+#ifndef CONV_PRODUCTS_H
+#define CONV_PRODUCTS_H
+
+/* Four by four results, `n` apart in a row. */
+INLINE void put(float c[4][4], const float *bias, float *y, uint32_t y_m, uint32_t n) {
+    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+        if (bias) {
+            UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += bias[m];
+        }
+        UNROLL for (uint32_t p = 0; p < 4; p++) y[p * n] = c[m][p];
+    }
+}
+
+/* One tap: products of matrices. Blocks of four channels by four neighbours in a row; cores take turns along a row. */
+static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;
+    const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column;
+    product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c, .k = v->c};
+    product.b_n = 4 * (uint32_t)r->x_column;
+    for (uint32_t channel = 0; channel < channels; channel++) {
+        const place_t to = place_of(v, r, each, 0, 4, channel);
+        const float *x = to.x;
+        float *y = to.y, c[4][4];
+        product.a = to.w;
+        for (uint32_t row = r->rows; row > 0; row--, x += r->x_row, y += r->y_row) {
+            for (; turn < end; turn += cores) {
+                float sums[4][4], *at = y + 4 * turn * y_n;
+                product.b = x + (int32_t)(4 * turn) * r->x_column;
+                if (v->first) {
+                    UNROLL for (uint32_t p = 0; p < 4; p++) sums[0][p] = 0.0f;
+                    gemm_block(&product, sums[0], 0, c);
+                } else {
+                    UNROLL for (uint32_t m = 0; m < 4; m++) {
+                        UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = at[m * y_m + p * y_n];
+                    }
+                    gemm_block(&product, sums[0], 16, c);
+                }
+                if (y_n == 1)
+                    put(c, to.b, at, y_m, 1);
+                else
+                    put(c, to.b, at, y_m, y_n);
+                if (finishes(v))
+                    for (uint32_t m = 0; m < 4; m++) finish_line(v, at + m * y_m, 4, y_n);
+            }
+            turn -= end;
+        }
+    }
+    return turn;
+}
+
+#endif
