@@ -9,6 +9,7 @@ import onnx
 import pytest
 from built_cases import CONVOLUTIONAL, generate
 from cases import compile_case, result_hash, worst_difference
+from models import resnet8
 from onnx import numpy_helper
 from tolerances import table
 
@@ -53,6 +54,18 @@ def test_trains_on_the_host(name: str, tmp_path: Path) -> None:
     outcomes = [built.run("--dma-order", order) for order in ("early", "late")]
     assert max(worst_difference(case, outcome) for outcome in outcomes) <= TOLERANCE["weight"]
     assert len({result_hash(outcome) for outcome in outcomes}) == 1
+
+
+@pytest.mark.slow
+def test_batches_in_a_small_l1(tmp_path: Path) -> None:
+    """Four images per pass where no channel of an image fits L1 beside the tables: the bits of a large L1."""
+    case = pipeline.load_training(resnet8.generate(tmp_path, batch=4, samples=1, n_batches=1))
+    found = set()
+    for l1 in (128000, 12000):
+        outcome = compile_case(case, tmp_path / f"{l1}", "single", l1, outermost="L3").run("--dma-order", "random")
+        assert worst_difference(case, outcome) <= TOLERANCE["weight"]
+        found.add(result_hash(outcome))
+    assert len(found) == 1
 
 
 def initializers(folder: Path) -> list[onnx.TensorProto]:

@@ -1,4 +1,4 @@
-"""Empty boxes on the bare-metal targets: the bits of the host."""
+"""Empty boxes and small tiles on the bare-metal targets: the bits of the host."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from deployer import pipeline
 from deployer.plan import Options
 
 pytestmark = pytest.mark.models
-L1 = 120000
+L1, SMALL = 120000, 1100
 DRAWS = 3
 
 
@@ -29,6 +29,21 @@ def test_empty_boxes(name: str, target: str, tmp_path: Path) -> None:
     assert len(edits) >= DRAWS
     for i, (edited, plan) in enumerate(edits[:DRAWS]):
         found.add(case.run(edited, plan, f"{i}").tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", ["sum", "variance", "grad w", "max pool grad overlap", "average pool grad", "layer norm grad"]
+)
+def test_small_l1(name: str, target: str, tmp_path: Path) -> None:
+    """Sums split along several dims, and windows around a tile, in a small L1: the bits of one tile on the host."""
+    needs_simulator(target)
+    case = Windowed(name, tmp_path)
+    found = set()
+    for label, l1 in (("host", L1), (target, SMALL)):
+        tiling, plan = pipeline.plan_program(case.program, Options(label, "double", {"L1": l1}))
+        found.add(case.run(tiling, plan, f"{label}{l1}").tobytes())
     assert len(found) == 1
 
 

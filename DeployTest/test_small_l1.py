@@ -10,7 +10,7 @@ from deployer import pipeline
 from deployer.plan import Options, Tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-WHOLE, SMALL = 200000, 1100
+WHOLE, SMALL, SMALL_L2 = 200000, 1100, 9000
 SUMS = dict.fromkeys(("sum", "mean", "variance", "dot", "grad w", "grad w strided"), 2) | {"layer norm": 1}
 """Reductions that must be split at once."""
 
@@ -35,6 +35,18 @@ def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> No
     assert max(split_sums(tiling)) >= SUMS.get(name, 0)
     for order in ("late", "random"):
         assert case.run(tiling, plan, order, ("--dma-order", order)).tobytes() == whole
+
+
+@pytest.mark.parametrize("name", ["max pool grad", "max pool grad overlap", "grad w"])
+def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
+    """In parts of a small L2, each cut into tiles of a small L1."""
+    case = Windowed(name, tmp_path)
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": WHOLE}))
+    whole = case.run(tiling, plan, "whole").tobytes()
+    budgets = {"L1": SMALL, "L2": SMALL_L2}
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", budgets, outermost="L3"))
+    assert any(choice.stage for choice in tiling.steps)
+    assert case.run(tiling, plan, "small", ("--dma-order", "random")).tobytes() == whole
 
 
 @pytest.mark.parametrize("condition", ["n == 0 && ", " && oh == 0"])

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from deployer.sharing import FunctionView, functions_and_calls
 from deployer.target import Target
 
 WIDTH = 106
+COLUMN = 28
+"""Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     names = Names(plan)
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
-    sizes = " + ".join(f"sizeof(step_{s.index:02d}_args)" for s in steps)
+    kernels = Counter(s.kernel.symbol for s in steps)
+    sizes = " + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))
     if sizes:
         asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
     views = tuple(_step_view(step, names) for step in steps)
@@ -145,7 +149,7 @@ def _table(steps: list[PlanStep]) -> list[str]:
         tile = tile_text(s)
         cells = (s.index, s.shown, tile, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles, s.name)
         rows.append(tuple(str(c) for c in cells))  # type: ignore[arg-type]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
+    widths = [min(max(len(r[i]) for r in rows), COLUMN) for i in range(len(rows[0]) - 1)] + [0]
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
 

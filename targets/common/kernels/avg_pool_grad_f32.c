@@ -7,6 +7,7 @@ static void add_windows(const avg_pool_grad_f32_args_t *p, const float *dy, floa
     const uint32_t next_row = p->dilation_h * p->dx_r, next_column = p->dilation_w;
     uint32_t count = p->kernel_h * p->kernel_w;
     float inverse = 1.0f / (float)count;
+    const int part = p->w < p->width;
     for (uint32_t h = 0; h < p->y_h; h++, dy += p->dy_r) {
         const int32_t above = (int32_t)(h * p->stride_h) - p->top, to = above - (int32_t)row;
         const share_t rows = taps_inside(to, p->kernel_h, p->dilation_h, height);
@@ -16,7 +17,7 @@ static void add_windows(const avg_pool_grad_f32_args_t *p, const float *dy, floa
         for (uint32_t w = 0; w < p->y_w; w++) {
             const int32_t before = (int32_t)(w * p->stride_w) - p->left, from = before + (int32_t)p->column;
             const share_t columns = taps_inside(before, p->kernel_w, p->dilation_w, p->w);
-            const share_t all_columns = taps_inside(from, p->kernel_w, p->dilation_w, p->width);
+            const share_t all_columns = part ? taps_inside(from, p->kernel_w, p->dilation_w, p->width) : columns;
             const uint32_t inside = (all_rows.end - all_rows.begin) * (all_columns.end - all_columns.begin);
             if (!p->include_pad && inside != count) count = inside, inverse = 1.0f / (float)count;
             const float value = dy[w] * inverse;
