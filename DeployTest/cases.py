@@ -128,10 +128,11 @@ def compile_case(
     l2: int | None = None,
     outermost: str = "L2",
     fuse: bool = True,
+    joint: bool = False,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
-    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost)
+    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
     options = pipeline.accumulate_of(case, chosen)
     tiling, plan = pipeline.plan_program(case.program, options)
     pipeline.write_case(case, tiling, plan, directory)

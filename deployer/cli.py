@@ -117,6 +117,11 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     tiling.add_argument(
         "--no-fusion", action="store_true", help="leave out rewrites that save memory or time and change no bit"
     )
+    tiling.add_argument(
+        "--fused",
+        action="store_true",
+        help="one function for pass and update, with one pass per update: train_cycles counts both, opt_cycles is 0",
+    )
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")
     run.add_argument(

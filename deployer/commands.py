@@ -55,6 +55,8 @@ def options_of(a: argparse.Namespace) -> Options:
     """Compile options from the command line."""
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
+    if a.fused and a.no_fusion:
+        raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
     budgets = {level: value for level, value in (("L1", a.l1), ("L2", a.l2)) if value is not None}
     return Options(
         a.platform,
@@ -65,6 +67,7 @@ def options_of(a: argparse.Namespace) -> Options:
         fuse=not a.no_fusion,
         tolerance=a.tolerance,
         outermost=a.defaultMemLevel,
+        fused=a.fused,
     )
 
 

@@ -203,6 +203,11 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
 
 
+def in_blocks(channels: int) -> int:
+    """What a tile's channels of a group cost, in channels of whole blocks: twice as much each beside these."""
+    return channels + channels % BLOCK
+
+
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:
     """Spatial extents of X: attribute `input_shape`, without it the smallest that give dY."""
     if "input_shape" in node.attrs:

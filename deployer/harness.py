@@ -43,8 +43,8 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
     levels = {level.name: level.peak for level in plan.levels}
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
-    updates = passes // accumulate if "optimizer" in order else 0
     training = "train" in order
+    updates = passes // accumulate if "optimizer" in order or plan.options.fused else 0
     results = plan.weights if training else plan.outputs
 
     def sized(homes: list[Home]) -> tuple[tuple[str, int], ...]:

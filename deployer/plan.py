@@ -18,8 +18,8 @@ class Options:
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit. `passes` forward passes and the losses'
-    `tolerance` are the harness's.
+    number of passes per update; `fuse` allows rewrites that change no bit, `fused` wants pass and update as one graph.
+    `passes` forward passes and the losses' `tolerance` are the harness's.
     """
 
     target: str = "host"
@@ -32,13 +32,15 @@ class Options:
     passes: int = 1
     tolerance: float = 1e-5
     outermost: str = "L2"
+    fused: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
     """A node in the schedule with its kernel, access and kernel arguments.
 
-    `cold` marks the first use of a kernel in its graph, whose code has left the instruction cache since the last pass.
+    `cold` marks the first use of a kernel in its graph, whose code has left the instruction cache since the last pass;
+    `switched` that the step before runs another kernel, which large code does not outlast either.
     """
 
     index: int
@@ -48,6 +50,7 @@ class Step:
     access: Access
     args: dict[str, ArgValue]
     cold: bool
+    switched: bool
 
     @property
     def name(self) -> str:

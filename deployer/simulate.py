@@ -180,8 +180,10 @@ def _kernels(
                 costs[key] = kernel_cycles(target, step.kernel.symbol, work)
             found.append(costs[key] + target.tile)
     form = operator.work(step.node, step.access, choice.tile).form
-    cold = kernel_cost(target, step.kernel.symbol, form).cold if step.cold else 0
-    found[0] += cold - target.tile
+    cold = kernel_cost(target, step.kernel.symbol, form).cold
+    found[0] -= target.tile
+    if step.cold or (step.switched and cold >= target.evicted):
+        found[0] += cold
     return tuple(found)
 
 

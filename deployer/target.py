@@ -102,7 +102,10 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Target:
-    """Everything the compiler knows of a machine."""
+    """Everything the compiler knows of a machine.
+
+    A kernel whose cold start takes `evicted` cycles or more does not outlast another kernel in the instruction cache.
+    """
 
     name: str
     description: str
@@ -110,6 +113,7 @@ class Target:
     cores: int
     alignment: int
     pointer_bytes: int
+    evicted: int
     levels: tuple[Level, ...]
     hops: tuple[Hop, ...]
     dispatch: int
@@ -221,6 +225,7 @@ def parse(path: Path) -> Target:
         "cores",
         "alignment",
         "pointer_bytes",
+        "evicted",
         "levels",
         "hops",
         "cost",
@@ -234,6 +239,7 @@ def parse(path: Path) -> Target:
         ("cores", int),
         ("alignment", int),
         ("pointer_bytes", int),
+        ("evicted", int),
     ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
     for key in ("dispatch", "step", "tile", "contention"):
@@ -245,7 +251,7 @@ def parse(path: Path) -> Target:
     for level in levels:
         fits = level is None or 0 < level.budget <= level.bytes - level.reserved
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
-    for key in ("cores", "alignment", "pointer_bytes"):
+    for key in ("cores", "alignment", "pointer_bytes", "evicted"):
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
     if faults.found:
         raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
@@ -256,6 +262,7 @@ def parse(path: Path) -> Target:
         cores=raw["cores"],
         alignment=raw["alignment"],
         pointer_bytes=raw["pointer_bytes"],
+        evicted=raw["evicted"],
         levels=tuple(levels),
         hops=tuple(hop for hop in hops if hop is not None),
         dispatch=cost["dispatch"],

@@ -24,9 +24,9 @@ from deployer.tilers.candidates import (
 from deployer.tilers.grid import Ints, grid_of, loop_orders
 
 HOP = 1
-LENGTHS = 6
+LENGTHS = 10
 """Tile lengths tried per dim."""
-LIMIT = 5
+LIMIT = 6
 """Points of a front that are kept per residency."""
 
 

@@ -14,6 +14,7 @@ from deployer.convolution import (
     SETUP,
     form_of,
     geometry,
+    in_blocks,
     regions,
     tap_arguments,
     windows,
@@ -143,7 +144,8 @@ class Conv(TakesRelu, Operator):
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = REGION_SETUP * regions(access, tile) if form == "depthwise" else SETUP
-        macs = channels * pixels * (tile["c"] * kh * kw + extra_work(node, access))
+        counted = channels if form == "depthwise" else tile["n"] * tile["g"] * in_blocks(tile["m"])
+        macs = pixels * (counted * tile["c"] * kh * kw + channels * extra_work(node, access))
         return Work(macs, channels * (pixels + setup), blocks, form)
 
     def samples(self) -> Iterator[Sample]:

@@ -25,6 +25,7 @@ from deployer.convolution import (
     fits,
     form_of,
     geometry,
+    in_blocks,
     reaches,
     smallest_input,
     tap_arguments,
@@ -143,10 +144,12 @@ class ConvGradX(TakesGate, Operator):
         _, m, c, kh, kw = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
-        macs = channels * pixels * tile["m"] * kh * kw // (rows.stride * columns.stride)
+        form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        counted = channels if form == "depthwise" else tile["n"] * tile["g"] * in_blocks(tile["c"])
+        macs = counted * pixels * tile["m"] * kh * kw // (rows.stride * columns.stride)
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
         macs += channels * pixels * extra_work(node, access)
-        return Work(macs, channels * (pixels + SETUP), blocks, form_of(m, c, (kh, kw), (rows.stride, columns.stride)))
+        return Work(macs, channels * (pixels + SETUP), blocks, form)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

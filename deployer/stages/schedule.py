@@ -22,7 +22,8 @@ def run(program: Program, options: Options) -> Schedule:
             access = operator.access(node, types)
             args, cold = operator.args(node, access), operator.kernel.symbol not in warm
             warm.add(operator.kernel.symbol)
-            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold))
+            switched = not steps or steps[-1].kernel.symbol != operator.kernel.symbol
+            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold, switched))
     return Schedule(options, program, tuple(steps))
 
 

@@ -4,7 +4,7 @@
     .equ EVENT_UNIT,      0x10204000
     .equ STACKS_END,      0x1003fc00     # below the cluster's own words
     .equ STACK_MAIN,      4096           # of core 0
-    .equ STACK_WORKER,    1600
+    .equ STACK_WORKER,    1536
     .equ FC_HART,         0x3e0
 
     .section .text.start, "ax"

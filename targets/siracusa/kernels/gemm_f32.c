@@ -5,7 +5,6 @@
  * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
  * the rules of gemm_block.h. */
 #include "gemm_f32.h"
-#include "activation_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
 #include "pulp.h"
@@ -23,10 +22,22 @@ static inline int finishes(const gemm_f32_args_t *p) {
     return p->c || p->relu || p->gate || alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
 }
 
-/* What is fused to a complete sum. */
+/* The sum where all bits of the mask are set, else zero: a branch per output would take longer. */
+static inline float masked(float sum, uint32_t mask) {
+    union {
+        float value;
+        uint32_t bits;
+    } number = {sum};
+    number.bits &= mask;
+    return number.value;
+}
+
+/* What is fused to a complete sum: relu_f32_of and gated_f32. */
+static inline float rectified(float sum) { return masked(sum, (uint32_t)(sum <= 0.0f) - 1u); }
+static inline float let_through(float sum, float gate) { return masked(sum, 0u - (uint32_t)(gate > 0.0f)); }
 static inline float activated(const gemm_f32_args_t *p, float sum, const float *gate) {
-    if (p->relu) sum = relu_f32_of(sum);
-    return p->gate ? gated_f32(sum, *gate) : sum;
+    if (p->relu) sum = rectified(sum);
+    return p->gate ? let_through(sum, *gate) : sum;
 }
 
 /* The epilogue of four outputs whose sums lie in Y. */
@@ -163,8 +174,12 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
                 s[0] = __builtin_fmaf(beta, from[0], s[0]), s[1] = __builtin_fmaf(beta, from[c_n], s[1]);
                 s[2] = __builtin_fmaf(beta, from[2 * c_n], s[2]), s[3] = __builtin_fmaf(beta, from[3 * c_n], s[3]);
             }
-            if (p->relu || p->gate)
-                for (uint32_t i = 0; i < 4; i++) s[i] = activated(p, s[i], gate + (n + i) * gate_n);
+            if (p->relu) s[0] = rectified(s[0]), s[1] = rectified(s[1]), s[2] = rectified(s[2]), s[3] = rectified(s[3]);
+            if (p->gate) {
+                const float *g = gate + n * gate_n;
+                s[0] = let_through(s[0], g[0]), s[1] = let_through(s[1], g[gate_n]);
+                s[2] = let_through(s[2], g[2 * gate_n]), s[3] = let_through(s[3], g[3 * gate_n]);
+            }
         }
         to[0] = s[0], to[y_n] = s[1], to[2 * y_n] = s[2], to[3 * y_n] = s[3];
     }

@@ -1,0 +1,44 @@
+"""Pass and update in one graph: a weight is updated behind its last reader, and its gradient dies there."""
+
+from dataclasses import replace
+
+from deployer.errors import OptionProblem
+from deployer.ir import Graph, Node, Program, Tensor
+from deployer.plan import Options
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Append the optimizer graph to the training graph, where options say so; needs one pass per update."""
+    if not options.fused:
+        return program
+    if options.accumulate != 1 or len(program.graphs) != 2:
+        raise OptionProblem(
+            "--fused joins each pass with the update behind it",
+            [("passes per update", str(options.accumulate)), ("graphs", ", ".join(g.name for g in program.graphs))],
+            "use it for training with --n-accum 1",
+        )
+    train, optimizer = program.graphs
+    tensors = dict(program.tensors)
+    names = {buffer: _gradient(program, train, tensors, buffer) for buffer in program.accumulators}
+    own = {name for node in train.nodes for name in node.outputs}
+    for name in {name for node in optimizer.nodes for name in (*node.inputs, *node.outputs) if name} - own:
+        tensor = tensors[name]
+        if tensor.role == "value" and tensor.storage in names:
+            tensors[name] = replace(tensor, storage=names[tensor.storage])
+    nodes = tuple(_renamed(node, names) for node in optimizer.nodes)
+    return replace(program, tensors=tensors, graphs=(Graph(train.name, (*train.nodes, *nodes)),))
+
+
+def _gradient(program: Program, train: Graph, tensors: dict[str, Tensor], buffer: str) -> str:
+    """What the training graph last left in an accumulator, seen in the accumulator's type."""
+    written = [n for node in train.nodes for n in node.outputs if n and program.storage(n) == buffer]
+    kind = program.tensors[buffer].type
+    if not written or program.tensors[written[-1]].type == kind:
+        return written[-1] if written else buffer
+    view = f"{buffer}/gradient"
+    tensors[view] = Tensor(view, kind, "value", written[-1])
+    return view
+
+
+def _renamed(node: Node, names: dict[str, str]) -> Node:
+    return replace(node, inputs=tuple(names.get(name, name) for name in node.inputs))
