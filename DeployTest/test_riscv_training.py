@@ -37,11 +37,17 @@ def quick(entry: Entry) -> bool:
     return entry.mode == "doublebuffer" and entry.l1 == min(sizes)
 
 
+def worth_a_target(entry: Entry) -> bool:
+    """Of slow models auto in the largest and the smallest L1: the host has run all their rows."""
+    sizes = [e.l1 for e in registry() if (e.test, e.level, e.mode) == (entry.test, entry.level, entry.mode)]
+    return not entry.slow or (entry.mode == "auto" and entry.l1 in (min(sizes), max(sizes)))
+
+
 def parameters() -> list[object]:
     """The registry on each target; what is not quick is slow."""
     found = []
     for target in ("qemu_riscv", "siracusa"):
-        for entry in registry():
+        for entry in filter(worth_a_target, registry()):
             marks = [getattr(pytest.mark, x) for x in (target, entry.level.lower(), entry.mode)]
             marks += [] if quick(entry) else [pytest.mark.slow]
             found.append(pytest.param(target, entry, id=f"{target}-{entry.label}", marks=marks))
@@ -66,7 +72,7 @@ def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path)
     if target == "siracusa" and entry.l2:
         memory["l2"] = min(entry.l2, WITH_PROGRAM)
     built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, target=target, **memory)
-    for order, seed in ORDERS if target == "qemu_riscv" else [("", 0)]:
+    for order, seed in (ORDERS[-1:] if entry.slow else ORDERS) if target == "qemu_riscv" else [("", 0)]:
         outcome = built.run(*(("--dma-order", order, "--seed", str(seed)) if order else ()))
         assert result_hash(outcome) == wanted, f"{order} {seed}"
         assert worst_difference(case, outcome) <= TOLERANCE

@@ -27,11 +27,10 @@ BEGIN, END = "<!-- siracusa table -->", "<!-- end of siracusa table -->"
 CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
     ("simple_mlp", (64000,), (None,)),
     ("autoencoder", (128000, 32000), (None,)),
-    ("deep_autoencoder", (128000, 64000, 16000), (None,)),
-    ("shared/DSCNN", (128000, 64000, 16000), (None,)),
-    ("shared/ResNet8", (128000, 64000), (None,)),
+    ("deep_autoencoder", (64000,), (None,)),
+    ("shared/DSCNN", (128000, 16000), (None,)),
     ("dscnn", (128000,), (None,)),
-    ("resnet8", (128000,), (None,)),
+    ("shared/ResNet8", (128000,), (None,)),
     ("mobilenet_v1", (128000,), (1800000, 512000)),
 )
 """Model, L1 budgets, and L2 budgets where tensors may live in L3."""
