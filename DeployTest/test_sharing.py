@@ -8,7 +8,7 @@ from cases import canonical_hash, compile_case, load_case, result_hash
 
 from deployer import render
 from deployer.loop_views import CallView, LoopView, StepView
-from deployer.sharing import functions_and_calls
+from deployer.sharing import common_sizes, functions_and_calls
 from deployer.stages import generate
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -72,3 +72,13 @@ def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
         assert called == [s.index for s in built.plan.steps if s.graph == graph]
     assert "_like(" in files["OptimizerNetwork.c"]
     assert result_hash(built.run()) == canonical_hash("autoencoder", models_root, tmp_path)
+
+
+def test_tables_share_what_they_have_in_common() -> None:
+    """Equal sizes become a macro of the first step's; addresses stay, and too few or single sizes are no macro."""
+    sizes = [f".n{i} = {i}" for i in range(5)]
+    tables = [[".x = SLOT_01_X", *sizes], [".x = SLOT_02_X", *sizes], [".y = HOME_Y", *sizes, ".m = 1"], [".m = 1"]]
+    macros, fields = common_sizes([*tables, [".m = 1"]], ["step_01", "step_02", "step_03", "step_04", "step_05"])
+    assert macros == {"STEP_01_SIZES": ", ".join(sizes)}
+    assert fields[:2] == [[".x = SLOT_01_X", "STEP_01_SIZES"], [".x = SLOT_02_X", "STEP_01_SIZES"]]
+    assert fields[2:] == [*tables[2:], [".m = 1"]]

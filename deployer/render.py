@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.artefact import digest
 from deployer.expr import add
@@ -15,7 +15,7 @@ from deployer.movement import DoubleMoves, Guarded, Port, SingleMoves, blocks
 from deployer.naming import Memory, Names, memory_name
 from deployer.operator import Const
 from deployer.plan import Buffering, Home, Plan, PlanOperand, PlanStep
-from deployer.sharing import FunctionView, functions_and_calls
+from deployer.sharing import FunctionView, common_sizes, functions_and_calls
 from deployer.target import Target
 
 WIDTH = 106
@@ -45,6 +45,7 @@ class NetworkView:
     steps: tuple[StepView, ...]
     functions: tuple[FunctionView, ...]
     calls: tuple[str, ...]
+    macros: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
         asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
     views = tuple(_step_view(step, names) for step in steps)
     functions, calls = functions_and_calls(views)
+    macros, fields = common_sizes([v.fields for v in views], [f"step_{v.index:02d}" for v in views])
+    views = tuple(replace(v, fields=tuple(_wrapped(f))) for v, f in zip(views, fields, strict=True))
     ignored = graph == "train" and not any(FLAG in call for call in calls)
     return NetworkView(
         function=prototype(graph),
@@ -129,6 +132,7 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
         steps=views,
         functions=functions,
         calls=calls,
+        macros=tuple(_macro(name, text) for name, text in macros.items()),
     )
 
 
@@ -166,8 +170,7 @@ def _step_view(step: PlanStep, names: Names) -> StepView:
         coming = TileLoop(step, "coming_", staged=True)
         view = _loop_view(Port(step, names, staged=True), step.staging.buffering, stage, coming, [], view)
     title = f"{step.shown} {step.name}"
-    fields = tuple(_wrapped(fixed))
-    return StepView(step.index, title, step.kernel.symbol, table, fields, view, tuple(_addresses(step, names)))
+    return StepView(step.index, title, step.kernel.symbol, table, tuple(fixed), view, tuple(_addresses(step, names)))
 
 
 def _addresses(step: PlanStep, names: Names) -> Iterator[tuple[str, str, str]]:
@@ -220,6 +223,12 @@ def _loop_view(
         finish=lines(writer.finish),
         body=body,
     )
+
+
+def _macro(name: str, text: str) -> str:
+    """A definition, over several lines where it is long."""
+    lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
+    return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])
 
 
 def _wrapped(items: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Steps whose C differs in addresses alone share one function: equal blocks of a network are printed once."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -9,6 +10,8 @@ from deployer.loop_views import CallView, LoopView, StepView
 
 ADDRESS = re.compile(r"\b(?:HOME|SLOT|STAGE)_\w+")
 FLAG_PARAMETER = "lazy_reset"
+LEAST_COMMON = 4
+"""Fields that tables must have in common to be worth a macro."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,22 @@ def functions_and_calls(steps: Sequence[StepView]) -> tuple[tuple[FunctionView, 
             given = [str(steps[at].index), f"&{steps[at].table}", *shapes[at].addresses, *([flag] if flag else [])]
             calls[at] = f"{name}_like({', '.join(given)});"
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
+
+
+def common_sizes(fields: Sequence[Sequence[str]], labels: Sequence[str]) -> tuple[dict[str, str], list[list[str]]]:
+    """Macros for what argument tables have in common but their addresses, and the tables with the macros in place."""
+    rest = [tuple(item for item in items if not ADDRESS.search(item)) for items in fields]
+    first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
+    count = Counter(rest)
+    macros, shortened = {}, []
+    for items, sizes in zip(fields, rest, strict=True):
+        name = f"{first[sizes].upper()}_SIZES"
+        if count[sizes] > 1 and len(sizes) >= LEAST_COMMON:
+            macros[name] = ", ".join(sizes)
+            shortened.append([*(item for item in items if item not in sizes), name])
+        else:
+            shortened.append(list(items))
+    return macros, shortened
 
 
 def _shape(step: StepView) -> _Shape:

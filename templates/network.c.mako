@@ -12,6 +12,10 @@
 #include "${kernel}.h"
 % endfor
 
+% for text in v.macros:
+${text}
+% endfor
+
 % for s in v.steps:
 static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
 % for field in s.fields:

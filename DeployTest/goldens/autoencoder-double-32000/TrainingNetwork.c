@@ -32,31 +32,46 @@
 #include "mse_loss_f32.h"
 #include "mse_loss_grad_f32.h"
 
+#define STEP_01_SIZES \
+    .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 32, \
+    .relu = 1, .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+#define STEP_02_SIZES \
+    .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_n = 1, .y_m = 64, \
+    .relu = 1, .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+#define STEP_11_SIZES \
+    .batch = 1, .m = 32, .n = 32, .k = 1, .a_m = 1, .a_k = 64, .b_k = 32, .b_n = 1, .y_m = 32, .first = 1, \
+    .last = 1, .alpha = 1.0f
+#define STEP_12_SIZES \
+    .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 32, .gate_m = 32, \
+    .first = 1, .last = 1, .alpha = 1.0f
+#define STEP_13_SIZES \
+    .batch = 1, .m = 16, .n = 64, .k = 1, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .y_m = 64, .first = 1, \
+    .last = 1, .alpha = 1.0f
+#define STEP_14_SIZES \
+    .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, \
+    .first = 1, .last = 1, .alpha = 1.0f
+
 static gemm_f32_args_t step_00_args HAL_TABLE = {
     .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 64,
     .relu = 1, .alpha = 1.0f, .beta = 1.0f
 };
 static gemm_f32_args_t step_01_args HAL_TABLE = {
-    .a = HOME_ENCODER_0_RELU, .b = SLOT_01_B, .c = HOME_ENCODER_2_BIAS, .y = HOME_ENCODER_2_RELU, .batch = 1,
-    .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 32, .relu = 1,
-    .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+    .a = HOME_ENCODER_0_RELU, .b = SLOT_01_B, .c = HOME_ENCODER_2_BIAS, .y = HOME_ENCODER_2_RELU,
+    STEP_01_SIZES
 };
 static gemm_f32_args_t step_02_args HAL_TABLE = {
-    .a = HOME_ENCODER_2_RELU, .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32,
-    .c_n = 1, .y_m = 64, .relu = 1, .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+    .a = HOME_ENCODER_2_RELU, STEP_02_SIZES
 };
 static gemm_f32_args_t step_03_args HAL_TABLE = {
     .a = HOME_ENCODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64,
     .c_n = 1, .y_m = 64, .relu = 1, .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
 };
 static gemm_f32_args_t step_04_args HAL_TABLE = {
-    .a = HOME_DECODER_0_RELU, .b = SLOT_04_B, .c = HOME_DECODER_2_BIAS, .y = HOME_DECODER_2_RELU, .batch = 1,
-    .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 32, .relu = 1,
-    .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+    .a = HOME_DECODER_0_RELU, .b = SLOT_04_B, .c = HOME_DECODER_2_BIAS, .y = HOME_DECODER_2_RELU,
+    STEP_01_SIZES
 };
 static gemm_f32_args_t step_05_args HAL_TABLE = {
-    .a = HOME_DECODER_2_RELU, .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32,
-    .c_n = 1, .y_m = 64, .relu = 1, .first = 1, .last = 1, .alpha = 1.0f, .beta = 1.0f
+    .a = HOME_DECODER_2_RELU, STEP_02_SIZES
 };
 static gemm_f32_args_t step_06_args HAL_TABLE = {
     .a = HOME_DECODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64,
@@ -79,21 +94,17 @@ static gemm_f32_args_t step_10_args HAL_TABLE = {
     .alpha = 1.0f
 };
 static gemm_f32_args_t step_11_args HAL_TABLE = {
-    .b = HOME_DECODER_2_RELU, .batch = 1, .m = 32, .n = 32, .k = 1, .a_m = 1, .a_k = 64, .b_k = 32, .b_n = 1,
-    .y_m = 32, .first = 1, .last = 1, .alpha = 1.0f
+    .b = HOME_DECODER_2_RELU, STEP_11_SIZES
 };
 static gemm_f32_args_t step_12_args HAL_TABLE = {
     .a = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_12_B, .gate = HOME_DECODER_2_RELU,
-    .y = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64,
-    .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 32, .gate_m = 32, .first = 1, .last = 1, .alpha = 1.0f
+    .y = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_12_SIZES
 };
 static gemm_f32_args_t step_13_args HAL_TABLE = {
-    .b = HOME_DECODER_0_RELU, .batch = 1, .m = 16, .n = 64, .k = 1, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1,
-    .y_m = 64, .first = 1, .last = 1, .alpha = 1.0f
+    .b = HOME_DECODER_0_RELU, STEP_13_SIZES
 };
 static gemm_f32_args_t step_14_args HAL_TABLE = {
-    .a = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32,
-    .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, .first = 1, .last = 1, .alpha = 1.0f
+    .a = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_14_SIZES
 };
 static gemm_f32_args_t step_15_args HAL_TABLE = {
     .b = HOME_ENCODER_4_RELU, .batch = 1, .m = 32, .n = 64, .k = 1, .a_m = 1, .a_k = 64, .b_k = 64, .b_n = 1,
@@ -104,21 +115,17 @@ static gemm_f32_args_t step_16_args HAL_TABLE = {
     .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, .first = 1, .last = 1, .alpha = 1.0f
 };
 static gemm_f32_args_t step_17_args HAL_TABLE = {
-    .b = HOME_ENCODER_2_RELU, .batch = 1, .m = 32, .n = 32, .k = 1, .a_m = 1, .a_k = 64, .b_k = 32, .b_n = 1,
-    .y_m = 32, .first = 1, .last = 1, .alpha = 1.0f
+    .b = HOME_ENCODER_2_RELU, STEP_11_SIZES
 };
 static gemm_f32_args_t step_18_args HAL_TABLE = {
     .a = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_18_B, .gate = HOME_ENCODER_2_RELU,
-    .y = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64,
-    .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 32, .gate_m = 32, .first = 1, .last = 1, .alpha = 1.0f
+    .y = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_12_SIZES
 };
 static gemm_f32_args_t step_19_args HAL_TABLE = {
-    .b = HOME_ENCODER_0_RELU, .batch = 1, .m = 16, .n = 64, .k = 1, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1,
-    .y_m = 64, .first = 1, .last = 1, .alpha = 1.0f
+    .b = HOME_ENCODER_0_RELU, STEP_13_SIZES
 };
 static gemm_f32_args_t step_20_args HAL_TABLE = {
-    .a = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32,
-    .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, .first = 1, .last = 1, .alpha = 1.0f
+    .a = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_14_SIZES
 };
 static gemm_f32_args_t step_21_args HAL_TABLE = {
     .b = SLOT_21_B, .batch = 1, .m = 16, .n = 128, .k = 1, .a_m = 1, .a_k = 64, .b_k = 128, .b_n = 1,
