@@ -15,7 +15,6 @@
 % for text in v.macros:
 ${text}
 % endfor
-
 % for s in v.steps:
 static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
 % for field in s.fields:

@@ -22,7 +22,6 @@
 
 #include "sgd_f32.h"
 
-
 static sgd_f32_args_t step_22_args HAL_TABLE = {
     .n = 1024, .lr = 1.0f
 };

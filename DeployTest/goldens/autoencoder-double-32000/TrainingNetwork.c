@@ -50,7 +50,6 @@
 #define STEP_14_SIZES \
     .batch = 1, .m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, \
     .first = 1, .last = 1, .alpha = 1.0f
-
 static gemm_f32_args_t step_00_args HAL_TABLE = {
     .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 64,
     .relu = 1, .alpha = 1.0f, .beta = 1.0f

@@ -10,7 +10,6 @@
 
 #include "sgd_f32.h"
 
-
 static sgd_f32_args_t step_08_args HAL_TABLE = {
     .n = 64, .lr = 0x1.47ae140000000p-7f /* 0.00999999978 */
 };

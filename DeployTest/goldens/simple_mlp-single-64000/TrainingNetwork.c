@@ -19,7 +19,6 @@
 #include "nll_loss_f32.h"
 #include "softmax_ce_grad_f32.h"
 
-
 static gemm_f32_args_t step_00_args HAL_TABLE = {
     .a = SLOT_00_A, .b = HOME_FC1_WEIGHT, .c = HOME_FC1_BIAS, .y = HOME_FC1_OUT, .batch = 1, .m = 1, .n = 8,
     .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 8, .first = 1, .last = 1,
