@@ -55,7 +55,7 @@ def fit_overheads(target: Target, layers: int, folder: Path) -> Overheads:
         for strategy in STRATEGIES:
             seen += _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
     warm = [o for o in seen if not o.first]
-    single = statistics.median(o.row.cycles - o.row.predicted for o in warm if len(o.row.kernel) == 1)
+    single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
     several = [o for o in warm if len(o.row.kernel) > 1]
     _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
     shares = []
