@@ -84,6 +84,17 @@ def test_auto_is_best_from_l3(models_root: Path) -> None:
     assert waits["double"] < waits["single"]
 
 
+def test_stages_do_not_starve_kernels(models_root: Path) -> None:
+    """What is spilled is cut where kernels stay fast: not into single channels, which a convolution does one by one."""
+    case, kernels = load_case("resnet8", models_root), {}
+    for l2 in (400000, 1900000):
+        options = Options("siracusa", "double", {"L1": 128000, "L2": l2}, outermost="L3")
+        tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+        assert bool(tiling.spilled) == (l2 == 400000)
+        kernels[l2] = sum(sum(step.tile_cycles) for step in plan.steps)
+    assert kernels[400000] < 1.1 * kernels[1900000]
+
+
 def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
     """One byte less than proposed fails, the proposal works."""
     case = load_case("autoencoder", models_root)

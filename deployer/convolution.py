@@ -85,6 +85,8 @@ LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
 
 BLOCK = 4
 """Outputs, channels or neighbours, that kernels work on at once."""
+ALONE = 8
+"""What it takes to find a block that is not a whole one, in multiply-accumulates of its own."""
 SETUP, WEIGHT_SETUP, REGION_SETUP = 128, 32, 16
 """What a kernel spends on a channel besides its elements, in elements: the gradient of W less; a depthwise Conv that
 much for every part of the plane with taps of its own."""
@@ -203,9 +205,26 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
 
 
-def in_blocks(channels: int) -> int:
-    """What a tile's channels of a group cost, in channels of whole blocks: twice as much each beside these."""
-    return channels + channels % BLOCK
+def block_macs(channels: int, products: float, taps: float) -> float:
+    """What a group's channels at one output cost, in multiply-accumulates of whole blocks, each of so many products.
+
+    Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
+    """
+    rest = channels % BLOCK
+    return (channels - rest) * products + rest * (2 + 3.4 / taps) * (products + ALONE)
+
+
+def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
+    """What a group's outputs by channels cost in the gradient of W, in pairs of whole blocks; and how many blocks are.
+
+    One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone.
+    """
+    fours, rest = divmod(outputs, BLOCK)
+    if not one_tap:
+        return channels * (BLOCK * fours + rest * 4 / 3), (fours + (rest > 0)) * channels
+    squares = fours > 0 and channels % BLOCK == 0
+    counted = channels * (BLOCK * fours * (1 if squares else 2.7) + rest * 4.5)
+    return counted, (fours or rest) * (channels // BLOCK if squares else channels)
 
 
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:

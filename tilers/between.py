@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from deployer.errors import InternalError, TilingInfeasible
-from deployer.plan import Lifetime, Lifetimes, Stage, Step
+from deployer.plan import Lifetimes, Stage, Step
 from deployer.target import Target
 from deployer.tilers.candidates import rounded
 from deployer.tilers.inner import InnerLevel
-from deployer.tilers.model import Problem, solve
-from deployer.tilers.staging import Spill, staged_candidates
+from deployer.tilers.model import Problem, problem_of, solve
+from deployer.tilers.staging import Inside, Spill, stage_grid, staged_candidates
 from deployer.tilers.strategy import strategy
 
 LEVEL = 1
@@ -28,12 +30,7 @@ class BetweenLevel:
         stay = {program.storage(name) for name in program.outputs}
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
         self.eligible = tuple(x for x in sized if x.storage not in stay and x.bytes * LEAST_SHARE >= self.capacity)
-        names = {x.storage for x in self.eligible}
-        self.fixed = [0] * max(len(self.schedule.steps), 1)
-        for life in sized:
-            if life.storage not in names:
-                for step in range(life.first, life.last + 1):
-                    self.fixed[step] += life.bytes
+        self.fixed = alive(lifetimes, target, frozenset(x.storage for x in self.eligible))
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
         """What a strategy spills. Raises TilingInfeasible where a step does not fit with everything spilled."""
@@ -52,16 +49,14 @@ class BetweenLevel:
     def _problem(self, name: str, inner: InnerLevel) -> Problem:
         options = self.schedule.options
         names = frozenset(x.storage for x in self.eligible)
-        candidates, touches, weights = [], [], []
+        candidates = []
         for step in self.schedule.steps:
-            base = inner.fastest(step, strategy(name).modes(step, options))
+            inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
             room, fresh = self.capacity - self.fixed[step.index], options.accumulate == 1
-            found = staged_candidates(step, self.storage_of, names, self.target, room, fresh, base, modes)
+            found = staged_candidates(step, self.storage_of, names, self.target, room, fresh, inside, modes)
             candidates.append(tuple(replace(c, bytes=c.bytes + self.fixed[step.index]) for c in found))
-            touches.append(frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names)
-            weights.append(options.accumulate if step.graph == "train" else 1)
-        return Problem(tuple(candidates), tuple(touches), self.eligible, self.capacity, tuple(weights))
+        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
 
     def _least(self, name: str) -> tuple[int, Step]:
         """The step that needs most with all it may spill spilled, and its bytes."""
@@ -69,7 +64,8 @@ class BetweenLevel:
         options, names = self.schedule.options, frozenset(x.storage for x in self.eligible)
         for step in self.schedule.steps:
             modes = strategy(name).stage_modes(step, options)
-            found = staged_candidates(step, self.storage_of, names, self.target, 1 << 62, False, 0, modes)
+            inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
+            found = staged_candidates(step, self.storage_of, names, self.target, 1 << 62, False, inside, modes)
             needed.append((self.fixed[step.index] + min(c.bytes for c in found if not c.resident), -step.index))
         most, index = max(needed)
         return most, self.schedule.steps[-index]
@@ -94,13 +90,14 @@ class BetweenLevel:
 
 def fits(lifetimes: Lifetimes, target: Target, gap: int, resident: frozenset[str]) -> bool:
     """Whether the homes that are not `resident` fit the level together at every step."""
-    alive = [0] * max(len(lifetimes.schedule.steps), 1)
+    return max(alive(lifetimes, target, resident)) <= target.levels[LEVEL].budget - gap
 
-    def add(life: Lifetime) -> None:
-        for step in range(life.first, life.last + 1):
-            alive[step] += rounded(life.bytes, target.alignment)
 
+def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
+    """Bytes of all storages but those `without` that are alive at each step."""
+    found = [0] * max(len(lifetimes.schedule.steps), 1)
     for life in lifetimes.storages:
-        if life.storage not in resident:
-            add(life)
-    return max(alive) <= target.levels[LEVEL].budget - gap
+        if life.storage not in without:
+            for step in range(life.first, life.last + 1):
+                found[step] += rounded(life.bytes, target.alignment)
+    return found

@@ -52,6 +52,10 @@ class Movement:
     cycles_out: Ints
     possible: npt.NDArray[np.bool_]
 
+    def slots(self, in_place: int) -> Ints:
+        """Slots where an inout operand has `in_place` and another at most two, none more than it has boxes."""
+        return np.minimum(in_place if self.inout else min(in_place, 2), self.loads)
+
 
 def rounded(size: int, alignment: int) -> int:
     """Bytes of a buffer that ends on the alignment."""
@@ -74,10 +78,10 @@ def enumerate_candidates(
     """
     grid, orders = grid_of(access), loop_orders(access)
     moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh) for o in access.operands]
-    kernels = np.tile(_kernel_totals(step, grid, target), len(orders))
+    kernels = np.tile(kernel_totals(step, grid, target), len(orders))
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
-    calls = np.tile(math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)), len(orders))
+    calls = np.tile(grid.calls, len(orders))
     found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
     for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
         moved = [m for m in moves if m.storage not in mask]
@@ -91,7 +95,7 @@ def enumerate_candidates(
             for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
                 variant, place = divmod(int(index), kernels.size)
                 order, row = divmod(place, grid.size)
-                slots = {m.arg: 0 for m in moves} | {m.arg: _slots(m, slot_counts[variant], place) for m in moved}
+                slots = {m.arg: 0 for m in moves} | {m.arg: int(m.slots(slot_counts[variant])[place]) for m in moved}
                 pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
                 used = used_order(orders[order], grid.tile(row), access)
                 candidate = Candidate(
@@ -178,27 +182,21 @@ def movement(
     )
 
 
-def _kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
+def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
     """Cycles of all kernel calls together, as if border tiles cost their share of a whole one."""
     operator = operator_of(step.node)
     symbol, sizes = step.kernel.symbol, grid.access.sizes
-    totals = np.empty(grid.size, np.int64)
+    totals, all_calls = np.empty(grid.size, np.int64), grid.calls
     for row in range(grid.size):
         tile = grid.tile(row)
         work = operator.work(step.node, step.access, tile)
         cost = kernel_cost(target, symbol, work.form)
-        calls = math.prod(int(counts[row]) for counts in grid.counts.values())
+        calls = int(all_calls[row])
         share = math.prod(sizes[name] / length for name, length in tile.items())
         busiest = -(-work.parallel // target.cores) / max(work.parallel, 1)
         milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest * share
         totals[row] = calls * (target.dispatch + cost.call) + target.tile * (calls - 1) + math.ceil(milli / 1000)
     return totals
-
-
-def _slots(move: Movement, in_place: int, index: int) -> int:
-    """Slots of a moved operand: an inout operand has as many as `in_place` says, none more than it has boxes."""
-    most = in_place if move.inout else min(in_place, 2)
-    return min(most, int(move.loads[index]))
 
 
 def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, target: Target) -> tuple[Ints, Ints]:
@@ -212,7 +210,7 @@ def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, ta
     hop, none = target.hops[0], np.zeros_like(kernels)
     size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))
     for m in moved:
-        slots = np.minimum(in_place if m.inout else min(in_place, 2), m.loads)
+        slots = m.slots(in_place)
         size += m.slot_bytes * slots
         starts += m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0))
         total_in += m.cycles_in

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,11 @@ class Grid:
     def size(self) -> int:
         """Number of combinations."""
         return next(iter(self.lengths.values())).size if self.lengths else 1
+
+    @property
+    def calls(self) -> Ints:
+        """Tiles of each combination."""
+        return math.prod(self.counts.values(), start=np.ones(self.size, np.int64))
 
     def tile(self, index: int) -> dict[str, int]:
         """One combination."""
@@ -76,6 +82,12 @@ def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0
     lengths = {d.name: found[d.name] for d in access.dims}
     counts = {d.name: -(-d.size // lengths[d.name]) for d in access.dims}
     return Grid(access, lengths, counts)
+
+
+def grid_at(access: Access, tile: Mapping[str, int]) -> Grid:
+    """One combination alone."""
+    lengths = {d.name: np.array([tile[d.name]], np.int64) for d in access.dims}
+    return Grid(access, lengths, {d.name: -(-d.size // lengths[d.name]) for d in access.dims})
 
 
 def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[int]]:

@@ -5,16 +5,19 @@ from dataclasses import replace
 from deployer.access import Access
 from deployer.artefact import digest
 from deployer.errors import TilingInfeasible
+from deployer.ir import AttrValue
 from deployer.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.target import Target
-from deployer.tilers.candidates import Candidate, enumerate_candidates, pareto, rounded, smallest
-from deployer.tilers.model import Choice, Problem, objective
-from deployer.tilers.staging import Spill, stage_costs, staged_access
+from deployer.tilers.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, rounded, smallest
+from deployer.tilers.grid import Ints
+from deployer.tilers.model import Choice, Problem, objective, problem_of
+from deployer.tilers.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.strategy import strategy
 
 Fronts = dict[Buffering, list[Candidate]]
+Geometry = tuple[str, str, dict[str, AttrValue], Access]
 ELIGIBLE_LIMIT = 96
-"""Storages that may be resident: those with most bytes moved per byte and step of life."""
+"""Storages that may be resident: those that most steps use per step of life."""
 
 
 class InnerLevel:
@@ -39,6 +42,7 @@ class InnerLevel:
         fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
         self._found: dict[str, Fronts] = {}
+        self._kernels: dict[str, Ints] = {}
         self._fronts: dict[tuple[int, tuple[Buffering, ...], str], list[Candidate]] = {}
 
     def problem(self, name: str, spill: Spill) -> Problem:
@@ -46,13 +50,11 @@ class InnerLevel:
         options = self.schedule.options
         eligible = tuple(x for x in self.eligible if x.storage not in spill.storages)
         names = frozenset(x.storage for x in eligible)
-        candidates, touches, weights = [], [], []
+        candidates = []
         for step in self.schedule.steps:
             modes = strategy(name).modes(step, options)
             candidates.append(tuple(self.front(step, modes, names, spill.stages.get(step.index))))
-            touches.append(frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names)
-            weights.append(options.accumulate if step.graph == "train" else 1)
-        return Problem(tuple(candidates), tuple(touches), eligible, self.capacity, tuple(weights))
+        return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
     def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, int]) -> Tiling:
         """A solver's choice as an artefact."""
@@ -79,8 +81,7 @@ class InnerLevel:
         stand_in = self._stand_ins(step, names)
         access = staged_access(step.access, stage) if stage else step.access
         operands = tuple(replace(o, tensor=stand_in[self.storage_of[o.tensor]]) for o in access.operands)
-        attrs = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float))}
-        key = digest((step.kernel.symbol, step.node.op, attrs, step.access.sizes, Access(access.dims, operands)))
+        key = digest((geometry(step), Access(access.dims, operands)))
         fresh = self.schedule.options.accumulate == 1
         if key not in self._found:
             of = {o.tensor: stand_in[self.storage_of[o.tensor]] for o in step.access.operands}
@@ -105,6 +106,13 @@ class InnerLevel:
     def fastest(self, step: Step, modes: tuple[Buffering, ...]) -> int:
         """Cycles of the step's best candidate with nothing resident."""
         return min(c.cycles for c in self.front(step, modes, frozenset()))
+
+    def kernels(self, step: Step) -> Ints:
+        """Cycles of the step's kernel calls, were its tiles those of a stage."""
+        key = digest(geometry(step))
+        if key not in self._kernels:
+            self._kernels[key] = kernel_totals(step, stage_grid(step.access), self.target)
+        return self._kernels[key]
 
     def unfit(self, name: str) -> list[Step]:
         """Steps that do not fit under a strategy even with nothing resident."""
@@ -133,6 +141,13 @@ class InnerLevel:
         """The candidate of least bytes with nothing resident."""
         found = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
         return min(found, key=lambda c: c.bytes)
+
+
+def geometry(step: Step) -> Geometry:
+    """What decides on the cost of a step's kernel calls, whatever its tensors are called."""
+    attrs: dict[str, AttrValue] = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float, str))}
+    operands = tuple(replace(o, tensor="") for o in step.access.operands)
+    return step.kernel.symbol, step.node.op, attrs, Access(step.access.dims, operands)
 
 
 def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from deployer.plan import Lifetime
+from deployer.plan import Lifetime, Lifetimes
 from deployer.tilers.candidates import Candidate
 
 SOLVER_LIMIT = 1.0
@@ -32,6 +32,17 @@ class Choice:
     picks: tuple[int, ...]
     resident: frozenset[str]
     cycles: int
+
+
+def problem_of(
+    lifetimes: Lifetimes, eligible: tuple[Lifetime, ...], capacity: int, candidates: Sequence[tuple[Candidate, ...]]
+) -> Problem:
+    """The problem of a schedule whose steps have these candidates."""
+    schedule = lifetimes.schedule
+    storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
+    touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
+    weights = tuple(schedule.options.accumulate if s.graph == "train" else 1 for s in schedule.steps)
+    return Problem(tuple(candidates), touches, eligible, capacity, weights)
 
 
 def objective(problem: Problem, picks: Sequence[int]) -> int:

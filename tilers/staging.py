@@ -5,7 +5,6 @@ for the inner level, with "resident" meaning at home here.
 """
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,13 +20,15 @@ from deployer.tilers.candidates import (
     movement,
     used_order,
 )
-from deployer.tilers.grid import Ints, grid_of, loop_orders
+from deployer.tilers.grid import Grid, Ints, grid_at, grid_of, loop_orders
 
 HOP = 1
 LENGTHS = 10
 """Tile lengths tried per dim."""
 LIMIT = 6
 """Points of a front that are kept per residency."""
+SLOTS: dict[Buffering, int] = {"single": 1, "double": 3}
+"""Slots of an operand in place: one to fill while another is used, a third that leaves meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,21 @@ class Spill:
 NOTHING = Spill(frozenset(), {})
 
 
+@dataclass(frozen=True)
+class Inside:
+    """What a step costs whose operands are all at home: its best cycles, and those of its kernel calls alone were the
+    tiles those of the stage's grid. Kernels work less well on some tiles than on others of the same work."""
+
+    cycles: int
+    kernels: Ints
+
+
+def stage_grid(access: Access) -> Grid:
+    """Tiles to try for a stage. Reductions are not split: the sum of a tile stays in its slot until it is done."""
+    reductions = frozenset(d.name for d in access.dims if d.kind == "reduction")
+    return grid_of(access, reductions, LENGTHS)
+
+
 def staged_candidates(
     step: Step,
     storage_of: Mapping[str, str],
@@ -64,31 +80,27 @@ def staged_candidates(
     target: Target,
     capacity: int,
     fresh: bool,
-    base: int,
+    inside: Inside,
     modes: tuple[Buffering, ...],
 ) -> list[Candidate]:
-    """Fronts per residency. `eligible` storages may be spilled; `base` is the cycles of the step where none is.
-
-    Reductions are not split here: the sum of a tile stays in its slot of the inner level until it is done.
-    """
+    """Fronts per residency. `eligible` storages may be spilled; `inside` is what the step costs without that."""
     access = step.access
-    reductions = frozenset(d.name for d in access.dims if d.kind == "reduction")
-    grid, orders = grid_of(access, reductions, LENGTHS), loop_orders(access)
+    grid, orders = stage_grid(access), loop_orders(access)
     moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh, HOP) for o in access.operands]
     touched = sorted({storage_of[o.tensor] for o in access.operands} & eligible)
-    counts = np.tile(math.prod(grid.counts.values(), start=np.ones(grid.size, np.int64)), len(orders))
-    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, 0, base)]
+    counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
+    inner = inside.cycles + kernels - inside.kernels.min() + (counts - 1) * target.step
+    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, 0, inside.cycles)]
     for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
         spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
         allowed = np.logical_and.reduce([m.possible for m in spilled])
-        inner = base + (counts - 1) * (target.step + target.tile)
         for mode in modes:
             size, busy, exposed = _priced(spilled, mode, target)
             cycles = inner + busy if mode == "single" else np.maximum(inner + exposed, busy + inner // counts)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
                 order, row = divmod(int(index), grid.size)
-                slots = {m.arg: slots_of(m, mode, int(index)) for m in spilled}
+                slots = {m.arg: int(m.slots(SLOTS[mode])[index]) for m in spilled}
                 buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
                 used = used_order(orders[order], grid.tile(row), access)
                 candidate = Candidate(
@@ -98,19 +110,12 @@ def staged_candidates(
     return found
 
 
-def slots_of(move: Movement, mode: Buffering, index: int) -> int:
-    """Slots of a staged operand: one, or one to fill while another is used; in place a third leaves meanwhile."""
-    most = 1 if mode == "single" else 3 if move.inout else 2
-    return min(most, int(move.loads[index]))
-
-
 def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
     """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out."""
     hop = target.hops[HOP]
     size, total_in, total_out, first, last = (np.zeros_like(spilled[0].loads) for _ in range(5))
     for m in spilled:
-        most = 1 if mode == "single" else 3 if m.inout else 2
-        size += m.slot_bytes * np.minimum(most, m.loads)
+        size += m.slot_bytes * m.slots(SLOTS[mode])
         starts = m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) * (hop.issue + hop.wait)
         total_in += m.cycles_in + starts
         total_out += m.cycles_out
@@ -132,8 +137,7 @@ def staged_access(access: Access, stage: Stage) -> Access:
 def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
     """What a stage costs by the same estimate that chose it."""
     access = step.access
-    grid = replace(grid_of(access, frozenset(access.sizes)), lengths={n: np.array([v]) for n, v in stage.tile.items()})
-    grid = replace(grid, counts={d.name: -(-d.size // grid.lengths[d.name]) for d in access.dims})
+    grid = grid_at(access, stage.tile)
     staged = [o for o in access.operands if o.arg in stage.slots]
     moves = [movement(o.arg, access, grid, [stage.order], storage_of, target, fresh, HOP) for o in staged]
     _, busy, exposed = _priced(moves, stage.buffering, target)

@@ -12,9 +12,9 @@ from deployer.convolution import (
     LAYERS,
     REGION_SETUP,
     SETUP,
+    block_macs,
     form_of,
     geometry,
-    in_blocks,
     regions,
     tap_arguments,
     windows,
@@ -144,8 +144,10 @@ class Conv(TakesRelu, Operator):
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = REGION_SETUP * regions(access, tile) if form == "depthwise" else SETUP
-        counted = channels if form == "depthwise" else tile["n"] * tile["g"] * in_blocks(tile["m"])
-        macs = pixels * (counted * tile["c"] * kh * kw + channels * extra_work(node, access))
+        products = float(tile["c"] * kh * kw)
+        if form != "depthwise":
+            products = block_macs(tile["m"], products, kh * kw) / tile["m"]
+        macs = round(pixels * channels * (products + extra_work(node, access)))
         return Work(macs, channels * (pixels + setup), blocks, form)
 
     def samples(self) -> Iterator[Sample]:

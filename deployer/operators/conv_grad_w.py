@@ -7,7 +7,6 @@ import numpy as np
 from deployer.access import Access, At, Dim, Operand, Window
 from deployer.convolution import (
     BACKWARD,
-    BLOCK,
     FORMS,
     LAYERS,
     WEIGHT_SETUP,
@@ -15,6 +14,7 @@ from deployer.convolution import (
     form_of,
     geometry,
     tap_arguments,
+    weight_blocks,
     windows,
 )
 from deployer.inputs import arrays, floats, normal
@@ -118,10 +118,12 @@ class ConvGradW(Operator):
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
-        blocks = tile["g"] * -(-tile["m"] // BLOCK) * kh
-        blocks *= -(-tile["c"] // BLOCK) if form in ("pointwise", "strided") else tile["c"]
+        counted, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + WEIGHT_SETUP)
-        return Work(channels * kh * kw * rows * tile["ow"], elements, blocks, form)
+        if form == "depthwise":
+            counted = 1
+        macs = round(tile["g"] * counted * kh * kw * rows * tile["ow"])
+        return Work(macs, elements, tile["g"] * blocks * kh, form)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

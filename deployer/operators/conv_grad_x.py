@@ -21,11 +21,11 @@ from deployer.convolution import (
     FORMS,
     LAYERS,
     SETUP,
+    block_macs,
     dilations,
     fits,
     form_of,
     geometry,
-    in_blocks,
     reaches,
     smallest_input,
     tap_arguments,
@@ -145,10 +145,12 @@ class ConvGradX(TakesGate, Operator):
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        counted = channels if form == "depthwise" else tile["n"] * tile["g"] * in_blocks(tile["c"])
-        macs = counted * pixels * tile["m"] * kh * kw // (rows.stride * columns.stride)
+        taps = kh * kw / (rows.stride * columns.stride)
+        products = tile["m"] * taps
+        if form != "depthwise":
+            products = block_macs(tile["c"], products, max(taps, 1)) / tile["c"]
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
-        macs += channels * pixels * extra_work(node, access)
+        macs = round(pixels * channels * (products + extra_work(node, access)))
         return Work(macs, channels * (pixels + SETUP), blocks, form)
 
     def samples(self) -> Iterator[Sample]:
