@@ -1,4 +1,4 @@
-"""Steps that differ in addresses alone share a function of the generated C; every step is called once, in order."""
+"""Steps that differ in addresses and few sizes share a function of the generated C; all are called once, in order."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from cases import canonical_hash, compile_case, load_case, result_hash
 
 from deployer import render
-from deployer.loop_views import CallView, LoopView, StepView
-from deployer.sharing import common_sizes, functions_and_calls
+from deployer.loop_views import CallView, LoopView, StepView, sized
+from deployer.sharing import MOST_SIZES, common_sizes, functions_and_calls
 from deployer.stages import generate
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -59,6 +59,49 @@ def test_anything_else_is_not_shared(other: StepView) -> None:
     assert [f.name for f in functions] == ["step_04", "step_07"]
     assert calls == ("step_04();", "step_07();")
     assert [f.parameters for f in functions] == ["void", "void"]
+
+
+def sizes(index: int, *values: int) -> StepView:
+    """A step whose statement has named sizes."""
+    named = ", ".join(sized(value, f"x_{at}") for at, value in enumerate(values))
+    return step(index, f"move(SLOT_{index:02d}_X, {named});")
+
+
+def test_sizes_that_differ_are_parameters() -> None:
+    """One that all steps have stays in the text."""
+    (function,), calls = functions_and_calls([sizes(4, 12, 5), sizes(7, 16, 5), sizes(8, 12, 5)])
+    assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, uint32_t x_0"
+    assert function.loop.fetch == ("move(x_slot, x_0, 5);",)
+    assert function.title == "Relu r4 and 2 more like it"
+    assert [call.split(", ")[-1] for call in calls] == ["12);", "16);", "12);"]
+
+
+def test_a_lone_step_keeps_its_sizes() -> None:
+    (function,), _ = functions_and_calls([sizes(4, 12)])
+    assert function.loop.fetch == ("move(SLOT_04_X, 12);",)
+
+
+def test_two_sizes_of_one_name_are_two_parameters() -> None:
+    lines = {4: "move(12@x, 3@x, 12@x);", 7: "move(16@x, 5@x, 16@x);"}
+    (function,), calls = functions_and_calls([step(index, line) for index, line in lines.items()])
+    assert function.loop.fetch == ("move(x, x_2, x);",)
+    assert calls == ("step_04_like(4, &step_04_args, 12, 3);", "step_04_like(7, &step_07_args, 16, 5);")
+
+
+def test_too_many_sizes_are_not_shared() -> None:
+    most = [3] * MOST_SIZES
+    functions, _ = functions_and_calls([sizes(4, *most), sizes(7, *(9 for _ in most)), sizes(8, *most)])
+    assert [f.name for f in functions] == ["step_04_like"]
+    functions, _ = functions_and_calls([sizes(4, *most, 3), sizes(7, *(9 for _ in most), 9), sizes(8, *most, 3)])
+    assert [f.name for f in functions] == ["step_04_like", "step_07"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9216, "9216@x"), ("n * 36", "n * 36@x"), ("(a + 4) * 2 + b", "(a + 4) * 2 + b"), ("n", "n"), ("n1", "n1")],
+)
+def test_a_constant_factor_is_named(value: int | str, text: str) -> None:
+    assert sized(value, "x") == text
 
 
 def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:

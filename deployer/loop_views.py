@@ -1,7 +1,22 @@
-"""The render model of a step's loops: the statements of each phase, which templates print in order."""
+"""The render model of a step's loops: the statements of each phase, which templates print in order.
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+A size in a statement carries a name, `9216@x_bytes`: where steps that differ in it share a function, it is a parameter
+of that name. `deployer.sharing` resolves all of them.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from deployer.expr import Expr
+
+SIZE = re.compile(r"\b(\d+)@(\w+)")
+
+
+def sized(value: Expr, name: str) -> str:
+    """The expression with its constant factor named, where it has one."""
+    return re.sub(r"(?:^| \* )\d+$", rf"\g<0>@{name}", str(value))
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,10 @@ class CallView:
     def texts(self) -> tuple[str, ...]:
         """All its lines."""
         return self.arguments
+
+    def mapped(self, change: Callable[[str], str]) -> "CallView":
+        """The same with all its texts changed."""
+        return replace(self, table=change(self.table), arguments=tuple(map(change, self.arguments)))
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,15 @@ class LoopView:
         """All its lines and its body's."""
         own = (value for value in (getattr(self, field.name) for field in fields(self)) if isinstance(value, tuple))
         return (self.tiles, *(line for part in own for line in part), *self.body.texts)
+
+    def mapped(self, change: Callable[[str], str]) -> "LoopView":
+        """The same with all its texts changed in their order, its body's last."""
+        changed: dict[str, Any] = {"tiles": change(self.tiles)}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                changed[field.name] = tuple(map(change, value))
+        return replace(self, **changed, body=self.body.mapped(change))
 
 
 @dataclass(frozen=True)

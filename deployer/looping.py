@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from deployer.access import Around, At, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
+from deployer.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
 from deployer.errors import InternalError
 from deployer.expr import Expr, add, mul, product, sub
+from deployer.loop_views import sized
 from deployer.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.plan import PlanOperand, PlanStep
 
@@ -21,12 +22,14 @@ class Move:
     run: Expr
     levels: tuple[tuple[Expr, Expr], ...]
 
-    def call(self, direction: str, hop: int, outer: str, inner: str) -> str:
-        """The HAL call that starts it."""
+    def call(self, direction: str, hop: int, outer: str, inner: str, name: str) -> str:
+        """The HAL call that starts it; sizes are named after `name`."""
         address = str(add(outer, self.offset))
         ends = f"{inner}, {address}" if direction == "in" else f"{address}, {inner}"
-        levels = [str(x) for level in self.levels for x in level]
-        return f"hal_dma_{direction}_{1 + len(self.levels)}d({', '.join([str(hop), ends, str(self.run), *levels])})"
+        sizes = [sized(self.run, f"{name}_bytes")]
+        for count, pitch in self.levels:
+            sizes += [sized(count, f"{name}_rows"), sized(pitch, f"{name}_pitch")]
+        return f"hal_dma_{direction}_{1 + len(self.levels)}d({', '.join([str(hop), ends, *sizes])})"
 
 
 class TileLoop:
@@ -36,7 +39,7 @@ class TileLoop:
     """
 
     def __init__(self, step: PlanStep, prefix: str = "", outer: "TileLoop | None" = None, staged: bool = False) -> None:
-        self.step, self.prefix, self.outer = step, prefix, outer
+        self.step, self.prefix, self.outer, self.staged = step, prefix, outer, staged
         self.dims = {d.name: d for d in step.dims}
         order = step.staging.order if staged and step.staging else tuple(self.dims)
         self.tile = {d.name: d.outer if staged else d.tile for d in step.dims}
@@ -51,9 +54,15 @@ class TileLoop:
         """First index of the tile along a dim."""
         return f"{self.prefix}{name}" if name in self.split else self.whole(name)[0]
 
-    def end(self, name: str) -> Expr:
+    def end(self, name: str) -> str:
         """One past the last index of what the loop cuts along a dim."""
-        return add(*self.whole(name))
+        start, length = self.whole(name)
+        end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
+        return f"{start} + {end}" if start else end
+
+    def step_along(self, name: str) -> str:
+        """Tile length along a dim, named."""
+        return sized(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
 
     def length(self, name: str) -> Expr:
         """Tile length along a dim; a variable where some tiles are shorter."""
@@ -69,7 +78,7 @@ class TileLoop:
             length = self.length(name)
             if isinstance(length, str):
                 rest = f"{self.end(name)} - {self.start(name)}"
-                lines[length] = f"const uint32_t {length} = hal_min({self.tile[name]}, {rest});"
+                lines[length] = f"const uint32_t {length} = hal_min({self.step_along(name)}, {rest});"
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
                 if isinstance(axis, Windowed) and axis.dim in self.split:
@@ -91,8 +100,9 @@ class TileLoop:
         else:
             behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
             over = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
-            first = f"hal_window({add(mul(start, axis.stride), ahead)}, {behind}, {extent})"
-            last = f"hal_window({add(mul(end, axis.stride), over + ahead)}, {behind}, {extent})"
+            size = sized(extent, f"{operand.arg}_{index}_size")
+            first = f"hal_window({add(mul(start, axis.stride), ahead)}, {behind}, {size})"
+            last = f"hal_window({add(mul(end, axis.stride), over + ahead)}, {behind}, {size})"
         lines[low] = f"const uint32_t {low} = {first};"
         lines[length] = f"const uint32_t {length} = {rest}{last} - {low};"
         return lines
@@ -131,7 +141,7 @@ class TileLoop:
         lines: list[str] = []
         for depth, dim in enumerate(reversed(self.split)):
             name, pad = self.start(dim), "    " * depth
-            lines.append(f"{pad}{name} += {self.tile[dim]};")
+            lines.append(f"{pad}{name} += {self.step_along(dim)};")
             if depth + 1 < len(self.split):
                 lines.append(f"{pad}if ({name} >= {self.end(dim)}) {{")
                 lines.append(f"{pad}    {name} = {self.whole(dim)[0]};")
@@ -162,7 +172,7 @@ class TileLoop:
 
     def _at_last(self, names: list[str]) -> str:
         """The same for the last tile."""
-        return " && ".join(f"{self.start(n)} + {self.tile[n]} >= {self.end(n)}" for n in names)
+        return " && ".join(f"{self.start(n)} + {self.step_along(n)} >= {self.end(n)}" for n in names)
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
@@ -213,11 +223,17 @@ class TileLoop:
                     levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
                 elif length != 1:
                     levels.append((length, mul(stride, ELEMENT)))
-            offsets.insert(0, mul(sub(low, base), stride))
+            offsets.insert(0, self._pitched(operand, axis, mul(sub(low, base), stride)))
             joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
             contiguous = contiguous and (whole or room == 1)
             stride = mul(room, stride)
         return Move(add(*offsets), mul(run, ELEMENT), tuple(levels))
+
+    def _pitched(self, operand: PlanOperand, axis: Axis, offset: Expr) -> Expr:
+        """An offset along an axis with its factor, the elements between neighbours, named."""
+        if isinstance(offset, int) or isinstance(axis, (Whole, Broadcast)):
+            return offset
+        return sized(offset, f"{operand.arg}_{axis.dim}_pitch")
 
     def _whole(self, operand: PlanOperand) -> tuple[bool, ...]:
         """Per view axis, whether every tile has all of what it is cut from."""
@@ -227,7 +243,8 @@ class TileLoop:
 
     def element(self, operand: PlanOperand) -> Expr:
         """Index in the whole tensor of the box's first element."""
-        return add(*(mul(s, w) for (s, _), w in zip(self.box(operand), strides(operand.view), strict=True)))
+        axes = zip(operand.axes, self.box(operand), strides(operand.view), strict=True)
+        return add(*(self._pitched(operand, axis, mul(low, stride)) for axis, (low, _), stride in axes))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
         """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deployer.loop_views import sized
 from deployer.looping import ELEMENT, FLAG, TileLoop
 from deployer.naming import Names
 from deployer.plan import PlanOperand, PlanStep
@@ -42,7 +43,14 @@ class Port:
         """Address of a slot at the inner end: of the one to fill or to use where there are several."""
         base = self.names.stage(self.step, o) if self.staged else self.names.slot(self.step, o)
         size = o.stage_bytes if self.staged else o.slot_bytes
-        return f"{base} + {self.variable(o, which)} * {size // ELEMENT}" if which and self.slots(o) > 1 else base
+        if not which or self.slots(o) == 1:
+            return base
+        return f"{base} + {self.variable(o, which)} * {sized(size // ELEMENT, self.variable(o, 'size'))}"
+
+    def move(self, loop: TileLoop, o: PlanOperand, direction: str, which: str = "") -> str:
+        """The call that starts the transfer of a tile's box from or to a slot."""
+        name = f"{o.arg}_stage" if self.staged else o.arg
+        return loop.move(o).call(direction, self.hop, self.outer(o), self.slot(o, which), name)
 
 
 def stage_slot(step: PlanStep, names: Names, o: PlanOperand) -> str:
@@ -69,10 +77,23 @@ def blocks(statements: Iterable[Guarded]) -> list[str]:
 
 
 class SingleMoves:
-    """Statements of a single-buffered loop: fetch, wait, compute, store, wait."""
+    """A single-buffered loop: fetch, wait, compute, store, wait; a transfer alone is waited for at once."""
 
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
+        self.alone = {way: sum(o.mode in (way, "inout") for o in port.moved()) == 1 for way in ("in", "out")}
+
+    def _start(self, o: PlanOperand, way: str, conditions: list[str]) -> list[Guarded]:
+        """Start a transfer under conditions, of which those that are empty hold."""
+        call, condition = self.port.move(self.loop, o, way), " && ".join(filter(None, conditions))
+        if self.alone[way]:
+            return [(condition, f"hal_dma_wait({call});")]
+        call = f"{condition} ? {call} : HAL_DONE" if condition else call
+        return [("", f"const hal_ticket_t {self.port.variable(o, way)} = {call};")]
+
+    def _wait(self, o: PlanOperand, way: str) -> list[Guarded]:
+        """Wait for it."""
+        return [] if self.alone[way] else [("", f"hal_dma_wait({self.port.variable(o, way)});")]
 
     def variables(self, moved: list[PlanOperand]) -> tuple[list[str], list[str]]:
         """Tickets are defined where transfers start."""
@@ -80,30 +101,20 @@ class SingleMoves:
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress, where this tile begins a box and the old content matters."""
-        if o.mode == "out":
-            return []
-        call = self.loop.move(o).call("in", self.port.hop, self.port.outer(o), self.port.slot(o))
-        conditions = [c for c in (self.loop.begins(o), f"!{FLAG}" if o.fresh_on_flag else "") if c]
-        if conditions:
-            call = f"{' && '.join(conditions)} ? {call} : HAL_DONE"
-        return [("", f"const hal_ticket_t {self.port.variable(o, 'in')} = {call};")]
+        conditions = [self.loop.begins(o), f"!{FLAG}" if o.fresh_on_flag else ""]
+        return [] if o.mode == "out" else self._start(o, "in", conditions)
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for it."""
-        return [] if o.mode == "out" else [("", f"hal_dma_wait({self.port.variable(o, 'in')});")]
+        return [] if o.mode == "out" else self._wait(o, "in")
 
     def leave(self, o: PlanOperand) -> list[Guarded]:
         """Start the egress, where this tile ends a box."""
-        if o.mode == "in":
-            return []
-        call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o))
-        ends = self.loop.ends(o)
-        ticket = f"const hal_ticket_t {self.port.variable(o, 'out')}"
-        return [("", f"{ticket} = {ends} ? {call} : HAL_DONE;" if ends else f"{ticket} = {call};")]
+        return [] if o.mode == "in" else self._start(o, "out", [self.loop.ends(o)])
 
     def settle(self, o: PlanOperand) -> list[Guarded]:
         """Wait for it."""
-        return [] if o.mode == "in" else [("", f"hal_dma_wait({self.port.variable(o, 'out')});")]
+        return [] if o.mode == "in" else self._wait(o, "out")
 
     def turn(self, o: PlanOperand) -> list[Guarded]:
         """There is one slot to use."""
@@ -145,7 +156,7 @@ class DoubleMoves:
         if o.mode == "out":
             return []
         index = self._index(o, "fill")
-        call = self.ahead.move(o).call("in", self.port.hop, self.port.outer(o), self.port.slot(o, "fill"))
+        call = self.port.move(self.ahead, o, "in", "fill")
         if o.fresh_on_flag:
             call = f"{FLAG} ? HAL_DONE : {call}"
         lines = [f"hal_dma_wait({self.port.variable(o, 'out')}[{index}]);"] if o.mode == "inout" else []
@@ -163,7 +174,7 @@ class DoubleMoves:
         """Start the egress of a finished box."""
         if o.mode == "in":
             return []
-        call = self.loop.move(o).call("out", self.port.hop, self.port.outer(o), self.port.slot(o, "use"))
+        call = self.port.move(self.loop, o, "out", "use")
         ticket = f"{self.port.variable(o, 'out')}[{self._index(o, 'use')}]"
         return [(self.loop.ends(o), f"{ticket} = {call};")]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from deployer.artefact import digest
 from deployer.expr import add
 from deployer.headers import C_TYPES
-from deployer.loop_views import CallView, LoopView, StepView
-from deployer.looping import ELEMENT, FLAG, TileLoop
+from deployer.loop_views import CallView, LoopView, StepView, sized
+from deployer.looping import FLAG, TileLoop
 from deployer.movement import DoubleMoves, Guarded, Port, SingleMoves, blocks
 from deployer.naming import Memory, Names, memory_name
 from deployer.operator import Const
@@ -130,8 +130,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
         kernels=tuple(sorted({s.kernel.symbol for s in steps})),
         asserts=tuple(asserts),
         steps=views,
-        functions=functions,
-        calls=calls,
+        functions=tuple(replace(f, parameters=_folded(f.parameters)) for f in functions),
+        calls=tuple(map(_folded, calls)),
         macros=tuple(_macro(name, text) for name, text in macros.items()),
     )
 
@@ -204,7 +204,7 @@ def _loop_view(
     return LoopView(
         form="storing" if form == "double" and not fetch else form,
         counter=("stage_" if port.staged else "") + ("turn" if form == "double" and fetch else "tile"),
-        tiles="tiles" if count else tiles,
+        tiles="tiles" if count else sized(tiles, "stage_tiles" if port.staged else "tiles"),
         variables=(
             *count,
             *variables,
@@ -237,6 +237,11 @@ def _wrapped(items: Sequence[str]) -> list[str]:
     return [line.replace("\0", " ") for line in textwrap.wrap(glued, WIDTH, break_long_words=False)]
 
 
+def _folded(text: str) -> str:
+    """A list of parameters or a call, over several lines where it is long."""
+    return "\n        ".join(_wrapped(text.split(", ")))
+
+
 def _declared(kind: str, declarators: Sequence[str]) -> list[str]:
     """Variables of one type, in lines of about WIDTH characters."""
     lines = _wrapped(declarators)
@@ -267,7 +272,7 @@ def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str],
             text = str(add(base, offset))
             constant = isinstance(offset, int)
         elif operand.slots > 1:
-            text = f"{names.slot(step, operand)} + {operand.arg}_use * {operand.slot_bytes // ELEMENT}"
+            text = Port(step, names, staged=False).slot(operand, "use")
             constant = False
         else:
             text, constant = names.slot(step, operand), True

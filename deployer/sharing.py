@@ -1,17 +1,21 @@
-"""Steps whose C differs in addresses alone share one function: equal blocks of a network are printed once."""
+"""Steps whose C differs in addresses and a few sizes share one function: equal blocks of a network are printed once."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import NamedTuple
 
-from deployer.loop_views import CallView, LoopView, StepView
+from deployer.loop_views import SIZE, LoopView, StepView
 
 ADDRESS = re.compile(r"\b(?:HOME|SLOT|STAGE)_\w+")
+HOLE = re.compile(r"@\w+")
 FLAG_PARAMETER = "lazy_reset"
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
+MOST_SIZES = 8
+"""Sizes in which steps that share a function may differ: with more of them nobody reads the calls."""
 
 
 @dataclass(frozen=True)
@@ -25,40 +29,96 @@ class FunctionView:
     loop: LoopView
 
 
+class _Size(NamedTuple):
+    """A named size of a shape: its value in each of the steps that share."""
+
+    name: str
+    values: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class _Shape:
-    """A step with its addresses taken out: what is left, and the addresses under their parameters' names and types."""
+    """A step with its addresses and sizes taken out: what is left, addresses with their parameters' names, sizes."""
 
+    step: StepView
     loop: LoopView
     parameters: tuple[tuple[str, str], ...]
     addresses: tuple[str, ...]
+    sizes: tuple[tuple[str, str], ...]
 
 
 def functions_and_calls(steps: Sequence[StepView]) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
-    shapes = [_shape(step) for step in steps]
-    groups: dict[tuple[str, LoopView, tuple[tuple[str, str], ...]], list[int]] = {}
-    for at, (step, shape) in enumerate(zip(steps, shapes, strict=True)):
-        groups.setdefault((step.kernel, shape.loop, shape.parameters), []).append(at)
-    functions, calls = {}, {}
-    for members in groups.values():
-        first = steps[members[0]]
-        name = f"step_{first.index:02d}"
-        flag = FLAG_PARAMETER if _mentions(first.loop, FLAG_PARAMETER) else ""
-        if len(members) == 1:
-            parameters = f"uint32_t {flag}" if flag else "void"
-            functions[members[0]] = FunctionView(first.title, name, parameters, str(first.index), first.loop)
-            calls[members[0]] = f"{name}({flag});"
-            continue
-        shape = shapes[members[0]]
-        declared = ["uint32_t step", f"{first.kernel}_args_t *args", *(f"{t} *{n}" for n, t in shape.parameters)]
-        declared += [f"uint32_t {flag}"] if flag else []
-        title = f"{first.title} and {len(members) - 1} steps like it"
-        functions[members[0]] = FunctionView(title, f"{name}_like", ", ".join(declared), "step", shape.loop)
-        for at in members:
-            given = [str(steps[at].index), f"&{steps[at].table}", *shapes[at].addresses, *([flag] if flag else [])]
-            calls[at] = f"{name}_like({', '.join(given)});"
+    alike: dict[tuple[str, LoopView, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
+    for shape in map(_shape, steps):
+        groups = alike.setdefault((shape.step.kernel, shape.loop, shape.parameters), [])
+        home = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
+        if home is None:
+            groups.append([shape])
+        else:
+            home.append(shape)
+    functions: dict[int, FunctionView] = {}
+    calls: dict[int, str] = {}
+    for group in (group for groups in alike.values() for group in groups):
+        function, called = _shared(group) if len(group) > 1 else _alone(group[0].step)
+        functions[group[0].step.index] = function
+        calls |= {shape.step.index: call for shape, call in zip(group, called, strict=True)}
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
+
+
+def _alone(step: StepView) -> tuple[FunctionView, list[str]]:
+    """The function of a single step, with everything inside."""
+    name, flag = f"step_{step.index:02d}", _flag(step)
+    parameters = f"uint32_t {flag}" if flag else "void"
+    loop = step.loop.mapped(lambda text: SIZE.sub(r"\1", text))
+    return FunctionView(step.title, name, parameters, str(step.index), loop), [f"{name}({flag});"]
+
+
+def _shared(group: Sequence[_Shape]) -> tuple[FunctionView, list[str]]:
+    """The function of several steps: what they differ in are parameters."""
+    first = group[0].step
+    name, flag, sizes = f"step_{first.index:02d}_like", _flag(first), _varying(group)
+    declared = ["uint32_t step", f"{first.kernel}_args_t *args", *(f"{kind} *{n}" for n, kind in group[0].parameters)]
+    declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
+    calls = []
+    for at, shape in enumerate(group):
+        given = [str(shape.step.index), f"&{shape.step.table}", *shape.addresses]
+        given += [*(size.values[at] for size in sizes), *filter(None, [flag])]
+        calls.append(f"{name}({', '.join(given)});")
+    title = f"{first.title} and {len(group) - 1} more like it"
+    return FunctionView(title, name, ", ".join(declared), "step", _filled(group, sizes)), calls
+
+
+def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
+    """The sizes that differ between steps, with a parameter's name for each."""
+    names: dict[_Size, str] = {}
+    for size in _sizes(group):
+        if len(set(size.values)) > 1 and size not in names:
+            free = (size.name if n == 1 else f"{size.name}_{n}" for n in count(1))
+            names[size] = next(n for n in free if n not in names.values())
+    return names
+
+
+def _sizes(group: Sequence[_Shape]) -> list[_Size]:
+    """The sizes in the order of the text."""
+    columns = zip(*(shape.sizes for shape in group), strict=True)
+    return [_Size(column[0][0], tuple(value for _, value in column)) for column in columns]
+
+
+def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> LoopView:
+    """The loop of a group with each size in place: a parameter where it differs, else its value."""
+    sizes = iter(_sizes(group))
+
+    def filled(_: re.Match[str]) -> str:
+        size = next(sizes)
+        return names.get(size, size.values[0])
+
+    return group[0].loop.mapped(lambda text: HOLE.sub(filled, text))
+
+
+def _flag(step: StepView) -> str:
+    """The flag's name where the step reads it."""
+    return FLAG_PARAMETER if any(FLAG_PARAMETER in text for text in step.loop.texts) else ""
 
 
 def common_sizes(fields: Sequence[Sequence[str]], labels: Sequence[str]) -> tuple[dict[str, str], list[list[str]]]:
@@ -78,34 +138,29 @@ def common_sizes(fields: Sequence[Sequence[str]], labels: Sequence[str]) -> tupl
 
 
 def _shape(step: StepView) -> _Shape:
-    """Parameters stand for addresses in the order in which the text mentions them."""
+    """Parameters stand for addresses in the order in which the text mentions them, holes for sizes.
+
+    The pointer to the argument table is a parameter of a shared function.
+    """
     names = {address: (parameter, kind) for address, parameter, kind in step.addresses}
     found: dict[str, tuple[str, str]] = {}
-    for text in step.loop.texts:
-        for address in ADDRESS.findall(text):
-            found.setdefault(address, names[address])
+    sizes: list[tuple[str, str]] = []
+
+    def emptied(size: re.Match[str]) -> str:
+        sizes.append((size[2], size[1]))
+        return f"@{size[2]}"
 
     def renamed(text: str) -> str:
+        for address in ADDRESS.findall(text):
+            found.setdefault(address, names[address])
         text = ADDRESS.sub(lambda m: found[m[0]][0], text)
-        return re.sub(rf"&{step.table}\b", "args", text)
+        return SIZE.sub(emptied, re.sub(rf"&{step.table}\b", "args", text))
 
-    return _Shape(_mapped(step.loop, renamed), tuple(found.values()), tuple(found))
-
-
-def _mapped(view: LoopView, change: Callable[[str], str]) -> LoopView:
-    """The view with all its lines changed; the pointer to the argument table is a parameter of a shared function."""
-    changed: dict[str, Any] = {}
-    for field in fields(view):
-        value = getattr(view, field.name)
-        if isinstance(value, tuple):
-            changed[field.name] = tuple(change(x) for x in value if " *args = " not in x)
-    body = view.body
-    if isinstance(body, CallView):
-        body = replace(body, table=change(body.table), arguments=tuple(map(change, body.arguments)))
-    else:
-        body = _mapped(body, change)
-    return replace(view, body=body, **changed)
+    loop = _without_table(step.loop).mapped(renamed)
+    return _Shape(step, loop, tuple(found.values()), tuple(found), tuple(sizes))
 
 
-def _mentions(view: LoopView, word: str) -> bool:
-    return any(word in text for text in view.texts)
+def _without_table(view: LoopView) -> LoopView:
+    """The view without the definition of the pointer to the argument table."""
+    body = _without_table(view.body) if isinstance(view.body, LoopView) else view.body
+    return replace(view, body=body, variables=tuple(x for x in view.variables if " *args = " not in x))

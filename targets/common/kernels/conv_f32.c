@@ -4,15 +4,7 @@
 #include "conv_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
-#include "share_f32.h"
-
-/* The k below count with 0 <= start + k * step < length. */
-static inline share_t inside(int32_t start, uint32_t step, uint32_t length, uint32_t count) {
-    const int32_t room = (int32_t)length - start;
-    const uint32_t begin = start < 0 ? ((uint32_t)-start + step - 1) / step : 0;
-    const uint32_t fit = room > 0 ? ((uint32_t)room + step - 1) / step : 0;
-    return (share_t){begin, fit < count ? fit : count};
-}
+#include "taps_f32.h"
 
 void conv_f32(const void *args) {
     const conv_f32_args_t *p = args;
@@ -21,7 +13,8 @@ void conv_f32(const void *args) {
         const uint32_t ow = i % p->ow, row = i / p->ow, oh = row % p->oh, channel = row / p->oh;
         const uint32_t m = channel % p->m, group = channel / p->m, g = group % p->g, n = group / p->g;
         const int32_t top = p->top + (int32_t)(oh * p->sh), left = p->left + (int32_t)(ow * p->sw);
-        const share_t kh = inside(top, p->dh, p->x_rows, p->kh), kw = inside(left, p->dw, p->x_cols, p->kw);
+        const share_t kh = taps_inside(top, p->kh, p->dh, p->x_rows);
+        const share_t kw = taps_inside(left, p->kw, p->dw, p->x_cols);
         const float *x = p->x + n * p->x_n + g * p->x_g, *w = p->w + g * p->w_g + m * p->w_m;
         float *y = p->y + n * p->y_n + g * p->y_g + m * p->y_m + oh * p->y_h + ow;
         float sum = p->first ? 0.0f : *y;

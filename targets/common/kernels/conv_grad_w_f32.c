@@ -3,15 +3,7 @@
  * sum. */
 #include "conv_grad_w_f32.h"
 #include "hal.h"
-#include "share_f32.h"
-
-/* The o below count with 0 <= start + o * step < length. */
-static inline share_t inside(int32_t start, uint32_t step, uint32_t length, uint32_t count) {
-    const int32_t room = (int32_t)length - start;
-    const uint32_t begin = start < 0 ? ((uint32_t)-start + step - 1) / step : 0;
-    const uint32_t fit = room > 0 ? ((uint32_t)room + step - 1) / step : 0;
-    return (share_t){begin, fit < count ? fit : count};
-}
+#include "taps_f32.h"
 
 void conv_grad_w_f32(const void *args) {
     const conv_grad_w_f32_args_t *p = args;
@@ -20,7 +12,8 @@ void conv_grad_w_f32(const void *args) {
         const uint32_t kw = i % p->kw, row = i / p->kw, kh = row % p->kh, channel = row / p->kh;
         const uint32_t c = channel % p->c, output = channel / p->c, m = output % p->m, g = output / p->m;
         const int32_t top = p->top + (int32_t)(kh * p->dh), left = p->left + (int32_t)(kw * p->dw);
-        const share_t oh = inside(top, p->sh, p->x_rows, p->oh), ow = inside(left, p->sw, p->x_cols, p->ow);
+        const share_t oh = taps_inside(top, p->oh, p->sh, p->x_rows);
+        const share_t ow = taps_inside(left, p->ow, p->sw, p->x_cols);
         const float *dy = p->dy + g * p->dy_g + m * p->dy_m, *x = p->x + g * p->x_g + c * p->x_c;
         float *dw = p->grad + g * p->dw_g + m * p->dw_m + c * p->dw_c + kh * p->kw + kw;
         float sum = p->first ? 0.0f : *dw;
