@@ -48,6 +48,12 @@ def extra_work(node: Node, access: Access) -> int:
     return int(has_relu(node)) + 2 * sum(operand.arg == GATE for operand in access.operands)
 
 
+def finished_form(form: str, node: Node, access: Access) -> str:
+    """The form of a kernel's work where Relu or a gate costs it figures of its own."""
+    gated = any(operand.arg == GATE for operand in access.operands)
+    return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
+
+
 def check_gate(node: Node, inputs: Sequence[TensorType | None], position: int, y: TensorType) -> None:
     """ShapeMismatch where a gate is not of the result's type."""
     gate = inputs[position] if len(inputs) > position else None

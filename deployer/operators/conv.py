@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Whole, Window
-from deployer.activation import ACTIVATION, RELU, RELU_SCALAR, TakesRelu, extra_work, finished, relu_args, through
+from deployer.activation import ACTIVATION, RELU, RELU_SCALAR, TakesRelu, finished, finished_form, relu_args, through
 from deployer.convolution import (
     BLOCK,
     FORMS,
@@ -147,8 +147,8 @@ class Conv(TakesRelu, Operator):
         products = float(tile["c"] * kh * kw)
         if form != "depthwise":
             products = block_macs(tile["m"], products, kh * kw) / tile["m"]
-        macs = round(pixels * channels * (products + extra_work(node, access)))
-        return Work(macs, channels * (pixels + setup), blocks, form)
+        macs = round(pixels * channels * products)
+        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""
@@ -164,7 +164,9 @@ class Conv(TakesRelu, Operator):
         yield Sample("relu", (normal(r, *x), normal(r, *w)), {**attrs, ACTIVATION: RELU}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """Regular, pointwise, depthwise and strided layers."""
+        """Regular, pointwise, depthwise and strided layers, and the same with Relu."""
         r = rng(42)
         for label, x, w, attrs in LAYERS:
-            yield Sample(label, (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
+            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(label, given, attrs)
+            yield Sample(f"{label} relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)

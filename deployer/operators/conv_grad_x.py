@@ -1,6 +1,7 @@
 """ConvGradX: the gradient of a convolution with respect to X."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from deployer.activation import (
     GATE_POINTER,
     TakesGate,
     check_gate,
-    extra_work,
     finished,
+    finished_form,
     gate_args,
     gate_array,
     gate_operands,
@@ -150,8 +151,8 @@ class ConvGradX(TakesGate, Operator):
         if form != "depthwise":
             products = block_macs(tile["c"], products, max(taps, 1)) / tile["c"]
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
-        macs = round(pixels * channels * (products + extra_work(node, access)))
-        return Work(macs, channels * (pixels + SETUP), blocks, form)
+        macs = round(pixels * channels * products)
+        return Work(macs, channels * (pixels + SETUP), blocks, finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""
@@ -159,17 +160,24 @@ class ConvGradX(TakesGate, Operator):
         for label, x, w, attrs in FORMS:
             yield _sample(r, label, x, w, attrs)
         for label, x, w, attrs in FORMS[::4]:
-            plain = _sample(r, label, x, w, attrs)
-            gate = np.maximum(normal(r, *x), np.float32(0))
-            yield Sample(f"{label}_gate", (*plain.inputs, gate), plain.attrs, onnx=False)
+            yield _gated(r, _sample(r, f"{label}_gate", x, w, attrs), x)
         yield Sample("smallest", (normal(r, 1, 3, 3, 2), normal(r, 3, 2, 3, 3)), {"strides": (2, 3)}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """The layers on which Conv is measured, but first ones, and but parts of a layer that lack a neighbour's dY."""
+        """The layers on which Conv is measured, with and without a gate.
+
+        First ones are left out, and parts of a layer that lack a neighbour's dY.
+        """
         r = rng(44)
         for label, x, w, attrs in LAYERS:
             if x[1] > BLOCK and (w[2:] == (1, 1) or attrs["pads"] == (1, 1, 1, 1)):
-                yield _sample(r, label, x, w, attrs)
+                plain = _sample(r, label, x, w, attrs)
+                yield plain
+                yield _gated(r, replace(plain, label=f"{label} gated"), x)
+
+
+def _gated(r: np.random.Generator, plain: Sample, x: tuple[int, ...]) -> Sample:
+    return replace(plain, inputs=(*plain.inputs, np.maximum(normal(r, *x), np.float32(0))))
 
 
 def _sample(
