@@ -53,9 +53,9 @@ class BetweenLevel:
         for step in self.schedule.steps:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
-            room, fresh = self.capacity - self.fixed[step.index], options.accumulate == 1
-            found = staged_candidates(step, self.storage_of, names, self.target, room, fresh, inside, modes)
-            candidates.append(tuple(replace(c, bytes=c.bytes + self.fixed[step.index]) for c in found))
+            fixed, fresh, target = self.fixed[step.index], options.accumulate == 1, self.target
+            found = staged_candidates(step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes)
+            candidates.append(tuple(found))
         return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
 
     def _least(self, name: str) -> tuple[int, Step]:
@@ -65,8 +65,9 @@ class BetweenLevel:
         for step in self.schedule.steps:
             modes = strategy(name).stage_modes(step, options)
             inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
-            found = staged_candidates(step, self.storage_of, names, self.target, 1 << 62, False, inside, modes)
-            needed.append((self.fixed[step.index] + min(c.bytes for c in found if not c.resident), -step.index))
+            fixed, target = self.fixed[step.index], self.target
+            found = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
+            needed.append((min(c.bytes for c in found if not c.resident), -step.index))
         most, index = max(needed)
         return most, self.schedule.steps[-index]
 

@@ -57,6 +57,22 @@ class Movement:
         return np.minimum(in_place if self.inout else min(in_place, 2), self.loads)
 
 
+class Walks:
+    """The tile and the loop order behind an index into the arrays over a grid in each of some orders."""
+
+    def __init__(self, access: Access, grid: Grid, orders: list[tuple[str, ...]]) -> None:
+        self.access, self.grid, self.orders = access, grid, orders
+        self._known: dict[int, tuple[dict[str, int], tuple[str, ...]]] = {}
+
+    def __getitem__(self, index: int) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Both; few of many are ever asked for, but those by many candidates."""
+        if index not in self._known:
+            order, row = divmod(index, self.grid.size)
+            tile = self.grid.tile(row)
+            self._known[index] = tile, used_order(self.orders[order], tile, self.access)
+        return self._known[index]
+
+
 def rounded(size: int, alignment: int) -> int:
     """Bytes of a buffer that ends on the alignment."""
     return -(-size // alignment) * alignment
@@ -81,7 +97,7 @@ def enumerate_candidates(
     kernels = np.tile(kernel_totals(step, grid, target), len(orders))
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
-    calls = np.tile(grid.calls, len(orders))
+    calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
     found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
     for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
         moved = [m for m in moves if m.storage not in mask]
@@ -90,17 +106,14 @@ def enumerate_candidates(
             allowed = allowed & m.possible
         for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
             parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
+            chosen = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
             fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
                 variant, place = divmod(int(index), kernels.size)
-                order, row = divmod(place, grid.size)
-                slots = {m.arg: 0 for m in moves} | {m.arg: int(m.slots(slot_counts[variant])[place]) for m in moved}
+                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in chosen[variant].items()}
                 pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                used = used_order(orders[order], grid.tile(row), access)
-                candidate = Candidate(
-                    grid.tile(row), used, pipelined, mask, slots, int(size[index]), int(cycles[index])
-                )
+                candidate = Candidate(*walks[place], pipelined, mask, slots, int(size[index]), int(cycles[index]))
                 found["single" if mode == "single" else "double"].append(candidate)
     return found
 

@@ -16,9 +16,9 @@ from deployer.target import Target
 from deployer.tilers.candidates import (
     Candidate,
     Movement,
+    Walks,
     front,
     movement,
-    used_order,
 )
 from deployer.tilers.grid import Grid, Ints, grid_at, grid_of, loop_orders
 
@@ -79,34 +79,37 @@ def staged_candidates(
     eligible: frozenset[str],
     target: Target,
     capacity: int,
+    fixed: int,
     fresh: bool,
     inside: Inside,
     modes: tuple[Buffering, ...],
 ) -> list[Candidate]:
-    """Fronts per residency. `eligible` storages may be spilled; `inside` is what the step costs without that."""
+    """Fronts per residency. `eligible` storages may be spilled; `inside` is what the step costs without that.
+
+    Of the capacity `fixed` bytes are taken by what stays, and counted to each candidate.
+    """
     access = step.access
     grid, orders = stage_grid(access), loop_orders(access)
     moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh, HOP) for o in access.operands]
     touched = sorted({storage_of[o.tensor] for o in access.operands} & eligible)
+    walks = Walks(access, grid, orders)
     counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
     inner = inside.cycles + kernels - inside.kernels.min() + (counts - 1) * target.step
-    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, 0, inside.cycles)]
+    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
     for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
         spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
         allowed = np.logical_and.reduce([m.possible for m in spilled])
         for mode in modes:
             size, busy, exposed = _priced(spilled, mode, target)
+            size += fixed
+            chosen = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
             cycles = inner + busy if mode == "single" else np.maximum(inner + exposed, busy + inner // counts)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
-                order, row = divmod(int(index), grid.size)
-                slots = {m.arg: int(m.slots(SLOTS[mode])[index]) for m in spilled}
+                slots = {arg: int(n[index]) for arg, n in chosen.items()}
                 buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                used = used_order(orders[order], grid.tile(row), access)
-                candidate = Candidate(
-                    grid.tile(row), used, buffering, mask, slots, int(size[index]), int(cycles[index])
-                )
-                found.append(candidate)
+                way = walks[int(index)]
+                found.append(Candidate(*way, buffering, mask, slots, int(size[index]), int(cycles[index])))
     return found
 
 
