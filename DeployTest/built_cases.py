@@ -41,7 +41,7 @@ CONVOLUTIONAL: dict[str, tuple[ModuleType, dict[str, Any]]] = {
     "resnet8_plain": (resnet8, {"batch_norm": False, **ACCUMULATED}),
     "mobilenet_v1": (mobilenet_v1, {}),
     "mobilenet_v1_batch": (mobilenet_v1, {"batch": 4}),
-    "mobilenet_v1_accum": (mobilenet_v1, ACCUMULATED),
+    "mobilenet_v1_accum": (mobilenet_v1, {"seed": 3, **ACCUMULATED}),  # under seed 0 a Relu flips on some machines
     "mobilenet_v1_plain": (mobilenet_v1, {"batch_norm": False}),
 }
 GENERATED = DENSE | CONVOLUTIONAL

@@ -47,6 +47,9 @@ _MATH = """
 #define SWEEP(name) void sweep_##name(const float *x, float *y, uint32_t n) { \\
     for (uint32_t i = 0; i < n; i++) y[i] = name##f_f32(x[i]); }
 SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh)
+void sweep_rsqrt(const float *x, float *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) y[i] = rsqrt_f32(x[i]);
+}
 void sweep_pow(const float *x, const float *e, float *y, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) y[i] = powf_f32(x[i], e[i]);
 }

@@ -70,6 +70,24 @@ def test_odd_functions_keep_signed_zeros() -> None:
         assert np.signbit(sweep(name, np.array([-0.0], np.float32))[0])
 
 
+def test_rsqrt_is_accurate() -> None:
+    """Every sign and exponent, every 16th float of the two octaves that its start tells apart, and the subnormals."""
+    octaves = np.arange(0x3F800000, 0x40800000, 16, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([BITS, CORNERS, octaves, np.linspace(0, 1.2e-38, 100_001, dtype=np.float32)])
+    with np.errstate(all="ignore"):
+        error = ulps(sweep("rsqrt", x), 1 / np.sqrt(x.astype(np.float64)))
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    assert error[worst] <= table()["ulp"]["rsqrt"], f"{error[worst]:.2f} ulp at {x[worst]!r}"
+    assert documented("rsqrt") == (f"{error[worst]:.2f}", table()["ulp"]["rsqrt"]), f"docs/math.md: {error[worst]:.2f}"
+
+
+def test_rsqrt_of_special_values() -> None:
+    """Zeros give the infinity of their sign, infinity gives zero, what is negative gives NaN."""
+    found = sweep("rsqrt", np.array([0.0, -0.0, np.inf, -np.inf, -1.0, -1e-45, np.nan], np.float32))
+    np.testing.assert_array_equal(found, np.array([np.inf, -np.inf, 0.0, np.nan, np.nan, np.nan, np.nan], np.float32))
+    assert not np.signbit(found[2])
+
+
 def test_pow_is_accurate() -> None:
     """Random bases and exponents, real and integer ones, over the whole range of results."""
     r = np.random.default_rng(5)

@@ -71,6 +71,15 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 16, 4, 5), (16, 8, 1, 1), {"group": 2}),
 )
 """X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
+CHANNELWISE = (
+    ("ChannelMoments", 1, 2),
+    ("ChannelNormalize", 1, 1),
+    ("ChannelGradSums", 2, 2),
+    ("ChannelNormalizeGrad", 2, 1),
+)
+"""Operator, inputs of X's shape, and outputs."""
+PLANES = ((1, 16, 8, 4), (2, 4, 5, 3), (8, 2, 9), (3, 8, 7), (1, 24, 2), (4, 1, 33), (1, 8, 1))
+"""X of which each of 8 cores gets as many rows: of several images, of every remainder of a turn, and of one element."""
 OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
 
 
@@ -152,6 +161,28 @@ def _flat_jobs() -> Iterator[KernelJob]:
         yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)})
 
 
+def _channel_jobs() -> Iterator[KernelJob]:
+    """Steps of batch normalization on rows that all cores share evenly, one and several images; then NaN and Relu."""
+    for name, wide, outputs in CHANNELWISE:
+        for shape in PLANES:
+            kernel = registry()[name].kernel
+            assert kernel is not None
+            inputs = [arg for arg, _, written in kernel.pointers if not written]
+            types = {arg: TensorType("float32", shape if i < wide else shape[1:2]) for i, arg in enumerate(inputs)}
+            node = Node("", name, tuple(inputs), tuple(f"o{i}" for i in range(outputs)), {})
+            found = registry()[name].infer(node, list(types.values()))
+            types |= dict(zip(node.outputs, found, strict=True))
+            tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
+            label = f"{name}-plane{'x'.join(map(str, shape))}"
+            yield measure.kernel_job(label, node, types, {}, tile)
+    node = Node("", "ChannelNormalize", ("x", "s", "b", "m", "i"), ("o",), {"activation": "Relu"})
+    bits = np.resize(np.array(NANS, np.uint32), (1, 2, 21))
+    types = {n: TensorType("float32", bits.shape if n in "xo" else (2,)) for n in "xsbmio"}
+    values = {"x": bits.view(np.float32), "s": np.array([1.5, -2.0], np.float32)}
+    tile = {"n": (0, 1), "c": (0, 2), "s": (0, 21)}
+    yield measure.kernel_job("ChannelNormalize-nan", node, types, values, tile)
+
+
 def _convolution_jobs() -> Iterator[KernelJob]:
     """Each layer and its gradients, packed, and as a part of larger operands that continues a sum."""
     for number, (x, w, attrs) in enumerate(LAYERS):
@@ -198,7 +229,7 @@ def _hard(seed: int, size: int) -> Array:
     return np.where(np.arange(size) % 3 == seed, np.resize(special, size), _normal(seed, size))
 
 
-MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _convolution_jobs)
+MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _channel_jobs, _convolution_jobs)
 JOBS = {job.label: job for make in MAKERS for job in make()}
 
 

@@ -11,7 +11,8 @@ from deployer.plan import Options, Tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 WHOLE, SMALL, SMALL_L2 = 200000, 1100, 9000
-SUMS = dict.fromkeys(("sum", "mean", "variance", "dot", "grad w", "grad w strided"), 2) | {"layer norm": 1}
+SUMS = dict.fromkeys(("sum", "mean", "variance", "batch norm grad", "grad w", "grad w strided"), 2)
+SUMS |= {"batch norm": 3, "layer norm": 1}
 """Reductions that must be split at once."""
 
 

@@ -1,5 +1,6 @@
 """What the steps of batch normalization cost, and the layers on which that is measured."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from deployer.access import Access
@@ -16,15 +17,18 @@ class Step(Channelwise):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
-        runs = tile["n"] * tile["c"]
-        return Work(runs * tile["s"], runs, tile["c"] if self.reduces else runs * tile["s"])
+        count = math.prod(tile.values())
+        return Work(count, count // tile["s"], tile["c"] if self.reduces else count)
 
     def sweep(self) -> Iterator[Sample]:
         """Layers of small networks, and parts of them."""
         r = rng(72)
         for shape in LAYERS:
             inputs: list[Array] = [normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self._inputs())]
-            yield Sample("x".join(map(str, shape)), tuple(inputs), onnx=False)
+            yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=self._outputs(), onnx=False)
 
     def _inputs(self) -> int:
-        return sum(not written for _, _, written in self.kernel.pointers)
+        return len(self.kernel.pointers) - self._outputs()
+
+    def _outputs(self) -> int:
+        return sum(written for _, _, written in self.kernel.pointers)

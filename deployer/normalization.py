@@ -34,8 +34,8 @@ EPSILON, MOMENTUM = 1e-5, 0.9
 class Channelwise(Operator):
     """A step whose first `wide` inputs are of X's shape and whose others hold one element per channel.
 
-    One that `reduces` gives one element per channel, summed ascending with the batch outside the spatial axes; others
-    give X's shape.
+    One that `reduces` gives one element per channel in each output, summed ascending with the batch outside the spatial
+    axes; others give X's shape.
     """
 
     kernel: ClassVar[Kernel]
@@ -46,17 +46,18 @@ class Channelwise(Operator):
     """Element operations per element, where these are not one multiply-accumulate."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, or one element per channel."""
-        given = operands(node, inputs, len(self.kernel.pointers) - 1)
+        """The type of X, or one element per channel and output."""
+        outputs = sum(written for _, _, written in self.kernel.pointers)
+        given = operands(node, inputs, len(self.kernel.pointers) - outputs)
         channels = checked(node, given, self.wide)
-        return (channels if self.reduces else given[0],)
+        return (channels if self.reduces else given[0],) * outputs
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n, c and s (all spatial axes in one)."""
         shape = types[node.inputs[0]].shape
         view = (shape[0], shape[1], math.prod(shape[2:]))
         listed = []
-        tensors = (*node.inputs, node.outputs[0])
+        tensors = (*node.inputs, *node.outputs)
         for i, ((arg, _, written), tensor) in enumerate(zip(self.kernel.pointers, tensors, strict=True)):
             full = not self.reduces if written else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
@@ -72,12 +73,14 @@ class Channelwise(Operator):
         return {}
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Loop lengths, strides, and the number of elements of a channel."""
+        """Loop lengths, strides, and one over the number of elements of a channel."""
         values: dict[str, ArgValue] = {name: Extent(name) for name in "ncs"}
         for operand in access.operands:
             values |= {f"{operand.arg}_{name}": Stride(operand.arg, i) for i, name in enumerate("nc")}
         values |= {"first": First(), "last": Last()}
-        values |= {"count": Const(float(access.dim("n").size * access.dim("s").size)), **self.constants(node)}
+        # The kernel multiplies: a division here is none on the target, where it may be slow.
+        count = np.float32(access.dim("n").size * access.dim("s").size)
+        values |= {"inverse_count": Const(float(np.float32(1) / count)), **self.constants(node)}
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
@@ -86,34 +89,15 @@ class Channelwise(Operator):
         return Work(macs=count, elements=count * self.flops, parallel=tile["c"] if self.reduces else count)
 
 
-def channel_kernel(symbol: str, inputs: Sequence[str], output: str, wide: Sequence[str], *more: str) -> Kernel:
+def channel_kernel(
+    symbol: str, inputs: Sequence[str], outputs: Sequence[str], wide: Sequence[str], *more: str
+) -> Kernel:
     """The kernel of a channelwise step; `wide` are the pointers that need strides, `more` further scalars."""
     scalars: list[tuple[str, CType]] = [(name, "u32") for name in "ncs"]
     scalars += [(f"{arg}_{name}", "u32") for arg in wide for name in "nc"]
-    scalars += [(name, "f32" if name in ("count", "epsilon") else "u32") for name in more]
-    return Kernel(symbol, (*((name, "float32", False) for name in inputs), (output, "float32", True)), tuple(scalars))
-
-
-class Variance(Channelwise):
-    """What the variance and its inverse root share: one kernel over X and the means."""
-
-    kernel = channel_kernel(
-        "channel_variance_f32", ("x", "mean"), "y", ("x",), "inverse", "first", "last", "count", "epsilon"
-    )
-    reduces = True
-    inverse = False
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The biased variance, or one over the root of it plus epsilon."""
-        x, mean = arrays(inputs, 2)
-        found = np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype)
-        if self.inverse:
-            found = 1 / np.sqrt(found + x.dtype.type(node.attr_float("epsilon", EPSILON)))
-        return (found.astype(x.dtype),)
-
-    def constants(self, node: Node) -> dict[str, ArgValue]:
-        """Whether the root is inverted, and epsilon."""
-        return {"inverse": Const(int(self.inverse)), "epsilon": Const(node.attr_float("epsilon", EPSILON))}
+    scalars += [(name, "f32" if name in ("inverse_count", "epsilon") else "u32") for name in more]
+    pointers = ((name, "float32", name in outputs) for name in (*inputs, *outputs))
+    return Kernel(symbol, tuple(pointers), tuple(scalars))
 
 
 def checked(node: Node, given: Sequence[TensorType], wide: int) -> TensorType:
@@ -169,23 +153,18 @@ class BatchNorm(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Statistics per channel, then Y, then the running statistics that somebody named."""
         x, scale, bias, mean, var = node.inputs
-        epsilon = {"epsilon": node.attr_float("epsilon", EPSILON)}
+        epsilon: dict[str, AttrValue] = {"epsilon": node.attr_float("epsilon", EPSILON)}
         momentum = {"momentum": node.attr_float("momentum", MOMENTUM)}
         y, new_mean, new_var, saved_mean, saved_inv = (*node.outputs, *[""] * (5 - len(node.outputs)))
         inv_std = saved_inv or f"{node.name}/inv_std"
         name = node.name
         if not self.training(node):
             return [
-                Node(f"{name}/inv_std", "InvStd", (var,), (inv_std,), dict(epsilon)),
+                Node(f"{name}/inv_std", "InvStd", (var,), (inv_std,), epsilon),
                 Node(name, "ChannelNormalize", (x, scale, bias, mean, inv_std), (y,)),
             ]
-        rank = len(operands(node, inputs, 1)[0].shape)
         centre = saved_mean or f"{name}/mean"
-        axes: dict[str, AttrValue] = {"axes": sum_axes(rank), "keepdims": 0}
-        nodes = [
-            Node(f"{name}/mean", "ReduceMean", (x,), (centre,), axes),
-            Node(f"{name}/inv_std", "ChannelInvStd", (x, centre), (inv_std,), dict(epsilon)),
-        ]
+        nodes = [Node(f"{name}/moments", "ChannelMoments", (x,), (centre, inv_std), epsilon)]
         if y:
             nodes.append(Node(name, "ChannelNormalize", (x, scale, bias, centre, inv_std), (y,)))
         if new_mean:
@@ -218,12 +197,9 @@ class BatchNorm(Operator):
             self._frozen(node, douts[0], targets, b)
             return
         mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
-        if not mean:
-            mean = b.temp("mean")
-            b.emit("ReduceMean", (x,), (mean,), axes=sum_axes(len(b.type(x).shape)), keepdims=0)
-        if not inv_std:
-            inv_std = b.temp("inv_std")
-            b.emit("ChannelInvStd", (x, mean), (inv_std,), epsilon=epsilon)
+        if not (mean and inv_std):
+            mean, inv_std = b.temp("mean"), b.temp("inv_std")
+            b.emit("ChannelMoments", (x,), (mean, inv_std), epsilon=epsilon)
         b.emit("BatchNormalizationGrad", (douts[0], x, scale, mean, inv_std), targets)
 
     @staticmethod
@@ -236,6 +212,6 @@ class BatchNorm(Operator):
             zero = b.constant("zero", np.zeros(b.type(scale).shape, np.float32))
             b.emit("ChannelNormalize", (dy, scale, zero, zero, inv_std), targets[:1])
         if targets[1]:
-            b.emit("ChannelDot", (dy, x, mean, inv_std), targets[1:2])
-        if targets[2]:
+            b.emit("ChannelGradSums", (dy, x, mean, inv_std), (targets[1], targets[2] or b.temp("dbias")))
+        elif targets[2]:
             b.emit("ReduceSum", (dy,), targets[2:], axes=sum_axes(len(b.type(x).shape)), keepdims=0)

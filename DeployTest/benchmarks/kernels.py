@@ -64,12 +64,14 @@ class Row:
     unit: str
 
 
-def _row(op: str, shapes: Mapping[str, Shape], form: str = "", flag: int = 0, **attrs: AttrValue) -> Row:
+def _row(
+    op: str, shapes: Mapping[str, Shape], form: str = "", flag: int = 0, outputs: int = 1, **attrs: AttrValue
+) -> Row:
     """A node over named inputs; "labels" and "flag" are integers."""
     types = {n: TensorType("int32" if n in ("labels", "flag") else "float32", s) for n, s in shapes.items()}
-    node = Node(op, op, tuple(shapes), ("out",), dict(attrs))
+    node = Node(op, op, tuple(shapes), tuple(f"out{i}" for i in range(outputs)), dict(attrs))
     operator = operator_of(node)
-    types["out"] = operator.infer(node, [types[n] for n in shapes])[0]
+    types.update(zip(node.outputs, operator.infer(node, [types[n] for n in shapes]), strict=False))
     access = operator.access(node, types)
     tile = {name: (0, size) for name, size in access.sizes.items()}
     work = operator.work(node, access, access.sizes)
@@ -119,13 +121,11 @@ def convolutions() -> Iterator[Row]:
 def planes() -> Iterator[Row]:
     """Batch normalization step by step, forward and backward, and pooling."""
     for x in PLANES:
-        c, space = x[1:2], {"axes": (0, 2, 3), "keepdims": 0}
-        yield _row("ReduceMean", {"x": x}, "mean", **space)
+        c = x[1:2]
+        yield _row("ChannelMoments", {"x": x}, outputs=2)
         yield _row("ChannelVariance", {"x": x, "mean": c})
-        yield _row("ChannelInvStd", {"x": x, "mean": c}, "inverse")
         yield _row("ChannelNormalize", {"x": x, "scale": c, "bias": c, "mean": c, "inv_std": c})
-        yield _row("ReduceSum", {"x": x}, "dbias", **space)
-        yield _row("ChannelDot", {"dy": x, "x": x, "mean": c, "inv_std": c})
+        yield _row("ChannelGradSums", {"dy": x, "x": x, "mean": c, "inv_std": c}, outputs=2)
         yield _row("ChannelNormalizeGrad", {"dy": x, "x": x, "s": c, "mean": c, "inv_std": c, "ds": c, "db": c})
         yield _row("GlobalAveragePoolGrad", {"dy": (*x[:2], 1, 1)}, kernel_shape=x[2:])
         window: dict[str, AttrValue] = {"kernel_shape": (2, 2), "strides": (2, 2)}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.inputs import arrays, normal, operands
-from deployer.ir import AttrValue, Node, TensorType
+from deployer.ir import Node, TensorType
 from deployer.normalization import checked, per_channel, sum_axes
 from deployer.operator import Array, Operator, Sample, register, rng
 
@@ -35,16 +35,12 @@ class BatchNormalizationGrad(Operator):
         return (np.asarray(factor * (dy - shift - centred * slope)), dscale, dbias)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The two sums, then dX where it is wanted."""
+        """Both sums in one step, then dX where it is wanted."""
         dy, x, scale, mean, inv_std = node.inputs
         dx, dscale, dbias = (*node.outputs, "", "")[:3]
-        name, rank = node.name, len(operands(node, inputs, 1)[0].shape)
+        name = node.name
         dscale, dbias = dscale or f"{name}/dscale", dbias or f"{name}/dbias"
-        sums: dict[str, AttrValue] = {"axes": sum_axes(rank), "keepdims": 0}
-        nodes = [
-            Node(f"{name}/dbias", "ReduceSum", (dy,), (dbias,), sums),
-            Node(f"{name}/dscale", "ChannelDot", (dy, x, mean, inv_std), (dscale,)),
-        ]
+        nodes = [Node(f"{name}/sums", "ChannelGradSums", (dy, x, mean, inv_std), (dscale, dbias))]
         if dx:
             wanted = (dy, x, scale, mean, inv_std, dscale, dbias)
             nodes.append(Node(name, "ChannelNormalizeGrad", wanted, (dx,)))

@@ -20,7 +20,7 @@ class ChannelNormalize(TakesRelu, Step):
 
     name = "ChannelNormalize"
     kernel = channel_kernel(
-        "channel_normalize_f32", ("x", "scale", "bias", "mean", "inv_std"), "y", ("x", "y"), RELU_SCALAR[0]
+        "channel_normalize_f32", ("x", "scale", "bias", "mean", "inv_std"), ("y",), ("x", "y"), RELU_SCALAR[0]
     )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -19,9 +19,9 @@ class ChannelNormalizeGrad(Step):
     kernel = channel_kernel(
         "channel_norm_grad_f32",
         ("dy", "x", "scale", "mean", "inv_std", "dscale", "dbias"),
-        "dx",
+        ("dx",),
         ("dy", "x", "dx"),
-        "count",
+        "inverse_count",
     )
     wide = 2
 

@@ -1,18 +1,28 @@
-"""ChannelVariance: the biased variance of each channel; a step of batch normalization."""
+"""ChannelVariance: the biased variance of each channel, of which batch normalization keeps a running mean."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from deployer.channels import Step
-from deployer.inputs import normal
-from deployer.normalization import Variance
-from deployer.operator import Sample, register, rng
+from deployer.inputs import arrays, normal
+from deployer.ir import Node
+from deployer.normalization import channel_kernel, per_channel, sum_axes
+from deployer.operator import Array, Sample, register, rng
 
 
 @register
-class ChannelVariance(Step, Variance):
+class ChannelVariance(Step):
     """X[N, C, ...] and the means of its channels to var[C]."""
 
     name = "ChannelVariance"
+    kernel = channel_kernel("channel_variance_f32", ("x", "mean"), ("y",), ("x",), "first", "last", "inverse_count")
+    reduces = True
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The mean of (X - mean)^2."""
+        x, mean = arrays(inputs, 2)
+        return (np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype),)
 
     def samples(self) -> Iterator[Sample]:
         """A batch, and one image."""

@@ -45,26 +45,18 @@ class LayerNormalization(Operator):
         given = floats(node, inputs, 1)[0].shape
         axis, name = first_axis(node, given), node.name
         rows, columns = math.prod(given[:axis]), math.prod(given[axis:])
-        mean = mean or f"{name}/mean"
-        flat = {label: f"{name}/{label}_flat" for label in ("x", "mean", "inv_std")}
+        row = given[:axis] + (1,) * (len(given) - axis)
+        flat, *moments = (f"{name}/{label}_flat" for label in ("x", "mean", "inv_std"))
+        epsilon = {"epsilon": node.attr_float("epsilon", EPSILON)}
         nodes = [
-            Node(f"{name}/mean", "ReduceMean", (x,), (mean,), {"axes": tuple(range(axis, len(given))), "keepdims": 1}),
-            Node(flat["mean"], "Reshape", (mean,), (flat["mean"],), {"shape": (rows,)}),
-            Node(flat["x"], "Reshape", (x,), (flat["x"],), {"shape": (1, rows, columns)}),
-            Node(
-                f"{name}/inv_std",
-                "ChannelInvStd",
-                (flat["x"], flat["mean"]),
-                (flat["inv_std"],),
-                {"epsilon": node.attr_float("epsilon", EPSILON)},
-            ),
+            Node(flat, "Reshape", (x,), (flat,), {"shape": (1, rows, columns)}),
+            Node(f"{name}/moments", "ChannelMoments", (flat,), tuple(moments), {**epsilon}),
         ]
-        if inv_std:
-            shape = given[:axis] + (1,) * (len(given) - axis)
-            nodes.append(Node(flat["inv_std"], "Reshape", (flat["inv_std"],), (inv_std,), {"shape": shape}))
+        for source, target in zip(moments, (mean, inv_std), strict=True):
+            if target:
+                nodes.append(Node(source, "Reshape", (source,), (target,), {"shape": row}))
         if y:
-            wanted = (x, mean, flat["inv_std"], scale, *bias)
-            nodes.append(Node(name, "LayerNormalize", wanted, (y,), {"axis": axis}))
+            nodes.append(Node(name, "LayerNormalize", (x, *moments, scale, *bias), (y,), {"axis": axis}))
         return nodes
 
     def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:

@@ -1,4 +1,4 @@
-/* exp, log, erf, tanh and pow in float32 alone: the same bits on every IEEE machine that has fused multiply-add.
+/* exp, log, erf, tanh, pow and 1 / sqrt in float32 alone: the same bits on every IEEE machine that has fused multiply-add.
  *
  * At most 2 ulp against the exact value over all floats (pow: 3 ulp), subnormal results included; infinities and NaN as
  * C's Annex F has them. Polynomials are minimax fits of the relative error (Lawson's iteration, rounded to float32). */
@@ -153,6 +153,21 @@ static inline float pow_positive_f32(float x, float y) {
     if (product > 89.0f) return INFINITY_F32;
     if (product < -104.0f) return 0.0f;
     return exp_sum_f32(product, __builtin_fmaf(y, low, __builtin_fmaf(y, high, -product)));
+}
+
+/* A step towards 1 / sqrt(x) from y: y (1 + r / 2 + 3 r^2 / 8) with r = 1 - x y^2, whose error is of the third order. */
+static inline float rsqrt_step_f32(float x, float y) {
+    const float r = __builtin_fmaf(-(x * y), y, LITERAL_F32(1.0f));
+    return __builtin_fmaf(y * r, __builtin_fmaf(LITERAL_F32(0.375f), r, LITERAL_F32(0.5f)), y);
+}
+
+/* 1 / sqrt(x), within 1 ulp where x is normal: from half the exponent (off by less than 3.5 %; the constant is Lomont's) in
+ * two steps. There is neither a division nor a root, for which a cluster's cores may have to queue, but in rare cases. */
+static inline float rsqrt_f32(float x) {
+    const uint32_t bits = bits_of_f32(x);
+    if (__builtin_expect(bits - 0x00800000u >= 0x7f000000u, 0)) return LITERAL_F32(1.0f) / __builtin_sqrtf(x);
+    const float start = LITERAL_F32(float_of_bits(0x5f375a86u - (bits >> 1))); /* in a register for floats at once */
+    return rsqrt_step_f32(x, rsqrt_step_f32(x, start));
 }
 
 /* Small integer powers by squaring, halves by the square root, the rest by logarithm; cases as in C's Annex F. */

@@ -7,11 +7,10 @@
 void channel_norm_grad_f32(const void *args) {
     const channel_norm_grad_f32_args_t *p = args;
     const share_t share = share_of(p->n * p->c * p->s);
-    const float inverse = 1.0f / p->count;
     for (uint32_t i = share.begin; i < share.end;) {
         const uint32_t row = i / p->s, first = i - row * p->s, left = p->s - first;
         const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
-        const float factor = p->scale[c] * p->inv_std[c], each = factor * inverse;
+        const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
         const float slope = -(each * p->inv_std[c] * p->dscale[c]);
         const float shift = -__builtin_fmaf(p->mean[c], slope, each * p->dbias[c]);
         const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first;

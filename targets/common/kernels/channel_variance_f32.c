@@ -1,12 +1,11 @@
-/* Sum of (X - mean)^2 per channel, ascending over images and then within the image; on the last tile times 1 / count,
- * and under `inverse` one over the root of that plus epsilon. Between tiles the raw sum waits in Y. */
+/* Sum of (X - mean)^2 per channel, ascending over images and then within the image; on the last tile times inverse_count.
+ * Between tiles the raw sum waits in Y. */
 #include "channel_variance_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
 void channel_variance_f32(const void *args) {
     const channel_variance_f32_args_t *p = args;
-    const float inverse = 1.0f / p->count;
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
@@ -18,8 +17,6 @@ void channel_variance_f32(const void *args) {
                 sum = __builtin_fmaf(centred, centred, sum);
             }
         }
-        if (p->last) sum *= inverse;
-        if (p->last && p->inverse) sum = 1.0f / __builtin_sqrtf(sum + p->epsilon);
-        p->y[c] = sum;
+        p->y[c] = p->last ? sum * p->inverse_count : sum;
     }
 }

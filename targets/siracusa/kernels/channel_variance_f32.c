@@ -1,4 +1,4 @@
-/* Sum of (X - mean)^2 per channel, and what becomes of it on the last tile; the portable kernel defines the order. */
+/* Mean of (X - mean)^2 per channel; the portable kernel defines the order. */
 #include "channel_variance_f32.h"
 #include "hal.h"
 #include "pulp.h"
@@ -27,13 +27,10 @@ static inline float squares(float sum, const float *x, float mean, uint32_t coun
 void channel_variance_f32(const void *args) {
     const channel_variance_f32_args_t *p = args;
     const uint32_t cores = hal_core_count();
-    const float inverse = LITERAL_F32(1.0f) / p->count;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *x = p->x + c * p->x_c;
         float sum = p->first ? 0.0f : p->y[c];
         for (uint32_t n = 0; n < p->n; n++, x += p->x_n) sum = squares(sum, x, mean, p->s);
-        if (p->last) sum *= inverse;
-        if (p->last && p->inverse) sum = LITERAL_F32(1.0f) / __builtin_sqrtf(sum + p->epsilon);
-        p->y[c] = sum;
+        p->y[c] = p->last ? sum * p->inverse_count : sum;
     }
 }

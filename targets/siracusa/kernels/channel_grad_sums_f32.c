@@ -1,0 +1,37 @@
+/* Sums of dY (X - mean) and of dY per channel; the portable kernel defines the order. */
+#include "channel_grad_sums_f32.h"
+#include "hal.h"
+#include "row_loop.h"
+
+#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
+#define PLUS(dy) "fadd.s %[sum], %[sum], " dy "\n"
+
+void channel_grad_sums_f32(const void *args) {
+    const channel_grad_sums_f32_args_t *p = args;
+    const uint32_t cores = hal_core_count(), images = p->n, turns = p->s >> 2, rest = p->s & 3;
+    const uint32_t dy_gap = p->dy_n - p->s, x_gap = p->x_n - p->s;
+    for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
+        const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
+        float dot = 0.0f, sum = 0.0f;
+        if (__builtin_expect(!p->first, 0)) dot = p->dscale[c], sum = p->dbias[c];
+        uint32_t left = images;
+        do {
+            __asm__ volatile(ROW_LOOP(22,
+                                      FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") PLUS("fa0")
+                                      FLW("ft1", "%[x]", 4) FMA("%[dot]", "fa0", "ft0") FLW("fa1", "%[dy]", 4)
+                                      CENTRE("ft1") PLUS("fa1") FLW("ft2", "%[x]", 8) FMA("%[dot]", "fa1", "ft1")
+                                      FLW("fa2", "%[dy]", 8) CENTRE("ft2") PLUS("fa2") FLW("ft3", "%[x]", 12)
+                                      FMA("%[dot]", "fa2", "ft2") FLW("fa3", "%[dy]", 12) CENTRE("ft3") PLUS("fa3")
+                                      ADDI("%[x]", 16) FMA("%[dot]", "fa3", "ft3") ADDI("%[dy]", 16),
+                                      7,
+                                      FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") ADDI("%[x]", 4)
+                                      PLUS("fa0") FMA("%[dot]", "fa0", "ft0") ADDI("%[dy]", 4))
+                             : [dy] "+&r"(dy), [x] "+&r"(x), [dot] "+&f"(dot), [sum] "+&f"(sum)
+                             : [mean] "f"(mean), [turns] "r"(turns), [rest] "r"(rest)
+                             : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
+            dy += dy_gap, x += x_gap;
+        } while (--left);
+        if (__builtin_expect(p->last, 1)) dot *= p->inv_std[c];
+        p->dscale[c] = dot, p->dbias[c] = sum;
+    }
+}

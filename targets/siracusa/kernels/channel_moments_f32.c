@@ -1,0 +1,68 @@
+/* Mean and 1 / sqrt(variance + epsilon) per channel; the portable kernel defines the order. */
+#include "channel_moments_f32.h"
+#include "hal.h"
+#include "row_loop.h"
+#include "math_f32.h"
+
+#define PLUS(x) "fadd.s %[sum], %[sum], " x "\n"
+#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
+#define SQUARE(x) FMA("%[sum]", x, x)
+#define OPERANDS [x] "+&r"(*x), [sum] "+&f"(sum)
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "memory"
+
+/* A row of 4 turns + rest elements; both leave x behind it. */
+static inline float total(float sum, const float **x, uint32_t turns, uint32_t rest) {
+    __asm__ volatile(ROW_LOOP(9,
+                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) PLUS("ft0") FLW("ft2", "%[x]", 8)
+                              PLUS("ft1") FLW("ft3", "%[x]", 12) PLUS("ft2") ADDI("%[x]", 16) PLUS("ft3"),
+                              3,
+                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) PLUS("ft0"))
+                     : OPERANDS : [turns] "r"(turns), [rest] "r"(rest) : CLOBBERS);
+    return sum;
+}
+
+static inline float squares(float sum, const float **x, float mean, uint32_t turns, uint32_t rest) {
+    __asm__ volatile(ROW_LOOP(13,
+                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8)
+                              SQUARE("ft0") CENTRE("ft1") FLW("ft3", "%[x]", 12) SQUARE("ft1") CENTRE("ft2")
+                              ADDI("%[x]", 16) SQUARE("ft2") CENTRE("ft3") SQUARE("ft3"),
+                              4,
+                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SQUARE("ft0"))
+                     : OPERANDS : [mean] "f"(mean), [turns] "r"(turns), [rest] "r"(rest) : CLOBBERS);
+    return sum;
+}
+
+/* Any tile: several images, or a part of the sums. */
+static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
+    const uint32_t turns = p->s >> 2, rest = p->s & 3, gap = p->x_n - p->s;
+    for (uint32_t c = hal_core_id(); c < p->c; c += hal_core_count()) {
+        const float *const row = p->x + c * p->x_c, *x = row;
+        float sum = p->first ? 0.0f : p->mean[c], spread = p->first ? 0.0f : p->inv_std[c];
+        if (p->phase == 0)
+            for (uint32_t n = p->n; n > 0; n--, x += gap) sum = total(sum, &x, turns, rest);
+        const float mean = sum * p->inverse_count;
+        x = row;
+        if (p->phase + p->phases == 2)
+            for (uint32_t n = p->n; n > 0; n--, x += gap) spread = squares(spread, &x, mean, turns, rest);
+        if (p->last) sum = mean, spread = rsqrt_f32(__builtin_fmaf(spread, p->inverse_count, p->epsilon));
+        p->mean[c] = sum, p->inv_std[c] = spread;
+    }
+}
+
+void channel_moments_f32(const void *args) {
+    const channel_moments_f32_args_t *p = args;
+    if (p->phases == 1 || p->n > 1) {
+        any(p);
+        return;
+    }
+    const uint32_t id = hal_core_id(), cores = hal_core_count(), turns = p->s >> 2, rest = p->s & 3;
+    const float inverse_count = p->inverse_count, epsilon = p->epsilon, *x = p->x + id * p->x_c;
+    const uint32_t gap = cores * p->x_c - p->s;
+    float *inv_std = p->inv_std + id;
+    for (float *mean = p->mean + id, *end = p->mean + p->c; mean < end; mean += cores, inv_std += cores, x += gap) {
+        const float *again = x;
+        *mean = total(0.0f, &again, turns, rest) * inverse_count;
+        const float spread = squares(0.0f, &x, *mean, turns, rest);
+        *inv_std = rsqrt_f32(__builtin_fmaf(spread, inverse_count, epsilon));
+    }
+}
