@@ -35,15 +35,16 @@ CONVOLUTIONAL: dict[str, tuple[ModuleType, dict[str, Any]]] = {
     "dscnn": (dscnn, {}),
     "dscnn_batch": (dscnn, {"batch": 4}),
     "dscnn_accum": (dscnn, ACCUMULATED),
-    "dscnn_plain": (dscnn, {"batch_norm": False, "batch": 4, **ACCUMULATED}),
+    "dscnn_plain": (dscnn, {"seed": 1, "batch_norm": False, "batch": 4, **ACCUMULATED}),
     "resnet8": (resnet8, {}),
     "resnet8_batch": (resnet8, {"batch": 4, **ACCUMULATED}),
     "resnet8_plain": (resnet8, {"batch_norm": False, **ACCUMULATED}),
     "mobilenet_v1": (mobilenet_v1, {}),
-    "mobilenet_v1_batch": (mobilenet_v1, {"batch": 4}),
-    "mobilenet_v1_accum": (mobilenet_v1, {"seed": 3, **ACCUMULATED}),  # under seed 0 a Relu flips on some machines
+    "mobilenet_v1_batch": (mobilenet_v1, {"seed": 5, "batch": 4}),
+    "mobilenet_v1_accum": (mobilenet_v1, {"seed": 3, **ACCUMULATED}),
     "mobilenet_v1_plain": (mobilenet_v1, {"batch_norm": False}),
 }
+"""Seeds under which no Relu flips when the initial weights move by a rounding: sums differ between machines."""
 GENERATED = DENSE | CONVOLUTIONAL
 
 

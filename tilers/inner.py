@@ -16,7 +16,7 @@ from deployer.tilers.strategy import strategy
 
 Fronts = dict[Buffering, list[Candidate]]
 Geometry = tuple[str, str, dict[str, AttrValue], Access]
-ELIGIBLE_LIMIT = 96
+ELIGIBLE_LIMIT = 192
 """Storages that may be resident: those that most steps use per step of life."""
 
 
