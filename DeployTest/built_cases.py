@@ -41,7 +41,7 @@ CONVOLUTIONAL: dict[str, tuple[ModuleType, dict[str, Any]]] = {
     "resnet8_plain": (resnet8, {"batch_norm": False, **ACCUMULATED}),
     "mobilenet_v1": (mobilenet_v1, {}),
     "mobilenet_v1_batch": (mobilenet_v1, {"seed": 5, "batch": 4}),
-    "mobilenet_v1_accum": (mobilenet_v1, {"seed": 3, **ACCUMULATED}),
+    "mobilenet_v1_accum": (mobilenet_v1, {"seed": 1, **ACCUMULATED}),
     "mobilenet_v1_plain": (mobilenet_v1, {"batch_norm": False}),
 }
 """Seeds under which no Relu flips when the initial weights move by a rounding: sums differ between machines."""
