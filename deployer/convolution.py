@@ -54,7 +54,10 @@ LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("3x3 32-16 strided", (1, 32, 16, 16), (16, 32, 3, 3), {**_PAD, **_STRIDED}),
     ("3x3 3-8 strided", (1, 3, 24, 48), (8, 3, 3, 3), {**_PAD, **_STRIDED}),
     ("10x4 1-32", (1, 1, 29, 10), (32, 1, 10, 4), {"pads": (5, 1, 4, 1), **_STRIDED}),
+    ("10x4 1-16 valid", (1, 1, 25, 10), (16, 1, 10, 4), _STRIDED),
+    ("3x3 8-8 valid", (1, 8, 14, 12), (8, 8, 3, 3), {}),
     ("1x1 16-32", (1, 16, 16, 16), (32, 16, 1, 1), {}),
+    ("1x1 16-16 small", (1, 16, 8, 4), (16, 16, 1, 1), {}),
     ("1x1 64-64", (1, 64, 25, 5), (64, 64, 1, 1), {}),
     ("1x1 64-64 rows", (1, 64, 6, 5), (64, 64, 1, 1), {}),
     ("1x1 64-16", (1, 64, 16, 8), (16, 64, 1, 1), {}),
@@ -87,9 +90,9 @@ BLOCK = 4
 """Outputs, channels or neighbours, that kernels work on at once."""
 ALONE = 8
 """What it takes to find a block that is not a whole one, in multiply-accumulates of its own."""
-SETUP, WEIGHT_SETUP, REGION_SETUP = 128, 32, 16
-"""What a kernel spends on a channel besides its elements, in elements: the gradient of W less; a depthwise Conv that
-much for every part of the plane with taps of its own."""
+REGION_SETUP, LINE_SETUP, WEIGHT_SETUP = 8, 64, 32
+"""What a kernel spends on a channel besides its elements, in elements: for each part of the plane with taps of its own;
+in the gradient of X of a depthwise layer; in the gradient of W."""
 
 
 @dataclass(frozen=True)

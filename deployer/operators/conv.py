@@ -11,7 +11,6 @@ from deployer.convolution import (
     FORMS,
     LAYERS,
     REGION_SETUP,
-    SETUP,
     block_macs,
     form_of,
     geometry,
@@ -143,7 +142,7 @@ class Conv(TakesRelu, Operator):
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // BLOCK) * pixels
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        setup = REGION_SETUP * regions(access, tile) if form == "depthwise" else SETUP
+        setup = REGION_SETUP * regions(access, tile)
         products = float(tile["c"] * kh * kw)
         if form != "depthwise":
             products = block_macs(tile["m"], products, kh * kw) / tile["m"]

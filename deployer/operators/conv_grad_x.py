@@ -21,7 +21,8 @@ from deployer.convolution import (
     BLOCK,
     FORMS,
     LAYERS,
-    SETUP,
+    LINE_SETUP,
+    REGION_SETUP,
     block_macs,
     dilations,
     fits,
@@ -152,7 +153,8 @@ class ConvGradX(TakesGate, Operator):
             products = block_macs(tile["c"], products, max(taps, 1)) / tile["c"]
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
         macs = round(pixels * channels * products)
-        return Work(macs, channels * (pixels + SETUP), blocks, finished_form(form, node, access))
+        setup = LINE_SETUP if form == "depthwise" else REGION_SETUP
+        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""
@@ -170,7 +172,7 @@ class ConvGradX(TakesGate, Operator):
         """
         r = rng(44)
         for label, x, w, attrs in LAYERS:
-            if x[1] > BLOCK and (w[2:] == (1, 1) or attrs["pads"] == (1, 1, 1, 1)):
+            if x[1] > BLOCK and attrs.get("pads", (1, 1, 1, 1)) == (1, 1, 1, 1):
                 plain = _sample(r, label, x, w, attrs)
                 yield plain
                 yield _gated(r, replace(plain, label=f"{label} gated"), x)
