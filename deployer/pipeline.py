@@ -150,8 +150,8 @@ def place_edited(tiling: Tiling) -> Plan:
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
-        beyond = [now - before for now, before in zip(problem.gaps, tiling.gaps, strict=True)]
-        facts = [("beyond the budgets", f"{beyond[0]} B of the inner level, {beyond[1]} B of the next")]
+        inner, outer = problem.beyond
+        facts = [("beyond the budgets", f"{inner} B of the inner level, {outer} B of the next")]
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 

@@ -26,11 +26,15 @@ from deployer.tilers.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
-    """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level."""
+    """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level.
 
-    def __init__(self, gaps: tuple[int, int]) -> None:
+    What is withheld is what lay between buffers, which is more than before and more than what was `beyond` the budgets:
+    a plan that is smaller by the latter alone may be the same one, and lose as much again.
+    """
+
+    def __init__(self, gaps: tuple[int, int], beyond: tuple[int, int]) -> None:
         super().__init__(" and ".join(f"{gap} B" for gap in gaps))
-        self.gaps = gaps
+        self.gaps, self.beyond = gaps, beyond
 
 
 def run(tiling: Tiling) -> Plan:
@@ -49,7 +53,8 @@ def run(tiling: Tiling) -> Plan:
         placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
         over = placed[level.name].height - level.budget
         if over > 0 and (i == 0 or (i == 1 and schedule.options.outermost != level.name)):
-            raise PackingGap((tiling.gaps[0] + over * (i == 0), tiling.gaps[1] + over * (i == 1)))
+            lost, gaps = placed[level.name].height - placed[level.name].bound, tiling.gaps
+            raise PackingGap((lost, gaps[1]), (over, 0)) if i == 0 else PackingGap((gaps[0], lost), (0, over))
         if over > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
