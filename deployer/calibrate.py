@@ -114,7 +114,7 @@ def fit_kernel(symbol: str, points: Sequence[Point], cores: int, cold: int = 0) 
 def _shares(work: Work, cores: int) -> tuple[float, float]:
     """Multiply-accumulates and elements of the core that has most of them."""
     busiest = -(-work.parallel // cores) / max(work.parallel, 1)
-    return work.macs * busiest, work.elements * busiest
+    return work.products * busiest, work.elements * busiest
 
 
 def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:

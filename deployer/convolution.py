@@ -208,26 +208,26 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
 
 
-def block_macs(channels: int, products: float, taps: float) -> float:
-    """What a group's channels at one output cost, in multiply-accumulates of whole blocks, each of so many products.
+def lost_macs(channels: int, products: float, taps: float) -> float:
+    """What a group's channels at one output cost besides their products, in multiply-accumulates.
 
     Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
     """
     rest = channels % BLOCK
-    return (channels - rest) * products + rest * (2 + 3.4 / taps) * (products + ALONE)
+    return rest * ((2 + 3.4 / taps) * (products + ALONE) - products)
 
 
 def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
-    """What a group's outputs by channels cost in the gradient of W, in pairs of whole blocks; and how many blocks are.
+    """What a group's outputs by channels lose in the gradient of W, in pairs of both, and how many blocks cores share.
 
     One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone.
     """
     fours, rest = divmod(outputs, BLOCK)
     if not one_tap:
-        return channels * (BLOCK * fours + rest * 4 / 3), (fours + (rest > 0)) * channels
+        return channels * rest / 3, (fours + (rest > 0)) * channels
     squares = fours > 0 and channels % BLOCK == 0
-    counted = channels * (BLOCK * fours * (1 if squares else 2.7) + rest * 4.5)
-    return counted, (fours or rest) * (channels // BLOCK if squares else channels)
+    lost = channels * (BLOCK * fours * (0 if squares else 1.7) + rest * 3.5)
+    return lost, (fours or rest) * (channels // BLOCK if squares else channels)
 
 
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:

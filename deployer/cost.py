@@ -23,7 +23,7 @@ def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
     """
     cost = kernel_cost(target, symbol, work.form)
     busiest = -(-work.parallel // target.cores)
-    milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
+    milli = (work.products * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
     return target.dispatch + cost.call + -(-milli // 1000)
 
 

@@ -105,13 +105,20 @@ class Work:
     """What one tile costs apart from data movement.
 
     `macs` multiply-accumulates, `elements` other element operations, `parallel` pieces that cores can share.
-    `form` names a class of shapes that costs by other figures than the kernel's other uses.
+    `form` names a class of shapes that costs by other figures than the kernel's other uses. `lost` is what a kernel
+    does besides, in multiply-accumulates: in blocks that are not whole, or to finish an output.
     """
 
     macs: int
     elements: int
     parallel: int
     form: str = ""
+    lost: int = 0
+
+    @property
+    def products(self) -> int:
+        """Multiply-accumulates, with those lost."""
+        return self.macs + self.lost
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
         calls = int(all_calls[row])
         share = math.prod(sizes[name] / length for name, length in tile.items())
         busiest = -(-work.parallel // target.cores) / max(work.parallel, 1)
-        milli = (work.macs * cost.mac_milli + work.elements * cost.element_milli) * busiest * share
+        milli = (work.products * cost.mac_milli + work.elements * cost.element_milli) * busiest * share
         totals[row] = calls * (target.dispatch + cost.call) + target.tile * (calls - 1) + math.ceil(milli / 1000)
     return totals
 

@@ -36,7 +36,7 @@ class ChannelNormalize(TakesRelu, Step):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """Relu costs an element about as much as the rest."""
         plain = super().work(node, access, tile)
-        return replace(plain, macs=plain.macs * (1 + extra_work(node, access)))
+        return replace(plain, lost=plain.macs * extra_work(node, access))
 
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows, without and with Relu."""

@@ -11,9 +11,9 @@ from deployer.convolution import (
     FORMS,
     LAYERS,
     REGION_SETUP,
-    block_macs,
     form_of,
     geometry,
+    lost_macs,
     regions,
     tap_arguments,
     windows,
@@ -143,11 +143,10 @@ class Conv(TakesRelu, Operator):
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = REGION_SETUP * regions(access, tile)
-        products = float(tile["c"] * kh * kw)
-        if form != "depthwise":
-            products = block_macs(tile["m"], products, kh * kw) / tile["m"]
-        macs = round(pixels * channels * products)
-        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access))
+        products = tile["c"] * kh * kw
+        lost = 0 if form == "depthwise" else lost_macs(tile["m"], products, kh * kw)
+        elements, form = channels * (pixels + setup), finished_form(form, node, access)
+        return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""

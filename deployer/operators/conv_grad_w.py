@@ -118,12 +118,11 @@ class ConvGradW(Operator):
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
-        counted, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
+        lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + WEIGHT_SETUP)
-        if form == "depthwise":
-            counted = 1
-        macs = round(tile["g"] * counted * kh * kw * rows * tile["ow"])
-        return Work(macs, elements, tile["g"] * blocks * kh, form)
+        each = kh * kw * rows * tile["ow"]
+        lost = 0 if form == "depthwise" else round(tile["g"] * lost * each)
+        return Work(channels * each, elements, tile["g"] * blocks * kh, form, lost)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

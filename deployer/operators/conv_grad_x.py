@@ -23,11 +23,11 @@ from deployer.convolution import (
     LAYERS,
     LINE_SETUP,
     REGION_SETUP,
-    block_macs,
     dilations,
     fits,
     form_of,
     geometry,
+    lost_macs,
     reaches,
     smallest_input,
     tap_arguments,
@@ -149,12 +149,11 @@ class ConvGradX(TakesGate, Operator):
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
-        if form != "depthwise":
-            products = block_macs(tile["c"], products, max(taps, 1)) / tile["c"]
+        lost = 0 if form == "depthwise" else lost_macs(tile["c"], products, max(taps, 1))
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
-        macs = round(pixels * channels * products)
+        macs, lost = round(pixels * channels * products), round(tile["n"] * tile["g"] * pixels * lost)
         setup = LINE_SETUP if form == "depthwise" else REGION_SETUP
-        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access))
+        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access), lost)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

@@ -208,12 +208,9 @@ class Gemm(TakesRelu, TakesGate, Operator):
         """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
         outputs, columns = batch * m * n, -(-n // BLOCK)
-        macs = outputs * (k + extra_work(node, access))
-        if k == 1:
-            return Work(macs, outputs, batch * m * columns, "outer")
-        if m < BLOCK:
-            return Work(macs, outputs, batch * m * columns, "vector")
-        return Work(macs, outputs, batch * -(-m // BLOCK) * columns, "matrix")
+        form = "outer" if k == 1 else "vector" if m < BLOCK else "matrix"
+        rows = -(-m // BLOCK) if form == "matrix" else m
+        return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
