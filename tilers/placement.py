@@ -9,10 +9,12 @@ NODES = 24_000
 """Nodes of branch and bound, for a packing within the capacity where first fit has none: one or two seconds."""
 SHARE = 8
 """A packing that is only to be lower gets one part in as many, one at the bound itself half of all."""
-SMALL = (1000, 500, 250)
-"""A buffer below one of these parts of the bound may wait until the large ones lie."""
+DENSE = (97, 92, 80)
+"""Steps are dense where at least so many hundredths of the bound are live."""
+SLACK = (0, 10, 20)
+"""Heights that are asked for where dense steps go first, in thousandths above the bound."""
 GAPS = (5, 10, 20, 40, 80, 160)
-"""Heights that are asked for, in thousandths above the bound."""
+"""The same for all buffers at once."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,18 @@ def lower_bound(items: Sequence[Item]) -> int:
 def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
     """Pack the items. The height may exceed `capacity` where nothing better was found; the caller decides what then.
 
-    First fit in several orders; where none reaches the bound, branch and bound is asked for a packing that does; then,
-    where none fits the capacity, for one that does; then for large buffers alone, with small ones in what they leave;
-    and last for heights from the bound upwards, until one is found.
+    First fit in several orders; where none reaches the bound, branch and bound for what is live in dense steps, with
+    first fit for the rest; then branch and bound for all buffers: at the bound, within the capacity where nothing is
+    yet, and last at heights from the bound upwards, until one is found.
     """
     bound = lower_bound(items)
     best = _first_fits(items, bound)
     if best.height > bound:
+        best = _dense_first(items, alignment, nodes // SHARE, best)
+    if best.height > capacity >= bound:
         best = _within(items, bound, alignment, nodes // 2, best)
     if best.height > capacity >= bound:
         best = _within(items, capacity, alignment, nodes, best)
-    if best.height > bound:
-        best = _large_first(items, alignment, nodes // SHARE, best)
     least = capacity + 1 if best.height > capacity else bound + 1
     for gap in GAPS:
         limit = bound + bound * gap // 1000
@@ -93,18 +95,25 @@ def _filled(items: Sequence[Item], order: Sequence[Item], placed: list[tuple[Ite
     return Placement({x.name: at for x, at in placed}, height, lower_bound(items))
 
 
-def _large_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
-    """The lowest packing whose large buffers branch and bound has placed and first fit the small ones, or `best`."""
-    for small in (best.bound // part for part in SMALL):
-        large, rest = ([x for x in items if (x.bytes < small) == is_small] for is_small in (False, True))
-        least = lower_bound(large)
-        for quarter in range(3):
-            answer = pack(large, least + (best.bound - least) * quarter // 4, alignment, nodes)
-            if answer.offsets is not None:
-                rest.sort(key=lambda x: (-x.bytes * (x.last - x.first + 1), x.first, x.name))
-                found = _filled(items, rest, list(zip(large, answer.offsets, strict=True)))
-                best = min(best, found, key=lambda p: p.height)
+def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
+    """The lowest packing with what is live in dense steps by branch and bound, the rest by first fit; or `best`."""
+    # What is live grows at births alone: they stand for all steps up to the next one, of which there may be a million.
+    live = {step: sum(x.bytes for x in items if x.first <= step <= x.last) for step in sorted({x.first for x in items})}
+    for share in DENSE:
+        dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
+        parts = [[x for x in items if any(x.first <= s <= x.last for s in dense) == now] for now in (True, False)]
+        for slack in SLACK:
+            limit = best.bound + best.bound * slack // 1000
+            if limit >= best.height:
                 break
+            answer = pack(parts[0], limit, alignment, nodes)
+            if answer.offsets is not None:
+                fixed = list(zip(parts[0], answer.offsets, strict=True))
+                filled = (_filled(items, [parts[1][i] for i in order], list(fixed)) for order in _orders(parts[1]))
+                best = min(best, *filled, key=lambda p: p.height)
+                break
+        if best.height == best.bound:
+            break
     return best
 
 
