@@ -212,7 +212,7 @@ def lost_macs(channels: int, products: float, taps: float) -> float:
     """What a group's channels at one output cost besides their products, in multiply-accumulates.
 
     Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
-    Siracusa's kernels take that within about 30 %.
+    The factors are rough: within about 30 % of what narrow layers were measured to take.
     """
     rest = channels % BLOCK
     return rest * ((2 + 3.4 / taps) * (products + ALONE) - products)
@@ -222,7 +222,7 @@ def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, in
     """What a group's outputs by channels lose in the gradient of W, in pairs of both, and how many blocks cores share.
 
     One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone. The
-    factors are those of Siracusa's kernels, within about 30 %.
+    factors are rough, as those of `lost_macs`.
     """
     fours, rest = divmod(outputs, BLOCK)
     if not one_tap:

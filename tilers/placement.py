@@ -78,12 +78,13 @@ def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int =
 
 def first_fit(items: Sequence[Item], order: Sequence[int]) -> Placement:
     """Place the items in the given order, each at the lowest offset where it overlaps no live one."""
-    return _filled(items, [items[i] for i in order], [])
+    return _filled([items[i] for i in order], [], lower_bound(items))
 
 
-def _filled(items: Sequence[Item], order: Sequence[Item], placed: list[tuple[Item, int]]) -> Placement:
-    """First fit in that order beside what is placed."""
-    for item in order:
+def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int) -> Placement:
+    """First fit in that order beside what is placed; `bound` is that of all together."""
+    placed = list(placed)
+    for item in items:
         busy = sorted((at, at + x.bytes) for x, at in placed if x.first <= item.last and item.first <= x.last)
         offset = 0
         for begin, end in busy:
@@ -92,7 +93,7 @@ def _filled(items: Sequence[Item], order: Sequence[Item], placed: list[tuple[Ite
             offset = max(offset, end)
         placed.append((item, offset))
     height = max((at + x.bytes for x, at in placed), default=0)
-    return Placement({x.name: at for x, at in placed}, height, lower_bound(items))
+    return Placement({x.name: at for x, at in placed}, height, bound)
 
 
 def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
@@ -109,22 +110,21 @@ def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placem
             answer = pack(parts[0], limit, alignment, nodes)
             if answer.offsets is not None:
                 fixed = list(zip(parts[0], answer.offsets, strict=True))
-                filled = (_filled(items, [parts[1][i] for i in order], list(fixed)) for order in _orders(parts[1]))
-                best = min(best, *filled, key=lambda p: p.height)
+                best = min(best, _first_fits(parts[1], best.bound, fixed), key=lambda p: p.height)
                 break
         if best.height == best.bound:
             break
     return best
 
 
-def _first_fits(items: Sequence[Item], bound: int) -> Placement:
-    """The lowest of all orders; orders after one that reaches the bound are left out."""
-    orders = _orders(items)
-    best = first_fit(items, orders[0])
-    for order in orders[1:]:
+def _first_fits(items: Sequence[Item], bound: int, placed: Sequence[tuple[Item, int]] = ()) -> Placement:
+    """The lowest of all orders beside what is placed; orders after one that reaches the bound are left out."""
+    first, *others = _orders(items)
+    best = _filled([items[i] for i in first], placed, bound)
+    for order in others:
         if best.height == bound:
             break
-        best = min(best, first_fit(items, order), key=lambda p: p.height)
+        best = min(best, _filled([items[i] for i in order], placed, bound), key=lambda p: p.height)
     return best
 
 
