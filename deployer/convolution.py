@@ -212,7 +212,7 @@ def lost_macs(channels: int, products: float, taps: float) -> float:
     """What a group's channels at one output cost besides their products, in multiply-accumulates.
 
     Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
-    The factors are rough: within about 30 % of what narrow layers were measured to take.
+    The factors are rough: most narrow layers measured were within 30 %, strided ones of one tap took half.
     """
     rest = channels % BLOCK
     return rest * ((2 + 3.4 / taps) * (products + ALONE) - products)
