@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from deployer.access import Access, At, Dim, Operand, Whole
@@ -82,6 +83,23 @@ class Along(Operator):
         r, count = rng(33), len(self.kernel.pointers) - 1
         for shape in ((1, 10), (4, 10), (8, 100), (64, 10), (16, 32)):
             yield Sample(f"{shape[0]}x{shape[1]}", tuple(normal(r, *shape) for _ in range(count)), onnx=False)
+
+
+def coerced(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Softmax and its logarithm before version 13: over all axes from `axis`, by default 1, as if they were one."""
+    shape, axis = floats(node, types, 1)[0].shape, node.attr_int("axis", 1)
+    if not -len(shape) <= axis < len(shape):
+        raise mismatch(node, f"axis {axis} outside rank {len(shape)}", types)
+    axis %= len(shape)
+    if math.prod(shape[axis + 1 :]) == 1:
+        said = "axis" in node.attrs or axis == len(shape) - 1
+        return [node if said else replace(node, attrs={"axis": axis})]
+    rows, result = f"{node.name}/rows", f"{node.name}/result"
+    return [
+        Node(rows, "Flatten", node.inputs, (rows,), {"axis": axis}),
+        Node(node.name, node.op, (rows,), (result,), {"axis": 1}),
+        Node(result, "Reshape", (result,), node.outputs, {"shape": shape}),
+    ]
 
 
 POWERS = (

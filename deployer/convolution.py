@@ -16,6 +16,12 @@ RANKS = (3, 4)
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 BACKWARD = "it belongs to a backward pass"
 
+CONV_ATTRS = {
+    **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
+    **{"auto_pad": "STRING", "group": "INT"},
+}
+"""Kinds of Conv's attributes, which its gradients have too."""
+
 FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("same", (1, 3, 6, 7), (4, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
     ("no_attributes", (1, 2, 5, 4), (3, 2, 3, 2), {}),

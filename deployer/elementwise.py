@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from deployer.access import Access, At, Dim, Operand
 from deployer.broadcast import broadcast_access, loop_args, loop_scalars
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
+from deployer.older import without
 from deployer.operator import (
     ArgValue,
     Array,
@@ -132,6 +134,33 @@ class Binary(Operator):
     def samples(self) -> Iterator[Sample]:
         """The shapes of `binary_samples` with normal values."""
         yield from binary_samples(11)
+
+
+def limited(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """A binary operator before version 7: B is of A's shape, or under `broadcast` one element or a run of A's axes.
+
+    The run begins at `axis`, by default so that it ends with the last: B gets axes of one element behind it.
+    """
+    a, b = operands(node, types, 2)
+    plain = without(node, "axis", "broadcast", "consumed_inputs")
+    rank, run = len(a.shape), len(b.shape)
+    if a.shape == b.shape:
+        return [plain]
+    if not node.attr_int("broadcast", 0):
+        raise mismatch(node, "operands differ in shape, and this version broadcasts only where `broadcast` is 1", types)
+    if b.size == 1 and run <= rank:
+        return [plain]
+    axis = node.attr_int("axis", rank - run)
+    if axis < 0 or a.shape[axis : axis + run] != b.shape:
+        raise mismatch(node, f"B's axes are not those of A from axis {axis} on", types)
+    if axis + run == rank:
+        return [plain]
+    column = f"{node.name}/column"
+    shape = (*b.shape, *[1] * (rank - axis - run))
+    return [
+        Node(column, "Reshape", node.inputs[1:2], (column,), {"shape": shape}),
+        replace(plain, inputs=(node.inputs[0], column)),
+    ]
 
 
 def binary_kernel(symbol: str) -> Kernel:

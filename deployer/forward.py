@@ -11,13 +11,15 @@ from onnx import NodeProto
 from deployer.autodiff import Names, Rule, Tape, fixed_form, unreached
 from deployer.errors import GraphProblem, NotDifferentiable, OptionProblem
 from deployer.ir import Node, TensorType
-from deployer.onnx_writer import node_proto
+from deployer.model_parts import inlined
+from deployer.onnx_writer import input_form, node_proto
 from deployer.operator import operator_of
+from deployer.opsets import CUSTOM, domain_of, schema_version
 from deployer.order import check_producers, live_nodes, topological
 from deployer.reader import ELEMENTS
 from deployer.resolve import Resolved, resolve
 from deployer.roles import inference_roles
-from deployer.source import RawGraph
+from deployer.source import RawConstant, RawGraph
 from deployer.stages import parse
 
 OPSET = 17
@@ -65,12 +67,38 @@ def load(path: Path) -> Forward:
         )
     inputs = inference_roles(raw).types
     model = onnx.load(str(path))
-    protos = [n for n in model.graph.node if not (n.op_type == "Constant" and n.output)]
+    protos = [n for n, _ in inlined(model) if not (n.op_type == "Constant" and n.output)]
     named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
     nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    return Forward(replace(raw, nodes=nodes), named, inputs, tuple(floats), opset)
+    return _written(Forward(replace(raw, nodes=nodes), named, inputs, tuple(floats), opset))
+
+
+def _written(model: Forward) -> Forward:
+    """The model with each node in the form of the opset under which it is written."""
+    raw = model.raw
+    if all(_keeps(model, node) for node in raw.nodes):
+        return replace(model, raw=replace(raw, versions={}))
+    names = Names({*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))})
+    nodes, protos, constants = [], {}, dict(raw.constants)
+    as_read = {node.name: node for node in raw.nodes}
+    for node in model.resolved().read:
+        if node == as_read.get(node.name) and _keeps(model, node):
+            nodes.append(node)
+            protos[node.name] = model.protos[node.name]
+            continue
+        written, made = input_form(node, model.opset, names.fresh)
+        nodes.append(written)
+        protos[node.name] = node_proto(written)
+        constants |= {name: RawConstant(array.dtype.name, array.shape, array.tobytes()) for name, array in made.items()}
+    return replace(model, raw=replace(raw, nodes=tuple(nodes), constants=constants, versions={}), protos=protos)
+
+
+def _keeps(model: Forward, node: Node) -> bool:
+    """Whether the file's node means the same under the opset that is written."""
+    versions = model.raw.versions.get(node.name, ())
+    return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 
 
 def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:

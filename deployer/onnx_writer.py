@@ -1,17 +1,19 @@
 """Typed graphs to ONNX files, in the form of ONNX Runtime's training exporter."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from deployer.forms import schema_form
 from deployer.ir import AttrValue, Node, TensorType
-from deployer.operator import Array
+from deployer.operator import Array, operator_of
+from deployer.opsets import MICROSOFT, schema_version
 
 IR_VERSION = 10
-MICROSOFT = "com.microsoft"
 _DEFAULT_DOMAIN = {"AveragePoolGrad", "GeluGrad", "GlobalAveragePoolGrad", "MSELoss", "MSELossGrad", "SGD"}
 """Operators that ONNX does not have, and that exporters write in the default domain all the same."""
 
@@ -54,6 +56,28 @@ def node_proto(node: Node) -> NodeProto:
     proto.domain = "" if standard else MICROSOFT
     proto.attribute.extend(_attribute(name, value) for name, value in sorted(node.attrs.items()))
     return proto
+
+
+def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Node, dict[str, Array]]:
+    """The node with static attributes as constant inputs where that version of the default domain has inputs for them.
+
+    `fresh` gives names; the constants come with the node.
+    """
+    if not schema_version(node.op, opset):
+        return node, {}
+    most = schema_form(node.op, schema_version(node.op, opset)).inputs[1]
+    inputs, attrs, constants = list(node.inputs), dict(node.attrs), {}
+    for position, attribute in operator_of(node).static_inputs.items():
+        if attribute not in attrs or position >= most:
+            continue
+        given = attrs.pop(attribute)
+        name = fresh(f"{node.name}_{attribute}")
+        constants[name] = (
+            np.array(given, np.float32) if isinstance(given, float) else np.array(given, np.int64, ndmin=1)
+        )
+        inputs += [""] * (position + 1 - len(inputs))
+        inputs[position] = name
+    return replace(node, inputs=tuple(inputs), attrs=attrs), constants
 
 
 def value(name: str, kind: TensorType) -> ValueInfoProto:

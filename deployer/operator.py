@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from deployer.access import Access
 from deployer.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.forms import Form
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.older import Rule
 
 Array = npt.NDArray[Any]
 
@@ -165,9 +168,16 @@ class Operator(ABC):
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning.
+
+    What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
+    the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
+    `com.microsoft`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
     """
 
     name: ClassVar[str]
+    versions: ClassVar[tuple[int, ...]] = ()
+    older: ClassVar[Mapping[int, Rule]] = {}
+    custom: ClassVar[Form | None] = None
     kernel: ClassVar[Kernel | None] = None
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
@@ -238,6 +248,8 @@ def register(cls: C) -> C:
         missing.append("kernel, view or lower")
     if cls.gradient is Operator.gradient and not cls.no_gradient:
         missing.append("gradient or no_gradient")
+    if onnx.defs.has(cls.name) and not cls.versions:
+        missing.append("versions")
     if cls.__abstractmethods__:
         missing += sorted(cls.__abstractmethods__)
     if missing:

@@ -29,6 +29,12 @@ from deployer.operator import (
     unsupported,
 )
 
+POOL_ATTRS = {
+    **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
+    **{"auto_pad": "STRING", "ceil_mode": "INT"},
+}
+"""Kinds of the attributes that say where windows lie."""
+
 
 @dataclass(frozen=True)
 class Along:

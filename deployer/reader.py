@@ -11,7 +11,9 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 
 from deployer.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.ir import AttrValue, Node
+from deployer.model_parts import check_parts, inlined
 from deployer.operator import unsupported
+from deployer.opsets import versions_of
 from deployer.source import Declared, Input, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
@@ -29,26 +31,31 @@ _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_i
 
 def read_graph(path: Path, name: str) -> RawGraph:
     """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit."""
-    graph = _load(path).graph
+    model = _load(path)
+    check_parts(model)
+    graph, calls = model.graph, inlined(model)
     constants: dict[str, RawConstant] = {}
     nodes: list[Node] = []
     domains: dict[str, str] = {}
-    used = {i for n in graph.node for i in n.input} | {o.name for o in graph.output}
+    versions: dict[str, tuple[int, ...]] = {}
+    used = {i for n, _ in calls for i in n.input} | {o.name for o in graph.output}
     for tensor in graph.initializer:
         if tensor.name in used:
             _define(constants, tensor.name, _constant(tensor.name, tensor), name)
-    names = _unique_names(graph.node)
-    for proto, node_name in zip(graph.node, names, strict=True):
+    names = _unique_names(proto for proto, _ in calls)
+    for (proto, imports), node_name in zip(calls, names, strict=True):
         if proto.op_type == "Constant" and proto.output:
+            versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
             _define(constants, proto.output[0], _constant_node(proto, node_name), name)
             continue
         nodes.append(_node(proto, node_name))
+        versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
     declared = {v.name: _declared(v) for v in (*graph.value_info, *graph.output)}
     inputs = tuple(Input(v.name, _declared_input(v)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
-    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains)
+    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
 
 
 def _load(path: Path) -> onnx.ModelProto:
@@ -129,7 +136,11 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
 
 
 def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
-    for attr in proto.attribute:
+    forms = [attr for attr in proto.attribute if attr.name != "description"]
+    if len(forms) != 1:
+        node = Node(name, "Constant", (), tuple(proto.output))
+        raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
+    for attr in forms:
         if attr.name == "value":
             return _constant(proto.output[0], attr.t)
         if attr.name in _CONSTANT_FORMS:

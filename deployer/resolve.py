@@ -9,6 +9,7 @@ import numpy as np
 from deployer.errors import ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, registry, unsupported
+from deployer.opsets import todays_form
 from deployer.source import ACCUMULATE, Declared, RawGraph
 
 FOLD_LIMIT = 1 << 20
@@ -21,7 +22,8 @@ class Resolved:
     """Types, constants and storage of every value met so far, and the nodes that remain.
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
-    the outputs that a node may name though nothing here computes them, each with its node.
+    the outputs that a node may name though nothing here computes them, each with its node. `read` are the file's nodes
+    in today's form.
     """
 
     types: dict[str, TensorType]
@@ -29,6 +31,7 @@ class Resolved:
     nodes: list[Node] = field(default_factory=list)
     storage: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, Node] = field(default_factory=dict)
+    read: list[Node] = field(default_factory=list)
 
     def check_computed(self, name: str, reader: str) -> None:
         """UnsupportedOperator where a reader wants what is not computed."""
@@ -49,9 +52,18 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     for node in nodes:
-        operator = _find(node, graph.domains.get(node.name, ""))
-        _add(state, graph.declared, node, operator)
+        _find(node, graph.domains.get(node.name, ""))
+        for part in _todays(state, node, graph.versions.get(node.name, ())):
+            state.read.append(part)
+            _add(state, graph.declared, part, _find(part, ""))
     return state
+
+
+def _todays(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:
+    """The node of a file in today's form."""
+    for name in node.inputs:
+        state.check_computed(name, f"node {node.name!r} ({node.op})")
+    return todays_form(node, versions, [state.types[name] if name else None for name in node.inputs])
 
 
 def _find(node: Node, domain: str) -> Operator:

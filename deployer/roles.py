@@ -174,4 +174,5 @@ def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
         constants={value(n): c for n, c in optimizer.constants.items()},
         declared={value(n): d for n, d in optimizer.declared.items()},
         domains={label(n): d for n, d in optimizer.domains.items()},
+        versions={label(n): v for n, v in optimizer.versions.items()},
     )

@@ -43,7 +43,11 @@ class Input:
 
 @dataclass(frozen=True)
 class RawGraph:
-    """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain."""
+    """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
+
+    `versions` holds the schema versions by which each node is to be read, as `opsets.versions_of` gives them; a node
+    that the compiler made is not among them.
+    """
 
     name: str
     nodes: tuple[Node, ...]
@@ -52,6 +56,7 @@ class RawGraph:
     constants: dict[str, RawConstant]
     declared: dict[str, Declared]
     domains: dict[str, str]
+    versions: dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)

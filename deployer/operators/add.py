@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,9 +24,10 @@ from deployer.activation import (
     through,
 )
 from deployer.broadcast import LOOPS, loop_scalars
-from deployer.elementwise import Binary, binary_kernel
+from deployer.elementwise import Binary, binary_kernel, limited
 from deployer.inputs import normal
 from deployer.ir import Node, TensorType
+from deployer.older import Rule
 from deployer.operator import ArgValue, Array, Const, GradientBuilder, Kernel, Sample, Work, register, rng
 
 _PLAIN = binary_kernel("add_f32")
@@ -39,6 +41,8 @@ class Add(TakesRelu, TakesGate, Binary):
     """
 
     name = "Add"
+    versions = (7, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = Kernel(
         _PLAIN.symbol,
         pointers=(*_PLAIN.pointers[:2], GATE_POINTER, *_PLAIN.pointers[2:]),

@@ -16,6 +16,7 @@ class AveragePool(Pool):
     """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
 
     name = "AveragePool"
+    versions = (1, 7, 10, 11, 19, 22)
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.access import Access
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
-from deployer.pooling import BACKWARD, FORMS, PoolGrad, divisors, plane, pool_kernel, taps, windows
+from deployer.pooling import BACKWARD, FORMS, POOL_ATTRS, PoolGrad, divisors, plane, pool_kernel, taps, windows
 
 COUNTED = ("row", "column", "height", "width", "include_pad")
 
@@ -18,6 +19,7 @@ class AveragePoolGrad(PoolGrad):
     """`input_shape` is X's; without it X is the smallest that has these windows."""
 
     name = "AveragePoolGrad"
+    custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
     kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.forms import Form
 from deployer.inputs import normal
 from deployer.ir import Node, TensorType
 from deployer.normalization import BatchNorm
@@ -15,6 +16,7 @@ class BatchNormInternal(BatchNorm):
     """Biased variance over all axes but the channels; `momentum` is the weight of the old running statistics."""
 
     name = "BatchNormInternal"
+    custom = Form((5, 5), (1, 5), {"epsilon": "FLOAT", "momentum": "FLOAT", "training_mode": "INT"})
 
     def training(self, node: Node) -> bool:
         """Always."""

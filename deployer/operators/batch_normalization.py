@@ -1,13 +1,31 @@
 """BatchNormalization: with given statistics, or in training mode with the batch's."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.inputs import normal
+from deployer.inputs import normal, operands
 from deployer.ir import Node, TensorType
 from deployer.normalization import BatchNorm
-from deployer.operator import Array, Sample, register, rng
+from deployer.older import Rule, without
+from deployer.operator import Array, Sample, register, rng, unsupported
+
+
+def _inference(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 14 Y alone is inference, more outputs are training; `spatial` 0 has statistics per element."""
+    if any(node.outputs[1:]):
+        raise unsupported(node, f"it has {len(node.outputs)} outputs, which before version 14 is training", "Y alone")
+    if node.attr_int("spatial", 1) != 1 and len(operands(node, types, 1)[0].shape) > 2:
+        raise unsupported(node, "spatial is 0: it has statistics for each element of a channel", "spatial 1")
+    return [without(node, "consumed_inputs", "is_test", "spatial")]
+
+
+def _tested(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 `is_test` says so as well."""
+    if not node.attr_int("is_test", 0):
+        raise unsupported(node, "is_test is 0: it is in training mode", "is_test 1 and Y alone")
+    return _inference(node, types)
 
 
 @register
@@ -15,6 +33,8 @@ class BatchNormalization(BatchNorm):
     """Y alone in inference form; Y, running_mean', running_var' under `training_mode`."""
 
     name = "BatchNormalization"
+    versions = (14, 15)
+    older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _inference, 9: _inference}
 
     def training(self, node: Node) -> bool:
         """As `training_mode` says."""

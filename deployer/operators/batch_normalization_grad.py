@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
 from deployer.normalization import checked, per_channel, sum_axes
@@ -15,6 +16,7 @@ class BatchNormalizationGrad(Operator):
     """dY, X, scale, mean, inv_std to dX, dscale, dbias; an output may be absent."""
 
     name = "BatchNormalizationGrad"
+    custom = Form((5, 5), (1, 3), {"epsilon": "FLOAT"})
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.channels import Step
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.normalization import channel_kernel, per_channel, sum_axes
@@ -16,6 +17,7 @@ class ChannelGradSums(Step):
     """dY, X, mean and inv_std to dscale[C], the sum of dY (X - mean) inv_std, and dbias[C], the sum of dY."""
 
     name = "ChannelGradSums"
+    custom = Form((4, 4), (1, 2))
     kernel = channel_kernel(
         "channel_grad_sums_f32",
         ("dy", "x", "mean", "inv_std"),

@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.access import Access, Dim
 from deployer.channels import Step
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node, TensorType
 from deployer.normalization import EPSILON, channel_kernel, per_channel, sum_axes
@@ -22,6 +23,7 @@ class ChannelMoments(Step):
     """
 
     name = "ChannelMoments"
+    custom = Form((1, 1), (1, 2), {"epsilon": "FLOAT"})
     kernel = channel_kernel(
         "channel_moments_f32",
         ("x",),

@@ -8,6 +8,7 @@ import numpy as np
 from deployer.access import Access
 from deployer.activation import ACTIVATION, RELU, RELU_SCALAR, TakesRelu, extra_work, finished, relu_args
 from deployer.channels import Step
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.normalization import channel_kernel, per_channel
@@ -19,6 +20,7 @@ class ChannelNormalize(TakesRelu, Step):
     """X[N, C, ...] with scale, B, mean and inv_std of C elements each; `activation` says that Relu follows."""
 
     name = "ChannelNormalize"
+    custom = Form((5, 5), (1, 1))
     kernel = channel_kernel(
         "channel_normalize_f32", ("x", "scale", "bias", "mean", "inv_std"), ("y",), ("x", "y"), RELU_SCALAR[0]
     )

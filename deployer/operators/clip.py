@@ -1,14 +1,24 @@
 """Clip: X kept between a minimum and a maximum."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.elementwise import BOUNDS, Clipping, bounds
 from deployer.inputs import arrays, normal, operands
-from deployer.ir import Node, TensorType
+from deployer.ir import AttrValue, Node, TensorType
+from deployer.older import Rule, without
 from deployer.operator import Array, GradientBuilder, Kernel, Sample, register, rng
+
+_FURTHEST: dict[str, AttrValue] = {name: float(getattr(np.finfo(np.float32), name)) for name in ("min", "max")}
+
+
+def _bounded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11 bounds are attributes, an absent one the furthest finite number."""
+    plain = without(node, "consumed_inputs")
+    return [replace(plain, attrs=_FURTHEST | plain.attrs)]
 
 
 @register
@@ -16,6 +26,8 @@ class Clip(Clipping):
     """`min` and `max` are inputs or attributes, either may be absent; where they cross, all becomes `max`."""
 
     name = "Clip"
+    versions = (11, 12, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _bounded, 6: _bounded}
     kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
     static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
 

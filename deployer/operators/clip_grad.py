@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.elementwise import BOUNDS, Clipping, bounds
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.operator import Array, Kernel, Sample, register, rng
@@ -15,6 +16,7 @@ class ClipGrad(Clipping):
     """dY and X; as in PyTorch the gradient passes at the bounds themselves, and not where X is NaN."""
 
     name = "ClipGrad"
+    custom = Form((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"})
     kernel = Kernel(
         "clip_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),

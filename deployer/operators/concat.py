@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand, Window
 from deployer.inputs import normal, operands
 from deployer.ir import Node, TensorType
+from deployer.older import Rule
 from deployer.operator import (
     ArgValue,
     Array,
@@ -26,11 +29,18 @@ from deployer.operator import (
 )
 
 
+def _second_axis(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Version 1 need not say the axis, which then is 1."""
+    return [replace(node, attrs={"axis": 1} | node.attrs)]
+
+
 @register
 class Concat(Operator):
     """Any number of inputs; the kernel joins two, more are joined half and half."""
 
     name = "Concat"
+    versions = (4, 11, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _second_axis}
     kernel = Kernel(
         "concat_f32",
         pointers=(("a", "float32", False), ("b", "float32", False), ("y", "float32", True)),

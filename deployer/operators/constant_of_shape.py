@@ -15,6 +15,7 @@ class ConstantOfShape(Folded):
     """`value` is a number or a list of one, default 0.0."""
 
     name = "ConstantOfShape"
+    versions = (9, 20, 21, 23, 24, 25)
     static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -49,6 +49,7 @@ class Conv(TakesRelu, Operator):
     """
 
     name = "Conv"
+    versions = (1, 11, 22)
     kernel = Kernel(
         "conv_f32",
         pointers=(

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from deployer.convolution import BACKWARD, FORMS, fits, geometry
+from deployer.convolution import BACKWARD, CONV_ATTRS, FORMS, fits, geometry
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, Sample, operator_of, register, rng
@@ -13,6 +14,7 @@ class ConvGrad(Operator):
     """dY, X, W -> dX, dW, dB, each of which may be absent: one operator for each that is there."""
 
     name = "ConvGrad"
+    custom = Form((3, 3), (1, 3), CONV_ATTRS)
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

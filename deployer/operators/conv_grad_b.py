@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.convolution import BACKWARD, RANKS
+from deployer.convolution import BACKWARD, CONV_ATTRS, RANKS
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, Sample, register, rng, unsupported
@@ -15,6 +16,7 @@ class ConvGradB(Operator):
     """dY -> dB: the sum over batch and space, by ReduceSum."""
 
     name = "ConvGradB"
+    custom = Form((1, 1), (1, 1), CONV_ATTRS)
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from deployer.access import Access, At, Dim, Operand, Window
 from deployer.convolution import (
     BACKWARD,
+    CONV_ATTRS,
     FORMS,
     LAYERS,
     WEIGHT_SETUP,
@@ -17,6 +18,7 @@ from deployer.convolution import (
     weight_blocks,
     windows,
 )
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import (
@@ -43,6 +45,7 @@ class ConvGradW(Operator):
     """dY, X -> dW with Conv's attributes, kernel_shape among them."""
 
     name = "ConvGradW"
+    custom = Form((2, 2), (1, 1), CONV_ATTRS)
     no_gradient = BACKWARD
     kernel = Kernel(
         "conv_grad_w_f32",

@@ -19,6 +19,7 @@ from deployer.activation import (
 from deployer.convolution import (
     BACKWARD,
     BLOCK,
+    CONV_ATTRS,
     FORMS,
     LAYERS,
     LINE_SETUP,
@@ -33,6 +34,7 @@ from deployer.convolution import (
     tap_arguments,
     taps_between,
 )
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import (
@@ -63,6 +65,7 @@ class ConvGradX(TakesGate, Operator):
     """
 
     name = "ConvGradX"
+    custom = Form((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"})
     no_gradient = BACKWARD
     gate_input = 2
     kernel = Kernel(

@@ -1,12 +1,14 @@
 """Div: Y = A / B with numpy broadcasting."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.elementwise import Binary, binary_kernel, binary_samples
+from deployer.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.inputs import arrays
 from deployer.ir import Node
+from deployer.older import Rule
 from deployer.operator import Array, GradientBuilder, Sample, register
 
 
@@ -15,6 +17,8 @@ class Div(Binary):
     """Elementwise quotient; integers divide towards zero."""
 
     name = "Div"
+    versions = (7, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = binary_kernel("div_f32")
 
     def apply(self, a: Array, b: Array) -> Array:

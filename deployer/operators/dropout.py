@@ -7,7 +7,20 @@ import numpy as np
 
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
+from deployer.older import Rule, without
 from deployer.operator import Array, GradientBuilder, Operator, Sample, register, rng, unsupported
+
+
+def _copy(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 12 it drops nothing at inference, whatever `ratio` says."""
+    return [without(node, "consumed_inputs", "is_test", "ratio")]
+
+
+def _tested(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 it drops elements unless `is_test` says otherwise."""
+    if not node.attr_int("is_test", 0):
+        raise unsupported(node, "is_test is 0: it drops elements at random", "is_test 1")
+    return _copy(node, types)
 
 
 @register
@@ -15,6 +28,8 @@ class Dropout(Operator):
     """Lowered to Identity; the mask may be named but not read."""
 
     name = "Dropout"
+    versions = (12, 13, 22)
+    older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _copy, 10: _copy}
     static_inputs: ClassVar[dict[int, str]] = {1: "ratio", 2: "training_mode"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

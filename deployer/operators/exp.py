@@ -1,6 +1,7 @@
 """Exp: Y = e^X."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from deployer.access import Access
 from deployer.elementwise import TRANSCENDENTAL, Flat
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import Node, TensorType
+from deployer.older import CONSUMED, Rule
 from deployer.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng
 
 
@@ -16,6 +18,8 @@ class Exp(Flat):
     """Elementwise."""
 
     name = "Exp"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     kernel = Kernel("exp_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -30,6 +30,7 @@ class Expand(Operator):
     """The output has the broadcast of X's shape and `shape`, which may hold ones."""
 
     name = "Expand"
+    versions = (8, 13)
     kernel = Kernel(
         "expand_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),

@@ -14,6 +14,7 @@ class Flatten(View):
     """`axis` from -rank to rank, default 1."""
 
     name = "Flatten"
+    versions = (1, 9, 11, 13, 21, 23, 24, 25)
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """(product before axis, product from axis on)."""

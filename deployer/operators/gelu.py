@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.access import Access
 from deployer.elementwise import TRANSCENDENTAL, Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import Node, TensorType
 from deployer.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng, unsupported
@@ -17,6 +18,8 @@ class Gelu(Flat):
     """Elementwise; `approximate` is "none"."""
 
     name = "Gelu"
+    versions = (20,)
+    custom = Form((1, 1), (1, 1))
     kernel = Kernel("gelu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

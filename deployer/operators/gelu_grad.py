@@ -6,6 +6,7 @@ import numpy as np
 
 from deployer.access import Access
 from deployer.elementwise import TRANSCENDENTAL, Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import Node, TensorType
 from deployer.operator import Array, Kernel, Sample, Work, register, rng
@@ -17,6 +18,7 @@ class GeluGrad(Flat):
     """Elementwise over dY and X."""
 
     name = "GeluGrad"
+    custom = Form((2, 2), (1, 1))
     kernel = Kernel(
         "gelu_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),

@@ -1,6 +1,7 @@
 """Gemm: Y = alpha * op(A) op(B) + beta * C, with batch dims in front as the training exporters write it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from deployer.activation import (
     through,
 )
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.older import Rule, without
 from deployer.operator import (
     ArgValue,
     Array,
@@ -37,6 +39,7 @@ from deployer.operator import (
     Work,
     mismatch,
     register,
+    registry,
     rng,
     unsupported,
 )
@@ -44,6 +47,15 @@ from deployer.operator import (
 Shape = tuple[int, ...]
 BLOCK = 4
 """Rows and columns of the blocks of outputs that cores share."""
+
+
+def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 C is of Y's shape unless `broadcast` is set."""
+    plain = without(node, "broadcast")
+    (y,) = registry()[node.op].infer(plain, types)
+    if not node.attr_int("broadcast", 0) and (types[2] is None or types[2].shape != y.shape):
+        raise mismatch(node, f"C is not of shape {list(y.shape)}, and broadcast is 0", types)
+    return [plain]
 
 
 @register
@@ -54,6 +66,8 @@ class Gemm(TakesRelu, TakesGate, Operator):
     """
 
     name = "Gemm"
+    versions = (7, 9, 11, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     gate_input = 3
     kernel = Kernel(
         "gemm_f32",

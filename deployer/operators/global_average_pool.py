@@ -12,6 +12,7 @@ class GlobalAveragePool(Operator):
     """Lowered to ReduceMean."""
 
     name = "GlobalAveragePool"
+    versions = (1, 22)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with spatial axes of one element."""

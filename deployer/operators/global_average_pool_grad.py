@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
 from deployer.operator import (
@@ -30,6 +31,7 @@ class GlobalAveragePoolGrad(Operator):
     """`kernel_shape` gives the spatial shape of X, or `input_shape` the whole of it."""
 
     name = "GlobalAveragePoolGrad"
+    custom = Form((1, 1), (1, 1), {"input_shape": "INTS"})
     no_gradient = "it is itself a gradient"
     kernel = Kernel(
         "global_pool_grad_f32",

@@ -13,6 +13,7 @@ class Identity(View):
     """The input under another name."""
 
     name = "Identity"
+    versions = (1, 13, 14, 16, 19, 21, 23, 24, 25)
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's."""

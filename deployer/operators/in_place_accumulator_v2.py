@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.access import Access
 from deployer.elementwise import Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
 from deployer.operator import ArgValue, Array, Extent, Flag, Kernel, Sample, mismatch, register, rng
@@ -18,6 +19,7 @@ class InPlaceAccumulatorV2(Flat):
     """The output overwrites the buffer; exporters declare it as a bool flag, which is not believed."""
 
     name = "InPlaceAccumulatorV2"
+    custom = Form((3, 3), (0, 1))
     kernel = Kernel(
         "accumulate_f32",
         pointers=(("buffer", "float32", True), ("grad", "float32", False)),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
 from deployer.normalization import EPSILON
@@ -16,6 +17,7 @@ class InvStd(Operator):
     """Elementwise."""
 
     name = "InvStd"
+    custom = Form((1, 1), (1, 1), {"epsilon": "FLOAT"})
     no_gradient = "running statistics are not trained"
     kernel = Kernel(
         "inv_std_f32",

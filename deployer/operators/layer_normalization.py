@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.errors import NotDifferentiable
+from deployer.forms import Form
 from deployer.inputs import floats, normal
 from deployer.ir import Node, TensorType
 from deployer.layers import EPSILON, first_axis
@@ -18,6 +19,8 @@ class LayerNormalization(Operator):
     """X, scale[, bias] to Y[, mean, inv_std]; biased variance, `epsilon` under the root."""
 
     name = "LayerNormalization"
+    versions = (17,)
+    custom = Form((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, and one element per row twice."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.forms import Form
 from deployer.inputs import arrays, floats, normal
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.layers import first_axis
@@ -16,6 +17,7 @@ class LayerNormalizationGrad(Operator):
     """dY, X, scale, mean, inv_std to dX, dscale, dbias; an output may be absent."""
 
     name = "LayerNormalizationGrad"
+    custom = Form((5, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"})
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

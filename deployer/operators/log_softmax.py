@@ -1,13 +1,15 @@
 """LogSoftmax: x - max - log(sum(exp(x - max))) along one axis."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.along import LONG, POWERS, Along, along_kernel
+from deployer.along import LONG, POWERS, Along, along_kernel, coerced
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.losses import log_softmax
+from deployer.older import Rule
 from deployer.operator import Array, Sample, register, rng
 
 
@@ -16,6 +18,8 @@ class LogSoftmax(Along):
     """X along `axis`, default the last."""
 
     name = "LogSoftmax"
+    versions = (13,)
+    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
     no_gradient = "train through SoftmaxCrossEntropyLoss, whose gradient includes it"
     kernel = along_kernel("log_softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Log", "sum", "log_sum"), ("Sub", "shifted", "log_sum", "y"))

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.access import Access
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
-from deployer.pooling import BACKWARD, FORMS, PoolGrad, padded, plane, pool_kernel, stacked, taps, windows
+from deployer.pooling import BACKWARD, FORMS, POOL_ATTRS, PoolGrad, padded, plane, pool_kernel, stacked, taps, windows
 
 SEEN = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
 
@@ -18,6 +19,7 @@ class MaxPoolGrad(PoolGrad):
     """dY and X to dX; the maximum is found again."""
 
     name = "MaxPoolGrad"
+    custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

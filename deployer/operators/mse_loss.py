@@ -6,6 +6,7 @@ import numpy as np
 
 from deployer.access import Access, At, Broadcast, Dim, Operand
 from deployer.elementwise import Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node, TensorType
 from deployer.operator import (
@@ -29,6 +30,7 @@ class MSELoss(Flat):
     """pred and target of one shape to a scalar."""
 
     name = "MSELoss"
+    custom = Form((2, 2), (1, 1))
     kernel = Kernel(
         "mse_loss_f32",
         pointers=(("pred", "float32", False), ("target", "float32", False), ("y", "float32", True)),

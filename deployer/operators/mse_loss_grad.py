@@ -6,6 +6,7 @@ import numpy as np
 
 from deployer.access import Access
 from deployer.elementwise import Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.operator import ArgValue, Array, Const, Extent, Kernel, Sample, register, rng
@@ -16,6 +17,7 @@ class MSELossGrad(Flat):
     """Gradient of MSELoss with respect to pred, for a loss gradient of one."""
 
     name = "MSELossGrad"
+    custom = Form((2, 2), (1, 1))
     kernel = Kernel(
         "mse_loss_grad_f32",
         pointers=(("pred", "float32", False), ("target", "float32", False), ("dpred", "float32", True)),

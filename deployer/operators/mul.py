@@ -1,9 +1,11 @@
 """Mul: Y = A * B with numpy broadcasting."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from deployer.elementwise import Binary, binary_kernel
+from deployer.elementwise import Binary, binary_kernel, limited
 from deployer.ir import Node
+from deployer.older import Rule
 from deployer.operator import Array, GradientBuilder, register
 
 
@@ -12,6 +14,8 @@ class Mul(Binary):
     """Elementwise product."""
 
     name = "Mul"
+    versions = (7, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = binary_kernel("mul_f32")
 
     def apply(self, a: Array, b: Array) -> Array:

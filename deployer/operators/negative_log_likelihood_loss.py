@@ -37,6 +37,7 @@ class NegativeLogLikelihoodLoss(Operator):
     """Log probabilities [N, C, d1..] and labels [N, d1..]; attributes `reduction`, `ignore_index`."""
 
     name = "NegativeLogLikelihoodLoss"
+    versions = (12, 13, 22)
     kernel = Kernel(
         "nll_loss_f32",
         pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True)),

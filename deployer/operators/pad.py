@@ -1,6 +1,7 @@
 """Pad: a constant around X; negative pads cut X."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from deployer.access import Access, Window
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.older import Rule
 from deployer.operator import (
     ArgValue,
     Array,
@@ -23,11 +25,19 @@ from deployer.picking import Pick, Picking, dims_of, per_loop, pick_kernel
 from deployer.views import normalized_axes
 
 
+def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11: attributes `pads`, in version 1 `paddings`, and `value`."""
+    names = {"paddings": "pads", "value": "constant_value"}
+    return [replace(node, attrs={names.get(name, name): given for name, given in node.attrs.items()})]
+
+
 @register
 class Pad(Picking):
     """`pads` and, optional, `constant_value` and `axes` are inputs or attributes; only mode `constant` exists."""
 
     name = "Pad"
+    versions = (11, 13, 18, 19, 21, 23, 24, 25)
+    older: ClassVar[dict[int, Rule]] = {1: _renamed, 2: _renamed}
     kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
     static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
 

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.access import Access
-from deployer.elementwise import TRANSCENDENTAL, Binary, binary_kernel, binary_samples
+from deployer.elementwise import TRANSCENDENTAL, Binary, binary_kernel, binary_samples, limited
 from deployer.errors import NotDifferentiable
 from deployer.inputs import arrays
 from deployer.ir import Node
+from deployer.older import Rule
 from deployer.operator import Array, GradientBuilder, Sample, Work, register, rng
 
 
@@ -18,6 +20,8 @@ class Pow(Binary):
     """Elementwise power; a negative base has integer exponents, else the result is NaN."""
 
     name = "Pow"
+    versions = (7, 12, 13, 15)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
     kernel = binary_kernel("pow_f32")
 
     def apply(self, a: Array, b: Array) -> Array:

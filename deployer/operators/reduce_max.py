@@ -16,6 +16,7 @@ class ReduceMax(Reduction):
     """NaN where an element is."""
 
     name = "ReduceMax"
+    versions = (1, 11, 12, 13, 18, 20)
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32")
     no_gradient = "equal maxima would share it by no one rule; train through MaxPool or Softmax"
 

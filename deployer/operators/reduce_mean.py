@@ -9,4 +9,5 @@ class ReduceMean(Reduction):
     """The sum in row-major order over the number of elements."""
 
     name = "ReduceMean"
+    versions = (1, 11, 13, 18)
     mean = True

@@ -9,3 +9,4 @@ class ReduceSum(Reduction):
     """Sums in row-major order."""
 
     name = "ReduceSum"
+    versions = (1, 11, 13)

@@ -1,11 +1,13 @@
 """Relu: Y = max(X, 0)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.access import Access, At, Dim, Operand
 from deployer.ir import Node, TensorType
+from deployer.older import CONSUMED, Rule
 from deployer.operator import (
     ArgValue,
     Array,
@@ -26,6 +28,8 @@ class Relu(Operator):
     """Elementwise; NaN stays NaN."""
 
     name = "Relu"
+    versions = (6, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     kernel = Kernel("relu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.elementwise import Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.operator import Array, Kernel, Sample, register, rng
@@ -15,6 +16,7 @@ class ReluGrad(Flat):
     """Elementwise over dY and Y."""
 
     name = "ReluGrad"
+    custom = Form((2, 2), (1, 1))
     kernel = Kernel(
         "relu_grad_f32",
         pointers=(("dy", "float32", False), ("y", "float32", False), ("dx", "float32", True)),

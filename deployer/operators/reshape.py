@@ -1,13 +1,21 @@
 """Reshape: the same elements in a given shape."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from deployer.inputs import normal
 from deployer.ir import Node, TensorType
+from deployer.older import Rule, without
 from deployer.operator import Sample, mismatch, register, rng, unsupported
 from deployer.views import View
+
+
+def _given(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Version 1 has the shape as an attribute."""
+    if "shape" not in node.attrs:
+        raise unsupported(node, "it has no shape", "attribute shape")
+    return [without(node, "consumed_inputs")]
 
 
 @register
@@ -15,6 +23,8 @@ class Reshape(View):
     """`shape` may hold one -1 (inferred) and 0 (copied from the input unless `allowzero`)."""
 
     name = "Reshape"
+    versions = (5, 13, 14, 19, 21, 23, 24, 25)
+    older: ClassVar[dict[int, Rule]] = {1: _given}
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.errors import NotDifferentiable
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import Node, TensorType
 from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
@@ -15,6 +16,7 @@ class Scale(Operator):
     """ONNX Runtime's operator: scale is a tensor of one element, attribute `scale_down` is 0 or 1."""
 
     name = "Scale"
+    custom = Form((2, 2), (1, 1), {"scale_down": "INT"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.access import Access
 from deployer.elementwise import Flat
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.operator import ArgValue, Array, Const, Extent, Kernel, Sample, register, rng
@@ -19,6 +20,7 @@ class SGD(Flat):
     """Plain gradient descent; attribute `lr`."""
 
     name = "SGD"
+    custom = Form((2, 2), (1, 1), {"lr": "FLOAT"})
     kernel = Kernel(
         "sgd_f32",
         pointers=(("w", "float32", True), ("g", "float32", False)),

@@ -15,6 +15,7 @@ class Shape(Folded):
     """Lengths of the axes from `start` up to `end`, which may be negative."""
 
     name = "Shape"
+    versions = (1, 13, 15, 19, 21, 23, 24, 25)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A vector of integers."""

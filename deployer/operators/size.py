@@ -15,6 +15,7 @@ class Size(Folded):
     """A scalar integer."""
 
     name = "Size"
+    versions = (1, 13, 19, 21, 23, 24, 25)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar integer."""

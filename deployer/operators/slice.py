@@ -18,6 +18,7 @@ class Slice(Picking):
     """`starts`, `ends` and, optional, `axes` and `steps` are inputs or attributes, as in ONNX; steps go forward."""
 
     name = "Slice"
+    versions = (1, 10, 11, 13)
     kernel = pick_kernel("slice_f32", "x", "y", *per_loop("step", "u32"))
     static_inputs: ClassVar[dict[int, str]] = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.access import Access, Reach
+from deployer.forms import Form
 from deployer.inputs import arrays, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Sample, mismatch, register, rng
@@ -16,6 +17,7 @@ class SliceGrad(Picking):
     """dY to dX of `input_shape`: along each axis, dY's element i is dX's element `starts + i * steps`."""
 
     name = "SliceGrad"
+    custom = Form((1, 1), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
     )

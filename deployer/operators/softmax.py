@@ -1,12 +1,14 @@
 """Softmax: exp(x - max) / sum(exp(x - max)) along one axis."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.along import LONG, POWERS, Along, along_kernel
+from deployer.along import LONG, POWERS, Along, along_kernel, coerced
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
+from deployer.older import Rule
 from deployer.operator import Array, GradientBuilder, Sample, register, rng
 
 
@@ -15,6 +17,8 @@ class Softmax(Along):
     """X along `axis`, default the last."""
 
     name = "Softmax"
+    versions = (13,)
+    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
     kernel = along_kernel("softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Div", "powers", "sum", "y"))
 

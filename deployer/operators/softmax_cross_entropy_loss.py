@@ -13,6 +13,7 @@ class SoftmaxCrossEntropyLoss(Operator):
     """Scores [N, C, d1..], labels [N, d1..] to loss[, log_prob]; attributes `reduction`, `ignore_index`."""
 
     name = "SoftmaxCrossEntropyLoss"
+    versions = (12, 13)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""

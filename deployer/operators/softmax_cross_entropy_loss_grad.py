@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.elementwise import TRANSCENDENTAL
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node, TensorType
 from deployer.losses import (
@@ -42,6 +43,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
     """Inputs [dloss,] log_prob [N, C, d1..], labels [N, d1..]; dloss is one where absent."""
 
     name = "SoftmaxCrossEntropyLossGrad"
+    custom = Form((2, 3), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
     kernel = Kernel(
         "softmax_ce_grad_f32",
         pointers=(

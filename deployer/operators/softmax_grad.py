@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.along import LONG, Along, along_kernel
+from deployer.forms import Form
 from deployer.inputs import arrays, normal
 from deployer.ir import Node
 from deployer.operator import Array, Sample, register, rng
@@ -16,6 +17,7 @@ class SoftmaxGrad(Along):
     """dY and Y along `axis`, default the last."""
 
     name = "SoftmaxGrad"
+    custom = Form((2, 2), (1, 1), {"axis": "INT"})
     kernel = along_kernel("softmax_grad_f32", ("dy", "y"), "dx")
     phases = (
         ("Mul", "dy", "y", "products"),

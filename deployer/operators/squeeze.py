@@ -14,6 +14,7 @@ class Squeeze(View):
     """`axes` as attribute or input, an integer or a list in any order; by default all of one element."""
 
     name = "Squeeze"
+    versions = (1, 11, 13, 21, 23, 24, 25)
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:

@@ -1,11 +1,13 @@
 """Sub: Y = A - B with numpy broadcasting."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.elementwise import Binary, binary_kernel
+from deployer.elementwise import Binary, binary_kernel, limited
 from deployer.ir import Node
+from deployer.older import Rule
 from deployer.operator import Array, GradientBuilder, register
 
 
@@ -14,6 +16,8 @@ class Sub(Binary):
     """Elementwise difference."""
 
     name = "Sub"
+    versions = (7, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = binary_kernel("sub_f32")
 
     def apply(self, a: Array, b: Array) -> Array:

@@ -1,12 +1,21 @@
 """Sum: the sum of any number of operands with numpy broadcasting."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.inputs import normal, operands
 from deployer.ir import Node, TensorType
+from deployer.older import Rule, without
 from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
+
+
+def _equal(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 8 operands are of one shape."""
+    if len({t.shape for t in types if t is not None}) > 1:
+        raise mismatch(node, "operands differ in shape, which version 8 allows first", types)
+    return [without(node, "consumed_inputs")]
 
 
 @register
@@ -14,6 +23,8 @@ class Sum(Operator):
     """Added from left to right."""
 
     name = "Sum"
+    versions = (8, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _equal, 6: _equal}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""

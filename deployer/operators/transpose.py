@@ -29,6 +29,7 @@ class Transpose(Operator):
     """Axis i of Y is axis perm[i] of X; the default reverses the axes."""
 
     name = "Transpose"
+    versions = (1, 13, 21, 23, 24, 25)
     kernel = Kernel(
         "transpose_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),

@@ -1,0 +1,122 @@
+"""What a node of a file may have: numbers of inputs and outputs, and attributes with their kinds.
+
+The form of an operator that ONNX knows is its schema's; other operators declare theirs in their own file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import onnx
+from onnx import AttributeProto, NodeProto
+
+Range = tuple[int, int]
+_FIELDS = {
+    **{"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "SPARSE_TENSOR": "sparse_tensor"},
+    **{"FLOATS": "floats", "INTS": "ints", "STRINGS": "strings", "TENSORS": "tensors", "GRAPHS": "graphs"},
+    **{"TYPE_PROTO": "tp", "TYPE_PROTOS": "type_protos", "SPARSE_TENSORS": "sparse_tensors"},
+}
+"""The field of an attribute that holds a value of each kind."""
+_NOTES = {"name", "type", "doc_string", "ref_attr_name"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """Least and most inputs and outputs, and the kind of each attribute, as ONNX names kinds (`INT`, `FLOATS`, ...)."""
+
+    inputs: Range
+    outputs: Range
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An attribute that the operator's form does not have and that a file may hold all the same.
+
+    `instead_of` is the input that says the same in the operator's form, -1 where there is none: a node has one of both.
+    """
+
+    op: str
+    attribute: str
+    kinds: tuple[str, ...]
+    reason: str
+    instead_of: int = -1
+
+
+ANY = "any operator"
+_AXES = "exporters of training graphs write it as an attribute, a number or a list, under newer opsets too"
+EXTRAS: tuple[Extra, ...] = (
+    Extra(ANY, "description", ("STRING",), "a note of the exporter, which no operator reads"),
+    Extra("GlobalAveragePoolGrad", "kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),
+    Extra("LayerNormalizationGrad", "stash_type", ("INT",), "the type of saved statistics, which here is float32"),
+    Extra("ReduceSum", "axes", ("INT", "INTS"), _AXES, instead_of=1),
+    Extra("Squeeze", "axes", ("INT", "INTS"), _AXES, instead_of=1),
+    Extra("Unsqueeze", "axes", ("INT", "INTS"), _AXES, instead_of=1),
+)
+"""All attributes outside of their operator's form that are accepted; no other is."""
+
+
+@cache
+def schema_form(op: str, version: int) -> Form:
+    """The form of ONNX's operator of that name, which the default domain got at that version."""
+    schema = onnx.defs.get_schema(op, version, "")
+    return Form(
+        (schema.min_input, schema.max_input),
+        (schema.min_output, schema.max_output),
+        {name: attribute.type.name for name, attribute in schema.attributes.items()},
+        frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
+    )
+
+
+def fault(proto: NodeProto, form: Form) -> tuple[str, str] | None:
+    """What of the node the form does not have, and what it does have; None where all fits."""
+    extras = _extras(proto)
+    least = min([form.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
+    counts = (proto.input, (least, form.inputs[1]), "input"), (proto.output, form.outputs, "output")
+    for names, (least, most), kind in counts:
+        count = max((i for i, name in enumerate(names, 1) if name), default=0)
+        if count > most:
+            return f"it has {count} {kind}s", f"at most {most} {kind}s"
+        if len(names) < least:
+            return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
+    given = [attribute.name for attribute in proto.attribute]
+    for attribute in proto.attribute:
+        if given.count(attribute.name) > 1:
+            return f"attribute {attribute.name!r} is there {given.count(attribute.name)} times", "each attribute once"
+        found = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
+        if found is not None:
+            return found
+    missing = sorted(form.required - set(given))
+    return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
+
+
+def _extras(proto: NodeProto) -> dict[str, Extra]:
+    """Those of the list that the node has."""
+    given = {attribute.name for attribute in proto.attribute}
+    return {e.attribute: e for e in EXTRAS if e.op in (ANY, proto.op_type) and e.attribute in given}
+
+
+def _attribute_fault(
+    proto: NodeProto, attribute: AttributeProto, form: Form, extra: Extra | None
+) -> tuple[str, str] | None:
+    name = attribute.name
+    kinds = (form.attributes[name],) if name in form.attributes else ()
+    if extra is not None:
+        kinds = (*kinds, *(kind for kind in extra.kinds if kind not in kinds))
+    if not kinds:
+        return f"attribute {name!r} is unknown", f"one of {', '.join(sorted(form.attributes)) or 'no attributes'}"
+    if attribute.ref_attr_name:
+        why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
+        return why, "a value of its own"
+    known = AttributeProto.AttributeType.values()
+    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in known else str(attribute.type)
+    if kind not in kinds:
+        return f"attribute {name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
+    held = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
+    if not held <= {_FIELDS[kind]}:
+        why = f"attribute {name!r} of kind {kind} also holds a value of another kind"
+        return why, f"field {_FIELDS[kind]!r} alone"
+    if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
+        return f"{name!r} is an attribute and input {extra.instead_of} as well", "one of both"
+    return None
