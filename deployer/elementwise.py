@@ -144,9 +144,7 @@ def limited(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     a, b = operands(node, types, 2)
     plain = without(node, "axis", "broadcast", "consumed_inputs")
     rank, run = len(a.shape), len(b.shape)
-    if a.shape == b.shape:
-        return [plain]
-    if not node.attr_int("broadcast", 0):
+    if a.shape != b.shape and not node.attr_int("broadcast", 0):
         raise mismatch(node, "operands differ in shape, and this version broadcasts only where `broadcast` is 1", types)
     if b.size == 1 and run <= rank:
         return [plain]

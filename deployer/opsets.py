@@ -52,7 +52,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     if proto.overload:
         raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
     given = imports.get("", ())
-    found = {0: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, given)
+    found = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, given)
     for opset, version in found.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
         wrong = fault(proto, form) if form else None
@@ -75,13 +75,13 @@ def _is_custom(node: Node, operator: Operator, domain: str, imports: Imports) ->
     return not operator.versions
 
 
-def _schemas(node: Node, operator: Operator, opsets: Sequence[int]) -> dict[int, int]:
+def _schemas(node: Node, operator: Operator, opsets: Sequence[int]) -> dict[int | None, int]:
     """The version of the node's operator in each imported version of the default domain."""
     if not opsets:
         raise unsupported(node, "the file imports no version of the default domain", "an opset_import that names one")
     known = sorted({*operator.versions, *operator.older})
     shown = f"a version of the default domain that has version {' or '.join(map(str, known))} of {node.op}"
-    found = {}
+    found: dict[int | None, int] = {}
     for opset in opsets:
         newest = onnx.defs.onnx_opset_version()
         if not 1 <= opset <= newest:
@@ -95,9 +95,9 @@ def _schemas(node: Node, operator: Operator, opsets: Sequence[int]) -> dict[int,
     return found
 
 
-def _refused(node: Node, why: str, opset: int, opsets: Sequence[int], nearest: str) -> UnsupportedOperator:
+def _refused(node: Node, why: str, opset: int | None, opsets: Sequence[int], nearest: str) -> UnsupportedOperator:
     """The error for a node under one import, which names all of them."""
-    if not opset:
+    if opset is None:
         return unsupported(node, why, nearest)
     several = f", of {', '.join(map(str, opsets))} that the file imports" if len(opsets) > 1 else ""
     return unsupported(node, f"under version {opset} of the default domain{several}: {why}", nearest)

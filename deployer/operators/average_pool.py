@@ -1,14 +1,23 @@
 """AveragePool: the mean of each window, over its elements inside X or over the whole window."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.access import Access
 from deployer.inputs import arrays, normal
 from deployer.ir import Node, TensorType
+from deployer.older import Rule
 from deployer.operator import ArgValue, Array, Const, GradientBuilder, Sample, register, rng, unsupported
 from deployer.pooling import FORMS, FORWARD, Pool, divisors, padded, plane, pool_kernel, stacked
+
+
+def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Version 1 cannot say whether padding counts: ONNX's text excludes it, ONNX's reference evaluator counts it."""
+    if any(node.attr_ints("pads", ())) or node.attr_str("auto_pad", "NOTSET") not in ("", "NOTSET", "VALID"):
+        raise unsupported(node, "version 1 leaves open whether padding counts", "a Pad before it, or opset 7 and above")
+    return [node]
 
 
 @register
@@ -16,7 +25,8 @@ class AveragePool(Pool):
     """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
 
     name = "AveragePool"
-    versions = (1, 7, 10, 11, 19, 22)
+    versions = (7, 10, 11, 19, 22)
+    older: ClassVar[dict[int, Rule]] = {1: _unpadded}
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -52,6 +52,8 @@ BLOCK = 4
 def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 7 C is of Y's shape unless `broadcast` is set."""
     plain = without(node, "broadcast")
+    if not node.attr_int("broadcast", 0) and node.attr_float("beta", 1.0) != 1.0:
+        raise unsupported(node, "ONNX's reference evaluator leaves beta out where broadcast is 0", "broadcast 1")
     (y,) = registry()[node.op].infer(plain, types)
     if not node.attr_int("broadcast", 0) and (types[2] is None or types[2].shape != y.shape):
         raise mismatch(node, f"C is not of shape {list(y.shape)}, and broadcast is 0", types)

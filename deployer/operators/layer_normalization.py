@@ -11,7 +11,7 @@ from deployer.forms import Form
 from deployer.inputs import floats, normal
 from deployer.ir import Node, TensorType
 from deployer.layers import EPSILON, first_axis
-from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
+from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
 
 
 @register
@@ -25,6 +25,8 @@ class LayerNormalization(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, and one element per row twice."""
         x, *given = floats(node, inputs, 3 if len(inputs) > 2 and inputs[2] else 2)
+        if node.attr_int("stash_type", 1) != 1:
+            raise unsupported(node, f"stash_type is {node.attrs['stash_type']}, not float32", "stash_type 1")
         axis = first_axis(node, x.shape)
         if any(t.shape != x.shape[axis:] for t in given):
             raise mismatch(node, f"scale or bias is not of shape {list(x.shape[axis:])}", inputs)

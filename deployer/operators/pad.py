@@ -27,6 +27,8 @@ from deployer.views import normalized_axes
 
 def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 11: attributes `pads`, in version 1 `paddings`, and `value`."""
+    if min(node.attr_ints("paddings", ()), default=0) < 0:
+        raise unsupported(node, "paddings are negative, which has a meaning from version 2 on only", "a Slice")
     names = {"paddings": "pads", "value": "constant_value"}
     return [replace(node, attrs={names.get(name, name): given for name, given in node.attrs.items()})]
 
