@@ -64,7 +64,7 @@ def schema_form(op: str, version: int) -> Form:
     return Form(
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
-        {name: attribute.type.name for name, attribute in schema.attributes.items()},
+        {name: str(attribute.type).rpartition(".")[2] for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
     )
 

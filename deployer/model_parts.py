@@ -1,7 +1,8 @@
 """Parts of a model file beside its nodes: functions are put where they are called, parts without a meaning refused."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
@@ -12,6 +13,10 @@ from deployer.opsets import MICROSOFT, Imports, domain_of, imports_of
 
 MOST_NODES = 100_000
 """Nodes that functions may grow to: functions that call functions can double with each."""
+MOST_BYTES = 1 << 28
+"""Bytes that these nodes may have in a file, attributes of calls included."""
+LONGEST_PREFIX = 120
+"""Characters of a call's name that go into the names of its function's values."""
 Key = tuple[str, str, str]
 Call = tuple[NodeProto, Imports]
 """A node, and the imports under which it is to be read: those of the model, or of the function it comes from."""
@@ -41,38 +46,35 @@ def inlined(model: ModelProto) -> list[Call]:
         return [(node, imports) for node in model.graph.node]
     functions = _functions(model.functions)
     names = _Names({n for node in model.graph.node for n in (*node.input, *node.output)})
+    _check_size(model, functions)
     names.taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     found: list[Call] = []
     waiting: list[Call] = [(node, imports) for node in reversed(model.graph.node)]
     while waiting:
         node, own = waiting.pop()
-        function = functions.get((domain_of(node.domain), node.op_type, node.overload))
+        function = functions.get(_key(node))
         if function is None:
             found.append((node, own))
             continue
         body = imports_of(function.opset_import)
         waiting.extend((inner, body) for inner in reversed(_called(node, function, names)))
-        if len(found) + len(waiting) > MOST_NODES:
-            raise GraphProblem(
-                f"the file's functions grow to more than {MOST_NODES} nodes where they are called",
-                [("at", f"node {node.name!r} ({node.op_type})")],
-                "fewer calls of functions by functions",
-            )
     return found
 
 
 @dataclass
 class _Names:
-    """The value names that are taken in the graph."""
+    """The value names that are taken in the graph, how often each was asked for, and bytes of nodes in their places."""
 
     taken: set[str]
+    spent: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
 
     def fresh(self, base: str) -> str:
         """`base`, numbered where it is taken; the result is taken from now on."""
-        name, count = base, 1
+        name = base
         while name in self.taken:
-            count += 1
-            name = f"{base}_{count}"
+            self.asked[base] += 1
+            name = f"{base}_{self.asked[base] + 1}"
         self.taken.add(name)
         return name
 
@@ -90,16 +92,30 @@ def _functions(given: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
             if len(set(names)) < len(names):
                 raise GraphProblem(f"function {function.name!r} has an {kind} twice", hint="a name for each")
         functions[key] = function
-    calls = {
-        key: {called for n in f.node if (called := (domain_of(n.domain), n.op_type, n.overload)) in functions}
-        for key, f in functions.items()
-    }
+    return functions
+
+
+def _check_size(model: ModelProto, functions: Mapping[Key, FunctionProto]) -> None:
+    """GraphProblem where a function calls itself, or where all in their places are more than MOST_NODES nodes."""
+    calls = {key: [called for n in f.node if (called := _key(n)) in functions] for key, f in functions.items()}
+    sizes: dict[Key, int] = {}
     try:
-        TopologicalSorter(calls).prepare()
+        for key in TopologicalSorter(calls).static_order():
+            sizes[key] = min(len(functions[key].node) + sum(sizes[called] for called in calls[key]), MOST_NODES + 1)
     except CycleError as error:
         shown = " -> ".join(name for _, name, _ in reversed(error.args[1]))
         raise GraphProblem("a function calls itself", [("calls", shown)], "write the loop out") from None
-    return functions
+    if sum(sizes.get(_key(node), 0) for node in model.graph.node) > MOST_NODES:
+        raise _too_large(f"{MOST_NODES} nodes")
+
+
+def _too_large(size: str) -> GraphProblem:
+    cause = f"the file's functions grow to more than {size} where they are called"
+    return GraphProblem(cause, hint="fewer calls of functions by functions, and data in initializers")
+
+
+def _key(node: NodeProto) -> Key:
+    return (domain_of(node.domain), node.op_type, node.overload)
 
 
 def _called(call: NodeProto, function: FunctionProto, names: _Names) -> list[NodeProto]:
@@ -119,14 +135,20 @@ def _called(call: NodeProto, function: FunctionProto, names: _Names) -> list[Nod
     values = dict.fromkeys((*function.input, ""), "")
     values |= dict(zip(function.input, call.input, strict=False))
     values |= {formal: actual for formal, actual in zip(function.output, call.output, strict=False) if actual}
-    prefix = call.name or f"{call.op_type}_{next((o for o in call.output if o), 'none')}"
+    prefix = (call.name or f"{call.op_type}_{next((o for o in call.output if o), 'none')}")[:LONGEST_PREFIX]
 
     def value(name: str) -> str:
         if name not in values:
             values[name] = names.fresh(f"{prefix}/{name}")
         return values[name]
 
-    return [_inner(node, prefix, value, defaults | given_attributes, declared) for node in function.node]
+    nodes = []
+    for node in function.node:
+        nodes.append(_inner(node, prefix, value, defaults | given_attributes, declared))
+        names.spent += nodes[-1].ByteSize()
+        if names.spent > MOST_BYTES:
+            raise _too_large(f"{MOST_BYTES} bytes")
+    return nodes
 
 
 def _inner(

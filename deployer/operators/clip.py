@@ -45,7 +45,8 @@ class Clip(Clipping):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""
         if b.wanted(0):
-            limits = {name: node.attrs[name] for name in ("min", "max") if name in node.attrs}
+            given = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
+            limits = {name: value for name, value in given.items() if name in node.attrs}
             b.emit("ClipGrad", (douts[0], node.inputs[0]), (b.grad(0),), **limits)
 
     def samples(self) -> Iterator[Sample]:
