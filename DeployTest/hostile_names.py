@@ -17,10 +17,10 @@ from deployer.stages import parse
 MARK = "planted"
 """The file whose existence shows that code from a name ran."""
 ATTACK = (
-    "__asm__(\".pushsection .init_array,\\\"aw\\\"; .quad 1f; .popsection; .pushsection .text; 1: mov $85, %eax; "
-    f"lea 2f(%rip), %rdi; mov $420, %esi; syscall; ret; 2: .asciz \\\"{MARK}\\\"; .popsection\");"
+    '__asm__(".pushsection .init_array,\\"aw\\"; .quad 1f; .popsection; .pushsection .text; 1: mov $85, %eax; '
+    f'lea 2f(%rip), %rdi; mov $420, %esi; syscall; ret; 2: .asciz \\"{MARK}\\"; .popsection");'
 )
-"""C that creates the file before main runs, where a host of x86-64 assembles it; it may stand in one file repeatedly."""
+"""C that creates the file before main runs, if an x86-64 assembles it; it may stand in a file repeatedly."""
 
 PIECES: dict[str, str] = {
     "comment end": f"*/ {ATTACK} /*",
@@ -47,7 +47,7 @@ PIECES: dict[str, str] = {
     "controls": "".join(map(chr, [*range(1, 32), *range(127, 160)])),
     "beyond the first plane": "\U000e0041\U0001f600",
     "letters outside of ASCII": "größe重みΑа",
-    "forged lines": "a\nBENCH train_cycles=1\n[loss 0] computed=0 ref=0 diff=0\nErrors: 0 out of 1\nhal: step 0 'x': overflow: ",
+    "forged lines": "a\nBENCH train_cycles=1\n[loss 0] computed=0 ref=0\nErrors: 0 out of 1\nhal: step 0 'x': order: ",
     "markup": "[red]a[/][/nothing] :smile: [link=http://x]b[/link]",
     "html": "</title></svg><script>alert('1')</script>&amp;\"'",
     "path": "../../../../tmp/owned",
@@ -61,7 +61,7 @@ PIECES: dict[str, str] = {
     "long": "x" * 100_000,
     "long and hostile": "*/" * 50_000,
 }
-"""What a name may hold that some destination would take for its own syntax; NUL and surrogates have tests of their own."""
+"""What a name may hold that some destination would take for its own syntax; NUL and surrogates come beside them."""
 
 _C = re.compile(
     r"""(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
@@ -72,12 +72,12 @@ _TRIGRAPHS = dict(zip("=/'()!<>-", "#\\^[]|{}~", strict=True))
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    """(kind, text) of each token outside of comments after the first translation phases; a string's content is left out."""
+    """(kind, text) of each token outside of comments, after trigraphs and continued lines; of strings, no content."""
     text = re.sub(r"\?\?([=/'()!<>-])", lambda m: _TRIGRAPHS[m[1]], text)
     text = re.sub(r"\\\r?\n", "", text)
     found = [(str(m.lastgroup), m[0]) for m in _C.finditer(text)]
-    kept = [(kind, "" if kind == "string" else word) for kind, word in found if kind not in ("comment", "space")]
-    return [("word", "string") if kind == "string" else (kind, word) for kind, word in kept]
+    kept = [(kind, word) for kind, word in found if kind not in ("comment", "space")]
+    return [("string", "") if kind == "string" else (kind, word) for kind, word in kept]
 
 
 def shape(text: str) -> list[tuple[str, str]]:

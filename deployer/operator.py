@@ -14,6 +14,7 @@ import numpy.typing as npt
 from deployer.access import Access
 from deployer.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.safe_text import identifier
 
 Array = npt.NDArray[Any]
 
@@ -94,6 +95,11 @@ class Kernel:
     symbol: str
     pointers: tuple[tuple[str, str, bool], ...]
     scalars: tuple[tuple[str, CType], ...]
+
+    def __post_init__(self) -> None:
+        """Kernels may come from a file: what they name in C, and the files named after them, are identifiers."""
+        for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
+            identifier(name)
 
     def table_bytes(self, pointer_bytes: int) -> int:
         """Bytes of one argument struct on a target with pointers of that size."""
