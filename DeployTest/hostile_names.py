@@ -1,10 +1,9 @@
 """Hostile names: the pieces, graphs and plans that carry them, and the tokens of C outside comments and strings."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -58,10 +57,11 @@ PIECES: dict[str, str] = {
     "keyword": "int",
     "names of ours": "HOME_X SLOT_00_A STAGE_00_A step_00 12@x_bytes @x lazy_reset next_ stage_ tiles args hal_step",
     "upper-case keyword": "HOME",
-    "long": "x" * 100_000,
-    "long and hostile": "*/" * 50_000,
+    "long": "*/" * 50_000,
 }
 """What a name may hold that some destination would take for its own syntax; NUL and surrogates come beside them."""
+UNPRINTABLE = {"NUL": "a\0b", "lone surrogates": "a\udfff\ud800b"}
+"""What a file of ONNX or an archive cannot hold in a name, and JSON can."""
 
 _C = re.compile(
     r"""(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
@@ -103,17 +103,6 @@ def renamed(plan: Plan, rename: Callable[[str], str]) -> Plan:
     lists = {kind: tuple(map(rename, getattr(plan, kind))) for kind in ("data", "weights", "outputs")}
     storage_of = {rename(n): rename(s) for n, s in plan.storage_of.items()}
     return replace(plan, homes=homes, steps=steps, storage_of=storage_of, **lists)  # type: ignore[arg-type]
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Every text in a view."""
-    if is_dataclass(value):
-        value = [getattr(value, field.name) for field in fields(value)]
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from strings(item)
 
 
 def rename_case(train: Path, folder: Path, rename: Callable[[str], str]) -> Path:

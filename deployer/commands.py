@@ -18,7 +18,8 @@ from deployer.operator import Operator, registry
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan
 from deployer.profile import profile_table
-from deployer.safe_text import json_text
+from deployer.safe_text import json_text, member_name
+from deployer.samples import write_npz
 from deployer.stages import generate, report
 from deployer.stages.run import Outcome
 from deployer.terminal import Terminal
@@ -143,11 +144,10 @@ def _judge(
     result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
     report.write_json(result, directory / "report.json")
     if a.dump:
-        arrays = dict(outcome.arrays)
+        arrays = {member_name(name): array for name, array in outcome.arrays.items()}
         if outcome.losses:
             arrays["loss"] = np.array(outcome.losses, np.float32)
-        a.dump.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(a.dump, allow_pickle=False, **arrays)
+        write_npz(a.dump, arrays)
     console.lines(outcome.text.rstrip())
     report.show(result, plan, console)
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())

@@ -5,6 +5,7 @@ alone: one function per destination over one cleaning core. What a destination w
 a reader cannot see, becomes an escape like `\\x1b`; ordinary names stay as they are.
 """
 
+import hashlib
 import html
 import json
 import re
@@ -18,7 +19,7 @@ _KEYWORD = re.compile(
     "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|register|"
     "restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|asm|typeof|main"
 )
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,239}")  # with a suffix still the name of a file
 _IN_C = re.compile(r"[^ -~]|\\|\*(?=/)|(?<=/)\*|\?(?=\?)")
 _IN_STRING = re.compile(rf"{_IN_C.pattern}|'")
 _BEYOND_ASCII = re.compile(r"[^ -~]")
@@ -77,7 +78,7 @@ def c_suffix(text: str) -> CText:
 
 def parameter_name(text: str) -> str:
     """A trained parameter's name in written graphs: every character but ASCII letters and digits becomes `_`."""
-    clean = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", text[:LONGEST_IDENTIFIER])
     return clean if clean and not clean[0].isdigit() else f"p_{clean}"
 
 
@@ -140,9 +141,15 @@ def toml_comment(text: str) -> str:
 
 
 def member_name(text: str) -> str:
-    """The name of an archive's member: one that leads out of the archive's folder, or cannot be printed, is escaped."""
-    inside = re.sub(r"(?<![^/\\])\.\.(?![^/\\])", r"\\x2e\\x2e", text)
-    return escaped(inside)
+    """The name of an archive's member: the text, unless it is too long, cannot be printed or leads out of a folder.
+
+    Then it is made printable, with a digest that keeps different texts different.
+    """
+    inside = re.sub(r"(?<![^/\\])\.\.(?![^/\\])", "__", text)
+    clean = escaped(inside)[:LONGEST]
+    if clean == text:
+        return text
+    return f"{clean}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def one_line(text: str) -> str:
