@@ -34,6 +34,8 @@ PIECES: dict[str, str] = {
     "continued line": "a\\\nb\\",
     "comment end over two lines": f"*\\\n/ {ATTACK} /\\\n*",
     "trigraphs": f"??/ ??/\n{ATTACK} ??' ??=error",
+    "backslash at the end": "a\\",
+    "trigraph at the end": "a??/",
     "string end": '"}; int owned; static const char *rest[] = {"',
     "string escape": 'a\\"; int owned; //',
     "quotes": "it's `quoted`",

@@ -75,6 +75,7 @@ def check_tokens(plan: Plan, wanted: dict[str, list[tuple[str, str]]]) -> None:
     for name, text in files.items():
         assert shape(text) == wanted[name], f"{name}: tokens differ"
         assert re.fullmatch(r"[ -~\n]*", text), f"{name}: characters that nobody sees"
+        assert not re.search(r"^ \*.*\\$", text, re.MULTILINE), f"{name}: a line of a comment goes on"
 
 
 @pytest.mark.parametrize("piece", PIECES | UNPRINTABLE)
