@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from deployer.safe_text import identifier
+
 Span = tuple[int, int]
 Tile = Mapping[str, Span]
 """Per dim: (start, length) of the tile."""
@@ -27,6 +29,10 @@ class Dim:
     size: int
     kind: Literal["parallel", "reduction"] = "parallel"
     splittable: bool = True
+
+    def __post_init__(self) -> None:
+        """A dim is a variable of generated C."""
+        identifier(self.name)
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,10 @@ class Operand:
     view: tuple[int, ...]
     axes: tuple[Axis, ...]
     fresh_on_flag: bool = False
+
+    def __post_init__(self) -> None:
+        """Variables of generated C are named after the argument."""
+        identifier(self.arg)
 
     @property
     def reads(self) -> bool:

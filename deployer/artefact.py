@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from deployer.errors import FileProblem
+from deployer.safe_text import json_text
 
 T = TypeVar("T")
 VERSION = 1
@@ -106,7 +107,7 @@ def dumps(artefact: Any) -> str:
     """The artefact's file text: sorted by construction, one trailing newline."""
     body = to_jsonable(artefact)
     envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": digest(artefact), "body": body}
-    return json.dumps(envelope, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(envelope, allow_nan=False)
 
 
 def digest(artefact: Any) -> str:

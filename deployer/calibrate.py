@@ -15,6 +15,7 @@ from deployer.ir import Node, TensorType
 from deployer.measure import DISPATCH, KernelJob, Measured, TransferJob
 from deployer.operator import Operator, Sample, Work, registry
 from deployer.overhead import LARGE, SMALL, fit_overheads
+from deployer.safe_text import toml_comment, toml_string
 from deployer.target import Channel, Hop, KernelCost, SmallProgram, Target, costs_file
 
 SIZES = (256, 1024, 4096, 16384, 65536)
@@ -190,8 +191,8 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
     """The text of a target's costs.toml."""
     t = calibration.target
     lines = [
-        f"# Measured on {simulator} by `deployer calibrate -p {t.name}`. Cycles; `_milli` are thousandths.",
-        f'measured = "{simulator}"',
+        toml_comment(f"Measured on {simulator} by `deployer calibrate -p {t.name}`. Cycles; `_milli` are thousandths."),
+        f"measured = {toml_string(simulator)}",
         "",
     ]
     for level, hop in zip(t.levels, t.hops, strict=False):
@@ -226,7 +227,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
             shares = f"{100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
             note = f" # {fit.points} calls, off by {shares}"
         lines += [
-            f'[kernels."{symbol}"]{note}',
+            f"[kernels.{toml_string(symbol)}]{note}",
             f"call = {cost.call}",
             f"cold = {cost.cold}",
             f"mac_milli = {cost.mac_milli}",

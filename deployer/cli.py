@@ -5,20 +5,29 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
+from typing import NoReturn
 
 from deployer import __version__
 from deployer.errors import DeployerError, FileProblem
+from deployer.safe_text import escaped
+from deployer.terminal import Terminal
 
 PIPE_WIDTH = 140
 """Columns of tables where no terminal says how many it has."""
 BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages hold the words of the command line on one line each."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with 2."""
+        super().error(escaped(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="deployer",
         description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
         epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 bad input or request, 70 a fault of the compiler",
@@ -142,7 +151,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
 
 
-def _add_train_graph(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=Path, metavar="model.onnx")
@@ -185,20 +194,20 @@ def _tolerance(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     arguments = parser().parse_args(argv)
     from deployer import commands
 
     try:
         return commands.dispatch(arguments, console)
     except DeployerError as error:
-        Console(stderr=True, highlight=False).print(str(error), markup=False, soft_wrap=True)
+        Terminal(stderr=True).lines(str(error))
         return error.exit_code
     except OSError as error:
         if error.filename is None:
             raise
         problem = FileProblem(f"{error.filename}: {error.strerror}", hint="correct the path or its permissions")
-        Console(stderr=True, highlight=False).print(str(problem), markup=False, soft_wrap=True)
+        Terminal(stderr=True).lines(str(problem))
         return problem.exit_code
     except KeyboardInterrupt:
         return 130

@@ -1,7 +1,6 @@
 """What each command of the CLI does, over the pipeline."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from deployer import artefact, pipeline
@@ -20,13 +18,16 @@ from deployer.operator import Operator, registry
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan
 from deployer.profile import profile_table
+from deployer.safe_text import json_text, member_name
+from deployer.samples import write_npz
 from deployer.stages import generate, report
 from deployer.stages.run import Outcome
+from deployer.terminal import Terminal
 
 
-def dispatch(a: argparse.Namespace, console: Console) -> int:
+def dispatch(a: argparse.Namespace, console: Terminal) -> int:
     """Run the command the arguments name."""
-    commands: dict[str, Callable[[argparse.Namespace, Console], int]] = {
+    commands: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
         "train": run_case,
         "optimizer": run_case,
         "infer": run_case,
@@ -71,7 +72,7 @@ def options_of(a: argparse.Namespace) -> Options:
     )
 
 
-def run_case(a: argparse.Namespace, console: Console) -> int:
+def run_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile, build, run and compare a case."""
     timings: dict[str, float] = {}
     with _timed(console, timings) as progress:
@@ -115,7 +116,7 @@ def _existing(case: Case, directory: Path) -> Plan:
 
 
 def _extras(
-    a: argparse.Namespace, case: Case, plan: Plan, directory: Path, console: Console, measured: bool = False
+    a: argparse.Namespace, case: Case, plan: Plan, directory: Path, console: Terminal, measured: bool = False
 ) -> None:
     if a.verbose:
         console.print(report.step_table(plan))
@@ -124,7 +125,7 @@ def _extras(
         console.print(f"memory map: {directory / 'memory.html'}")
     if a.profileTiling:
         rows = pipeline.profile(case, plan, directory, measured)
-        (directory / "profile.json").write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+        (directory / "profile.json").write_text(json_text([asdict(r) for r in rows]))
         console.print(profile_table(rows))
         console.print(f"per tile: {directory / 'profile.json'}", soft_wrap=True)
 
@@ -135,7 +136,7 @@ def _judge(
     plan: Plan,
     outcome: Outcome,
     directory: Path,
-    console: Console,
+    console: Terminal,
     timings: dict[str, float],
 ) -> int:
     losses = case.dataset.expected_losses if case.dataset else ()
@@ -143,12 +144,11 @@ def _judge(
     result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
     report.write_json(result, directory / "report.json")
     if a.dump:
-        arrays = dict(outcome.arrays)
+        arrays = {member_name(name): array for name, array in outcome.arrays.items()}
         if outcome.losses:
             arrays["loss"] = np.array(outcome.losses, np.float32)
-        a.dump.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(a.dump, allow_pickle=False, **arrays)
-    console.print(outcome.text.rstrip(), markup=False, soft_wrap=True)
+        write_npz(a.dump, arrays)
+    console.lines(outcome.text.rstrip())
     report.show(result, plan, console)
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
     console.print(f"C and plan: {directory}  ({spent})", soft_wrap=True)
@@ -156,7 +156,7 @@ def _judge(
 
 
 @contextmanager
-def _timed(console: Console, timings: dict[str, float]) -> Iterator[pipeline.Progress]:
+def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[pipeline.Progress]:
     """Show the running stage on a terminal and note how long each took."""
     stage, since = "load", time.perf_counter()
 
@@ -175,7 +175,7 @@ def _timed(console: Console, timings: dict[str, float]) -> Iterator[pipeline.Pro
         close()
 
 
-def compile_case(a: argparse.Namespace, console: Console) -> int:
+def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile a case to C, from its files or from a dumped tiling."""
     case = load_case(a)
     directory = a.output or Path("out") / case.directory.name / a.platform
@@ -191,14 +191,14 @@ def compile_case(a: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def emit(a: argparse.Namespace, console: Console) -> int:
+def emit(a: argparse.Namespace, console: Terminal) -> int:
     """Print a plan's C again."""
     pipeline.write_files(generate.run(artefact.load(Plan, a.plan)), a.output)
     console.print(f"C: {a.output}")
     return 0
 
 
-def train_graph(a: argparse.Namespace, console: Console) -> int:
+def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
     from deployer.train_graph import build_train_graph
 
@@ -215,11 +215,11 @@ def train_graph(a: argparse.Namespace, console: Console) -> int:
         seed=a.seed,
         data=a.data,
     )
-    console.print(str(made), soft_wrap=True)
+    console.lines(str(made))
     return 0
 
 
-def calibrate(a: argparse.Namespace, console: Console) -> int:
+def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     """Measure a target and write its costs."""
     from deployer import calibrate as calibration
 
@@ -240,7 +240,7 @@ def calibrate(a: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def list_targets(a: argparse.Namespace, console: Console) -> int:
+def list_targets(a: argparse.Namespace, console: Terminal) -> int:
     """Targets with cores and memories."""
     table = Table("target", "cores", "clock", "levels (budget of bytes)", "description", box=None, header_style="bold")
     for name in targets.names():
@@ -251,7 +251,7 @@ def list_targets(a: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def list_operators(a: argparse.Namespace, console: Console) -> int:
+def list_operators(a: argparse.Namespace, console: Terminal) -> int:
     """Operators: how each runs, and whether it has a gradient."""
     table = Table("operator", "runs as", "gradient", box=None, header_style="bold")
     for name, operator in registry().items():

@@ -2,6 +2,11 @@
 
 from collections.abc import Sequence
 
+from deployer.safe_text import escaped
+
+LONGEST_LINE = 4000
+"""Characters of a line of a message; what lies beyond helps nobody."""
+
 
 class DeployerError(Exception):
     """An error that can be shown to a person.
@@ -21,10 +26,16 @@ class DeployerError(Exception):
     def __str__(self) -> str:
         rows = [*self.facts, *([("try", self.hint)] if self.hint else [])]
         width = max([14, *(len(label) for label, _ in rows)])
-        lines = [f"{type(self).__name__}: {self.cause}"]
+        lines = [f"{type(self).__name__}: {_shown(self.cause)}"]
         indent = "\n" + " " * (width + 3)
-        lines += [f"  {label:<{width}} {indent.join(text.splitlines())}" for label, text in rows]
+        lines += [f"  {_shown(label):<{width}} {indent.join(map(_shown, text.splitlines()))}" for label, text in rows]
         return "\n".join(lines)
+
+
+def _shown(text: str) -> str:
+    """One line of a message: names in it cannot begin another, nor command the terminal."""
+    line = escaped(text)
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
 
 
 class UserError(DeployerError):

@@ -19,6 +19,7 @@ from deployer.order import check_producers, live_nodes, topological
 from deployer.reader import ELEMENTS
 from deployer.resolve import Resolved, resolve
 from deployer.roles import inference_roles
+from deployer.safe_text import parameter_name
 from deployer.source import RawConstant, RawGraph
 from deployer.stages import parse
 
@@ -121,7 +122,7 @@ def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
         expression = re.compile(pattern)
     except re.error as error:
         raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
-    chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(c_name(n)))
+    chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(parameter_name(n)))
     if not chosen:
         raise OptionProblem(
             f"--trainable {pattern!r} matches no initializer",
@@ -159,12 +160,6 @@ def _places(node: Node, state: Resolved) -> set[str]:
         if target in tape.state.types:
             found.add(name)
     return found
-
-
-def c_name(name: str) -> str:
-    """The name with everything but letters, digits and underscores replaced by an underscore."""
-    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"p_{clean}" if clean[0].isdigit() else clean
 
 
 def renamed(model: Forward, names: Mapping[str, str]) -> Forward:

@@ -11,6 +11,7 @@ from deployer.naming import Names
 from deployer.operator import Array
 from deployer.plan import Home, Plan
 from deployer.render import loaded_homes, provenance
+from deployer.safe_text import CText, c_string, code, identifier
 from deployer.target import Target
 
 
@@ -18,21 +19,21 @@ from deployer.target import Target
 class HarnessView:
     """A training or inference main program: what it loads once, per pass, and dumps in the end."""
 
-    provenance: str
+    provenance: CText
     passes: int
     accumulate: int
     updates: int
     update_divisor: int
-    tolerance: str
-    loaded: tuple[tuple[str, int], ...]
-    data: tuple[tuple[str, int], ...]
-    results: tuple[tuple[str, int], ...]
-    loss: str
-    optimizer: tuple[str, ...]
-    run: str
-    label: str
-    footprint: str
-    clock: str
+    tolerance: CText
+    loaded: tuple[tuple[CText, int], ...]
+    data: tuple[tuple[CText, int], ...]
+    results: tuple[tuple[CText, int], ...]
+    loss: CText
+    optimizer: tuple[CText, ...]
+    run: CText
+    label: CText
+    footprint: CText
+    clock: CText
     cores: int
 
 
@@ -47,7 +48,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
     updates = passes // accumulate if "optimizer" in order or plan.options.fused else 0
     results = plan.weights if training else plan.outputs
 
-    def sized(homes: list[Home]) -> tuple[tuple[str, int], ...]:
+    def sized(homes: list[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
 
     return HarnessView(
@@ -61,19 +62,19 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         data=sized(data_homes(plan)),
         results=sized([plan.home(plan.storage_of[n]) for n in results]),
         loss=names.home(plan.storage_of[plan.outputs[0]]),
-        optimizer=("optimizer_network_run();",) if "optimizer" in order else (),
-        run=f"{order[0]}_network_run();",
-        label="opt_cycles" if plan.weights else "infer_cycles",
-        footprint=footprint,
-        clock=target.clock,
+        optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
+        run=code(f"{identifier(order[0])}_network_run();"),
+        label=identifier("opt_cycles" if plan.weights else "infer_cycles"),
+        footprint=c_string(footprint),
+        clock=c_string(target.clock),
         cores=target.cores,
     )
 
 
-def _float_constant(value: float) -> str:
+def _float_constant(value: float) -> CText:
     """A C constant; digits alone would be an integer."""
     text = f"{value:.9g}"
-    return f"{text}f" if {".", "e"} & set(text) else f"{text}.0f"
+    return code(f"{text}f" if {".", "e"} & set(text) else f"{text}.0f")
 
 
 def data_homes(plan: Plan) -> list[Home]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from deployer.expr import Expr
+from deployer.safe_text import code, identifier
 
-SIZE = re.compile(r"\b(\d+)@(\w+)")
+SIZE = re.compile(r"\b(\d+)@(\w+)", re.ASCII)
 
 
 def sized(value: Expr, name: str) -> str:
@@ -36,6 +37,10 @@ class CallView:
     def mapped(self, change: Callable[[str], str]) -> "CallView":
         """The same with all its texts changed."""
         return replace(self, table=change(self.table), arguments=tuple(map(change, self.arguments)))
+
+    def as_code(self) -> "CallView":
+        """The same as C that templates print."""
+        return replace(self.mapped(code), kernel=identifier(self.kernel))
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ class LoopView:
             if isinstance(value, tuple):
                 changed[field.name] = tuple(map(change, value))
         return replace(self, **changed, body=self.body.mapped(change))
+
+    def as_code(self) -> "LoopView":
+        """The same as C that templates print; every size has its place by now."""
+        return replace(self.mapped(code), counter=identifier(self.counter), body=self.body.as_code())
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from deployer.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.headers import kernel_header
 from deployer.ir import Node, TensorType
 from deployer.operator import Array, Kernel, operator_of
+from deployer.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.stages import build
 from deployer.stages import run as runner
 from deployer.target import TARGETS_DIR, Target, Toolchain
@@ -57,7 +58,8 @@ class TransferJob:
     hop: int = 0
 
 
-DISPATCH = KernelJob("dispatch", Kernel("", (), ()), {}, {})
+EMPTY = "empty"
+DISPATCH = KernelJob("dispatch", Kernel(EMPTY, (), ()), {}, {})
 """The call of an empty kernel."""
 
 Job = KernelJob | TransferJob
@@ -120,7 +122,7 @@ def run(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
         raise OptionProblem(
             f"target {target.name!r} has a model's clock", hint="measure on a target with its own toolchain and clock"
         )
-    symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {""})
+    symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {EMPTY})
     kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob)}
     program(target, [kernels[symbol] for symbol in symbols], directory)
     images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
@@ -144,8 +146,8 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     for kernel in kernels:
         (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
-    levels = [level.name.lower() for level in target.levels]
-    view = _View(tuple(k.symbol for k in kernels), target.cores, tuple(levels), RUNS)
+    levels = tuple(identifier(level.name.lower()) for level in target.levels)
+    view = _View(tuple(identifier(k.symbol) for k in kernels), target.cores, levels, RUNS)
     (directory / "measure.c").write_text(str(_template().render(v=view)))
     folders = [directory, build.COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
     sources = [directory / "measure.c", *(_kernel_source(k.symbol, tools) for k in kernels)]
@@ -168,16 +170,16 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class _View:
-    symbols: tuple[str, ...]
+    symbols: tuple[CText, ...]
     cores: int
-    levels: tuple[str, ...]
+    levels: tuple[CText, ...]
     runs: int
 
 
 @cache
 def _template() -> Template:
     path = Path(deployer.templates.__file__).parent / "measure.c.mako"
-    return Template(filename=str(path), strict_undefined=True)
+    return Template(filename=str(path), **TEMPLATE_OPTIONS)
 
 
 def _kernel_source(symbol: str, tools: Toolchain) -> Path:
@@ -229,7 +231,7 @@ def _record(job: Job, image: _Image | None, symbols: Sequence[str]) -> bytes:
         return struct.pack("<6I", 2, job.hop, _DIRECTIONS[job.direction], job.run, job.count, job.stride)
     if image is None:
         raise InternalError("a kernel job without operands")
-    index = symbols.index(job.kernel.symbol) + 1 if job.kernel.symbol else 0
+    index = symbols.index(job.kernel.symbol) + 1 if job.kernel.symbol != EMPTY else 0
     return struct.pack("<4I", 1, index, len(job.kernel.pointers), len(image.content)) + image.content
 
 
@@ -251,6 +253,7 @@ def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="backslashreplace",
         cwd=directory,
         start_new_session=True,
     )

@@ -1,8 +1,7 @@
 """The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
 
-import html
-
 from deployer.plan import LevelUse, Plan
+from deployer.safe_text import html_text
 
 WIDTH, HEIGHT, MARGIN = 1100, 420, 60
 COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tables": "#b279a2"}
@@ -11,7 +10,7 @@ COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tabl
 def memory_map(plan: Plan) -> str:
     """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
     body = "\n".join(_level(plan, level) for level in plan.levels)
-    legend = " ".join(f'<span style="color:{c}">&#9632; {html.escape(k)}</span>' for k, c in COLOURS.items())
+    legend = " ".join(f'<span style="color:{c}">&#9632; {html_text(k)}</span>' for k, c in COLOURS.items())
     style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Memory map</title>'
@@ -29,7 +28,7 @@ def _level(plan: Plan, level: LevelUse) -> str:
         left, width = MARGIN + first * x, (last - first + 1) * x
         place = f'x="{left:.1f}" y="{HEIGHT - (offset + size) * y:.2f}"'
         extent = f'width="{width:.1f}" height="{max(size * y, 0.5):.2f}"'
-        title = html.escape(f"{name}: {size} B at {offset}, steps {first}..{last}")
+        title = html_text(f"{name}: {size} B at {offset}, steps {first}..{last}")
         shapes.append(f'<rect {place} {extent} fill="{COLOURS[kind]}"><title>{title}</title></rect>')
     line = HEIGHT - level.budget * y
     if line >= 0:
@@ -45,7 +44,7 @@ def _level(plan: Plan, level: LevelUse) -> str:
         f"peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B ({share_of_bound:.1f} %)"
     )
     return (
-        f"<h2>{html.escape(level.name)}</h2><p>{facts}; steps 0 to {steps - 1}</p>"
+        f"<h2>{html_text(level.name)}</h2><p>{facts}; steps 0 to {steps - 1}</p>"
         f'<svg viewBox="0 -10 {WIDTH} {HEIGHT + 20}" width="100%" role="img">{"".join(shapes)}</svg>'
     )
 

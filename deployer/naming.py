@@ -1,41 +1,38 @@
 """Names and addresses in generated C: of homes, slots and levels."""
 
-import re
+from collections import Counter
 
 from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.safe_text import CText, c_suffix, code, identifier
 from deployer.target import Target
-
-
-def symbol(text: str) -> str:
-    """A C identifier for a graph name, upper case."""
-    return re.sub(r"\W+", "_", text).strip("_").upper()
 
 
 class Names:
     """C names of homes and slots, unique after reduction to identifiers."""
 
     def __init__(self, plan: Plan) -> None:
-        self.homes: dict[str, str] = {}
+        self.homes: dict[str, CText] = {}
         taken: set[str] = set()
+        count: Counter[str] = Counter()
         for home in plan.homes:
-            name = base = f"HOME_{symbol(home.storage)}"
-            count = 2
+            name = base = f"HOME_{c_suffix(home.storage)}"
             while name in taken:
-                name, count = f"{base}_{count}", count + 1
+                count[base] += 1
+                name = f"{base}_{1 + count[base]}"
             taken.add(name)
-            self.homes[home.storage] = name
+            self.homes[home.storage] = code(name)
 
-    def home(self, storage: str) -> str:
+    def home(self, storage: str) -> CText:
         """Name of a home's address."""
         return self.homes[storage]
 
-    def slot(self, step: PlanStep, operand: PlanOperand) -> str:
+    def slot(self, step: PlanStep, operand: PlanOperand) -> CText:
         """Name of the address of an operand's first slot."""
-        return f"SLOT_{step.index:02d}_{operand.arg.upper()}"
+        return identifier(f"SLOT_{step.index:02d}_{operand.arg.upper()}")
 
-    def stage(self, step: PlanStep, operand: PlanOperand) -> str:
+    def stage(self, step: PlanStep, operand: PlanOperand) -> CText:
         """Name of the address of an operand's first slot in the level between."""
-        return f"STAGE_{step.index:02d}_{operand.arg.upper()}"
+        return identifier(f"STAGE_{step.index:02d}_{operand.arg.upper()}")
 
 
 class Memory:
@@ -61,6 +58,6 @@ class Memory:
         return offset + self.guard * (self.starts[level].index(offset) + 1) if self.guard else offset
 
 
-def memory_name(level: str) -> str:
+def memory_name(level: str) -> CText:
     """C array of a level."""
-    return f"hal_memory_{level.lower()}"
+    return identifier(f"hal_memory_{level.lower()}")

@@ -17,6 +17,7 @@ from deployer.errors import InternalError, NotDifferentiable, ShapeMismatch, Uns
 from deployer.forms import Form
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.older import Rule
+from deployer.safe_text import identifier
 
 Array = npt.NDArray[Any]
 
@@ -97,6 +98,11 @@ class Kernel:
     symbol: str
     pointers: tuple[tuple[str, str, bool], ...]
     scalars: tuple[tuple[str, CType], ...]
+
+    def __post_init__(self) -> None:
+        """Kernels may come from a file: what they name in C, and the files named after them, are identifiers."""
+        for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
+            identifier(name)
 
     def table_bytes(self, pointer_bytes: int) -> int:
         """Bytes of one argument struct on a target with pointers of that size."""

@@ -8,6 +8,7 @@ from deployer.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.activation import shown
 from deployer.ir import Node, Program, TensorType
 from deployer.operator import ArgValue, Kernel
+from deployer.safe_text import identifier
 
 Buffering = Literal["single", "double"]
 
@@ -183,6 +184,10 @@ class PlanOperand:
     stage_bytes: int
     stage_offset: int
 
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.arg)
+
 
 @dataclass(frozen=True)
 class PlanDim:
@@ -193,6 +198,10 @@ class PlanDim:
     outer: int
     tile: int
     reduction: bool
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.name)
 
     @property
     def parts(self) -> tuple[Span, ...]:
@@ -273,6 +282,10 @@ class LevelUse:
     peak: int
     bound: int
 
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.name)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -292,6 +305,11 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        for graph in self.graphs:
+            identifier(graph)
 
     def home(self, storage: str) -> Home:
         """The home of a storage."""

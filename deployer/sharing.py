@@ -8,9 +8,10 @@ from itertools import count
 from typing import NamedTuple
 
 from deployer.loop_views import SIZE, LoopView, StepView
+from deployer.safe_text import CText, c_comment, code, identifier
 
-ADDRESS = re.compile(r"\b(?:HOME|SLOT|STAGE)_\w+")
-HOLE = re.compile(r"@\w+")
+ADDRESS = re.compile(r"\b(?:HOME|SLOT|STAGE)_\w+", re.ASCII)
+HOLE = re.compile(r"@\w+", re.ASCII)
 FLAG_PARAMETER = "lazy_reset"
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
@@ -22,10 +23,10 @@ MOST_SIZES = 8
 class FunctionView:
     """A C function that runs one or several steps."""
 
-    title: str
-    name: str
-    parameters: str
-    step: str
+    title: CText
+    name: CText
+    parameters: CText
+    step: CText
     loop: LoopView
 
 
@@ -68,16 +69,17 @@ def functions_and_calls(steps: Sequence[StepView]) -> tuple[tuple[FunctionView, 
 
 def _alone(step: StepView) -> tuple[FunctionView, list[str]]:
     """The function of a single step, with everything inside."""
-    name, flag = f"step_{step.index:02d}", _flag(step)
-    parameters = f"uint32_t {flag}" if flag else "void"
+    name, flag = identifier(f"step_{step.index:02d}"), _flag(step)
+    parameters = code(f"uint32_t {flag}" if flag else "void")
     loop = step.loop.mapped(lambda text: SIZE.sub(r"\1", text))
-    return FunctionView(step.title, name, parameters, str(step.index), loop), [f"{name}({flag});"]
+    title = c_comment(step.title)
+    return FunctionView(title, name, parameters, code(str(step.index)), loop), [f"{name}({flag});"]
 
 
 def _shared(group: Sequence[_Shape]) -> tuple[FunctionView, list[str]]:
     """The function of several steps: what they differ in are parameters."""
     first = group[0].step
-    name, flag, sizes = f"step_{first.index:02d}_like", _flag(first), _varying(group)
+    name, flag, sizes = identifier(f"step_{first.index:02d}_like"), _flag(first), _varying(group)
     declared = ["uint32_t step", f"{first.kernel}_args_t *args", *(f"{kind} *{n}" for n, kind in group[0].parameters)]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
@@ -85,8 +87,8 @@ def _shared(group: Sequence[_Shape]) -> tuple[FunctionView, list[str]]:
         given = [str(shape.step.index), f"&{shape.step.table}", *shape.addresses]
         given += [*(size.values[at] for size in sizes), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(given)});")
-    title = f"{first.title} and {len(group) - 1} more like it"
-    return FunctionView(title, name, ", ".join(declared), "step", _filled(group, sizes)), calls
+    title = c_comment(f"{first.title} and {len(group) - 1} more like it")
+    return FunctionView(title, name, code(", ".join(declared)), code("step"), _filled(group, sizes)), calls
 
 
 def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from deployer.access import At, Broadcast, Whole
 from deployer.naming import Memory, memory_name
 from deployer.plan import Plan, PlanOperand, PlanStep
-from deployer.render import provenance
+from deployer.render import provenance, used_kernels
+from deployer.safe_text import CText, c_string, code, identifier
 from deployer.target import Channel, Target
 
-ALWAYS = "HAL_SIM_ALWAYS"
+ALWAYS = identifier("HAL_SIM_ALWAYS")
+HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
 
 
 @dataclass(frozen=True)
 class LevelView:
     """A simulated memory."""
 
-    name: str
-    array: str
+    name: CText
+    array: CText
     bytes: int
 
 
@@ -24,8 +26,8 @@ class LevelView:
 class HopView:
     """A simulated DMA engine."""
 
-    inward: str
-    outward: str
+    inward: CText
+    outward: CText
     issue: int
     wait: int
     shared: int
@@ -35,14 +37,14 @@ class HopView:
 class BufferView:
     """A home or the slots of an operand."""
 
-    name: str
-    kind: str
+    name: CText
+    kind: CText
     level: int
     address: int
     bytes: int
     parts: int
-    first: str
-    last: str
+    first: CText
+    last: CText
     loaded: int
 
 
@@ -50,7 +52,7 @@ class BufferView:
 class OperandView:
     """A pointer field of the kernel's arguments."""
 
-    arg: str
+    arg: CText
     reads: int
     writes: int
 
@@ -72,12 +74,12 @@ class SimStepView:
     """A step as the simulator checks it."""
 
     index: int
-    name: str
-    kernel: str
+    name: CText
+    kernel: CText
     operands: tuple[OperandView, ...]
     covers: tuple[CoverView, ...]
     cover_count: int
-    tile_cycles: str
+    tile_cycles: CText
     tiles: int
     contention: int
 
@@ -86,8 +88,8 @@ class SimStepView:
 class SimulationView:
     """Everything SimulationMap.c prints."""
 
-    provenance: str
-    kernels: tuple[str, ...]
+    provenance: CText
+    kernels: tuple[CText, ...]
     levels: tuple[LevelView, ...]
     hops: tuple[HopView, ...]
     buffers: tuple[BufferView, ...]
@@ -104,12 +106,12 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     index: dict[str, int] = {}
     for home in plan.homes:
         index[home.storage] = len(buffers)
-        first, last = ("0", ALWAYS) if home.persistent else (f"{home.first}u", f"{home.last}u")
+        first, last = (code("0"), ALWAYS) if home.persistent else (code(f"{home.first}u"), code(f"{home.last}u"))
         address = memory.address(home.level, home.offset)
         buffers.append(
             BufferView(
-                _text(home.storage),
-                "HAL_SIM_HOME",
+                c_string(home.storage),
+                HOME,
                 number[home.level],
                 address,
                 home.bytes,
@@ -123,19 +125,17 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     for step in plan.steps:
         for o in step.operands:
             if o.slots:
-                address, when = memory.address(inner, o.slot_offset), f"{step.index}u"
-                name = _text(f"{step.name}.{o.arg}")
-                buffers.append(
-                    BufferView(name, "HAL_SIM_SLOT", 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0)
-                )
+                address, when = memory.address(inner, o.slot_offset), code(f"{step.index}u")
+                name = c_string(f"{step.name}.{o.arg}")
+                buffers.append(BufferView(name, SLOT, 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
             if o.stage_slots:
-                address, when = memory.address(between, o.stage_offset), f"{step.index}u"
-                name, size = _text(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
-                buffers.append(BufferView(name, "HAL_SIM_SLOT", 1, address, size, o.stage_slots, when, when, 0))
+                address, when = memory.address(between, o.stage_offset), code(f"{step.index}u")
+                name, size = c_string(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
+                buffers.append(BufferView(name, SLOT, 1, address, size, o.stage_slots, when, when, 0))
     return SimulationView(
         provenance=provenance(plan),
-        kernels=tuple(sorted({s.kernel.symbol for s in plan.steps})),
-        levels=tuple(LevelView(x.name, memory_name(x.name), memory.sizes[x.name]) for x in plan.levels),
+        kernels=used_kernels(plan.steps),
+        levels=tuple(LevelView(c_string(x.name), memory_name(x.name), memory.sizes[x.name]) for x in plan.levels),
         hops=tuple(
             HopView(_channel(h.inward), _channel(h.outward), h.issue, h.wait, int(h.shared))
             for h in target.hops[: len(plan.levels) - 1]
@@ -155,12 +155,14 @@ def _step(step: PlanStep, index: dict[str, int], target: Target) -> SimStepView:
     )
     return SimStepView(
         index=step.index,
-        name=_text(step.name),
-        kernel=step.kernel.symbol,
-        operands=tuple(OperandView(o.arg, int(o.mode != "out"), int(o.mode != "in")) for o in step.operands),
+        name=c_string(step.name),
+        kernel=identifier(step.kernel.symbol),
+        operands=tuple(
+            OperandView(identifier(o.arg), int(o.mode != "out"), int(o.mode != "in")) for o in step.operands
+        ),
         covers=covers or (CoverView(0, 0, 0, 0, 0, 0),),
         cover_count=len(covers),
-        tile_cycles=", ".join(map(str, step.tile_cycles)),
+        tile_cycles=code(", ".join(map(str, step.tile_cycles))),
         tiles=step.tiles,
         contention=target.contention if step.buffering == "double" else 0,
     )
@@ -183,10 +185,5 @@ def _read_cover(operand: PlanOperand) -> int:
     return 2 if all(isinstance(a, (At, Whole, Broadcast)) for a in operand.axes) else 0
 
 
-def _channel(channel: Channel) -> str:
-    return f"{channel.setup}, {channel.byte_milli}, {channel.line_milli}"
-
-
-def _text(name: str) -> str:
-    """A name inside a C string."""
-    return name.replace("\\", "\\\\").replace('"', '\\"')
+def _channel(channel: Channel) -> CText:
+    return code(f"{channel.setup}, {channel.byte_milli}, {channel.line_milli}")

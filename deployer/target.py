@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 import deployer.targets
 from deployer.artefact import from_jsonable
 from deployer.errors import OptionProblem, UserError
+from deployer.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
 
@@ -201,10 +202,9 @@ def names() -> list[str]:
 
 def load(name: str) -> Target:
     """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
-    path = TARGETS_DIR / f"{name}.toml"
-    if not path.is_file():
+    if name not in names():
         raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(names())}")
-    return parse(path)
+    return parse(TARGETS_DIR / f"{name}.toml")
 
 
 def parse(path: Path) -> Target:
@@ -251,6 +251,9 @@ def parse(path: Path) -> Target:
     for level in levels:
         fits = level is None or 0 < level.budget <= level.bytes - level.reserved
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
+        faults.check(
+            level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
+        )
     for key in ("cores", "alignment", "pointer_bytes", "evicted"):
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
     if faults.found:

@@ -19,6 +19,7 @@ from deployer.onnx_writer import OnnxGraph, flag_value, float_value, node_proto,
 from deployer.operator import Array, operator_of
 from deployer.resolve import Resolved
 from deployer.roles import BUFFER_SUFFIX
+from deployer.safe_text import one_line, parameter_name
 from deployer.source import ACCUMULATE
 from deployer.stages import check, parse
 from deployer.verify import verify_program
@@ -75,9 +76,9 @@ class Report:
     def __str__(self) -> str:
         """A few lines for a person."""
         lines = [
-            f"{self.train}: {self.forward_nodes} forward and {self.backward_nodes} backward nodes",
-            f"trained: {', '.join(self.trained)}",
-            f"frozen: {', '.join(self.frozen) or 'none'}",
+            f"{one_line(str(self.train))}: {self.forward_nodes} forward and {self.backward_nodes} backward nodes",
+            f"trained: {', '.join(map(one_line, self.trained))}",
+            f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
         return "\n".join(lines)
@@ -173,7 +174,7 @@ def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> Tra
                 "rename it in the model",
             )
     names.taken |= {FLAG, loss.target}
-    written = {n: n if n == forward.c_name(n) else names.fresh(forward.c_name(n)) for n in chosen}
+    written = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in chosen}
     model = forward.renamed(source, {old: new for old, new in written.items() if old != new})
     model = forward.training_forms(model, names)
     trained = {new: old for old, new in written.items()}

@@ -5,9 +5,9 @@
 #include "hal.h"
 
 /* The levels; sizes are what the plan uses. */
-% for name, size in v.memories:
-#define ${name.upper()}_BYTES ${size}u
-extern uint8_t ${name}[];
+% for array, bytes, size in v.memories:
+#define ${bytes} ${size}u
+extern uint8_t ${array}[];
 % endfor
 
 % for c in v.constants:

@@ -161,7 +161,7 @@ def _compile(job: Job, words: list[str]) -> None:
 
 
 def _call(command: list[str], what: str) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace", check=False)
     if result.returncode != 0:
         facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
         raise BuildFailed(f"{what} failed", facts)

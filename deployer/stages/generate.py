@@ -14,6 +14,7 @@ from deployer.errors import InternalError
 from deployer.harness import harness_view
 from deployer.headers import kernel_header
 from deployer.plan import Plan
+from deployer.safe_text import TEMPLATE_OPTIONS
 from deployer.simmap import simulation_view
 from deployer.stages.tile import target_of
 
@@ -40,7 +41,7 @@ def run(plan: Plan) -> dict[str, str]:
 
 @cache
 def _template(name: str) -> Template:
-    lookup = TemplateLookup(directories=[str(TEMPLATES)], strict_undefined=True)
+    lookup = TemplateLookup(directories=[str(TEMPLATES)], **TEMPLATE_OPTIONS)
     return lookup.get_template(f"{name}.mako")
 
 
@@ -49,4 +50,5 @@ def _render(name: str, view: Any) -> str:
     try:
         return str(template.render(v=view))
     except Exception as error:
-        raise InternalError(f"template {name}: {exceptions.text_error_template().render()}") from error
+        facts = [("traceback", exceptions.text_error_template().render())]
+        raise InternalError(f"template {name}: {error}", facts) from error

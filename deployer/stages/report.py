@@ -1,17 +1,17 @@
 """Report: what a run showed beside what was expected and predicted, for people and as JSON."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from deployer.operator import Array
 from deployer.plan import Plan, PlanStep
 from deployer.render import tile_text
+from deployer.safe_text import json_text, one_line
 from deployer.stages.run import Outcome
+from deployer.terminal import Terminal
 
 RELATIVE = 1e-6
 """What an inference output may differ by, besides the tolerance, as a share of its tensor's largest expected magnitude:
@@ -97,7 +97,7 @@ def _difference(name: str, found: Array, wanted: Array) -> Difference:
 
 def write_json(report: Report, path: Path) -> None:
     """The report as JSON."""
-    path.write_text(json.dumps(asdict(report), indent=1) + "\n")
+    path.write_text(json_text(asdict(report)))
 
 
 def step_table(plan: Plan) -> Table:
@@ -116,7 +116,7 @@ def step_cells(step: PlanStep) -> tuple[str, ...]:
     return str(step.index), step.shown, tile_text(step), *map(str, numbers)
 
 
-def show(report: Report, plan: Plan, console: Console) -> None:
+def show(report: Report, plan: Plan, console: Terminal) -> None:
     """The verdict in a few lines."""
     for level in plan.levels:
         over = level.peak - level.bound
@@ -137,9 +137,11 @@ def show(report: Report, plan: Plan, console: Console) -> None:
     if count:
         console.print(f"losses: {count}, largest difference {report.loss_difference:.2e} from {report.reference}")
     if worst is not None:
-        console.print(f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({worst.name})")
+        console.print(
+            f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
+        )
     for fault in report.faults[:10]:
-        console.print(f"FAULT {fault}", style="bold red")
+        console.print(f"FAULT {one_line(fault)}", style="bold red")
     if len(report.faults) > 10:
         console.print(f"and {len(report.faults) - 10} more faults", style="bold red")
     allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")

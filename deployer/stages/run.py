@@ -118,6 +118,7 @@ def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="backslashreplace",
         cwd=directory,
         start_new_session=True,
     )
