@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-LONGEST = 400
+LONGEST = 1000
 """Characters of one printed text; a longer one loses its middle."""
 LONGEST_IDENTIFIER = 200
 
