@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deployer.classes import check_classes
 from deployer.errors import DatasetMismatch, FileProblem
 from deployer.ir import Program, TensorType
 from deployer.operator import Array
@@ -72,7 +73,9 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
         )
     size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
-    _check_labels(program, samples, source)
+    check_classes(program, weights, f"{source}:")
+    for k, sample in enumerate(samples):
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{source}: sample {k} of")
     losses, finals = _gold(program, outputs, gold, recorded[0])
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
@@ -88,6 +91,7 @@ def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
     for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
         path = case_dir / file
         pairs.append(_assigned(read_npz(path), {n: program.tensors[n].type for n in names}, path))
+    check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
     return pairs[0], pairs[1]
 
 
@@ -177,34 +181,6 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
             f"{place} holds {value}, beyond {kind.dtype}", facts, "scale the data, or renumber the labels"
         )
     return narrow.reshape(kind.shape)
-
-
-def _check_labels(program: Program, samples: Sequence[Sequence[Array]], path: Path) -> None:
-    """Labels that go into a loss beside scores [N, C, ...] must be classes below C, or the ignored index."""
-    for node in program.graphs[0].nodes:
-        if "Loss" not in node.op:
-            continue
-        shapes = [program.tensors[n].type.shape for n in node.inputs if n]
-        for position, name in enumerate(program.data):
-            kind = program.tensors[name].type
-            scores = [s for s in shapes if len(s) == len(kind.shape) + 1 and s[:1] == kind.shape[:1]]
-            if kind.dtype != "int32" or name not in node.inputs or not scores:
-                continue
-            classes, ignored = scores[0][1], node.attrs.get("ignore_index")
-            for k, sample in enumerate(samples):
-                _check_range(sample[position], classes, ignored, f"{path}: sample {k} of {name!r}")
-
-
-def _check_range(labels: Array, classes: int, ignored: object, place: str) -> None:
-    bad = (labels < 0) | (labels >= classes)
-    if isinstance(ignored, int):
-        bad &= labels != ignored
-    if bad.any():
-        raise DatasetMismatch(
-            f"{place} holds label {labels[bad].reshape(-1)[0]}, outside the classes",
-            [("classes", f"0 to {classes - 1}")],
-            "renumber the labels, or set ignore_index",
-        )
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:

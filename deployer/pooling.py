@@ -62,8 +62,9 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
     strides = node.attr_ints("strides", (1,) * rank)
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
-    if node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID", ""):
-        raise unsupported(node, f"auto_pad {node.attrs['auto_pad']}", "auto_pad NOTSET with pads")
+    auto = node.attr_str("auto_pad", "NOTSET")
+    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
+        raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:

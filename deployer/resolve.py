@@ -1,12 +1,13 @@
 """One raw graph to typed nodes with kernels: static inputs, types, folding, lowering, views, in-place."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from deployer.errors import ShapeMismatch, UnsupportedOperator
+from deployer.forms import inferred
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, Operator, registry, unsupported
 from deployer.source import ACCUMULATE, Declared, RawGraph
@@ -72,7 +73,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
         state.check_computed(name, f"node {raw.name!r} ({raw.op})")
     node = static_form(state, replace(raw, op=operator.name), operator)
     inputs = [state.types[n] if n else None for n in node.inputs]
-    types = _inferred(operator, node, inputs)
+    types = inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
         raise unsupported(node, f"it has {len(node.outputs)} outputs", f"at most {len(types)} outputs")
     for name, found in zip(node.outputs, types, strict=False):
@@ -98,15 +99,6 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
     state.nodes.append(node)
-
-
-def _inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The operator's types; inputs or attributes that it cannot even look at make the node unsupported."""
-    try:
-        return operator.infer(node, inputs)
-    except (IndexError, TypeError, ValueError, AttributeError) as error:
-        why = f"its inputs or attributes do not have the operator's form ({error})"
-        raise unsupported(node, why, "the form that the ONNX operator list gives") from error
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:

@@ -16,6 +16,7 @@ class AveragePool(Pool):
     """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
 
     name = "AveragePool"
+    flags = ("ceil_mode", "count_include_pad")
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

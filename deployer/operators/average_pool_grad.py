@@ -18,6 +18,7 @@ class AveragePoolGrad(PoolGrad):
     """`input_shape` is X's; without it X is the smallest that has these windows."""
 
     name = "AveragePoolGrad"
+    flags = ("ceil_mode", "count_include_pad")
     kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ class Clip(Clipping):
     name = "Clip"
     kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
     static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
+    unbounded = ("min", "max")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""

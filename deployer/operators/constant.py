@@ -14,6 +14,7 @@ class Constant(Folded):
     """The forms value_int(s) and value_float(s); reading the file makes a tensor `value` an initializer."""
 
     name = "Constant"
+    unbounded = ("value_float", "value_floats")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a vector of the attribute's dtype."""

@@ -15,6 +15,7 @@ class ConstantOfShape(Folded):
     """`value` is a number or a list of one, default 0.0."""
 
     name = "ConstantOfShape"
+    unbounded = ("value",)
     static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -15,6 +15,7 @@ class MaxPool(Pool):
     """X[N, C, ...] of one or two spatial axes; the second output may be named but not read."""
 
     name = "MaxPool"
+    flags = ("ceil_mode", "storage_order")
     kernel = pool_kernel("max_pool_f32", ("x",), "y", *FORWARD)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -18,6 +18,7 @@ class MaxPoolGrad(PoolGrad):
     """dY and X to dX; the maximum is found again."""
 
     name = "MaxPoolGrad"
+    flags = ("ceil_mode", "storage_order")
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

@@ -30,6 +30,7 @@ class Pad(Picking):
     name = "Pad"
     kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
     static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
+    unbounded = ("constant_value", "value")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Each axis longer by its pads."""

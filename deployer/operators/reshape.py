@@ -15,6 +15,7 @@ class Reshape(View):
     """`shape` may hold one -1 (inferred) and 0 (copied from the input unless `allowzero`)."""
 
     name = "Reshape"
+    flags = ("allowzero",)
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:

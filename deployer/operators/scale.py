@@ -15,6 +15,7 @@ class Scale(Operator):
     """ONNX Runtime's operator: scale is a tensor of one element, attribute `scale_down` is 0 or 1."""
 
     name = "Scale"
+    flags = ("scale_down",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
