@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from deployer.errors import ShapeMismatch, UnsupportedOperator
-from deployer.forms import inferred
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.node_checks import inferred
 from deployer.operator import Array, Operator, registry, unsupported
 from deployer.source import ACCUMULATE, Declared, RawGraph
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from deployer.classes import check_classes
 from deployer.errors import GraphProblem, OptionProblem, ShapeMismatch
-from deployer.forms import check_kernel
 from deployer.ir import Graph, Node, Program, Role, Tensor, TensorType
+from deployer.node_checks import check_kernel
 from deployer.operator import Array, registry
 from deployer.order import check_producers, closure, live_nodes, topological
 from deployer.resolve import Resolved, resolve
