@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.access import Access, Axis, Reach, Window
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_elements
 from deployer.operator import ArgValue, Array, Const, mismatch, unsupported
 
 Shape = tuple[int, ...]
@@ -202,6 +203,7 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     size = _two(x[2:], 1)
     reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
     begin, end = _pads(node, rank, size, reach, strides, inputs)
+    check_elements(node, "X and its padding", (*x[:2], *(size[i] + begin[i] + end[i] for i in (0, 1))))
     out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
     if min(out) < 1:
         raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)

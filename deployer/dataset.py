@@ -1,26 +1,19 @@
 """The numbers of a case: samples, initial weights and the gold, from inputs.npz and outputs.npz."""
 
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from deployer.archive import Arrays, read_npz
 from deployer.classes import check_classes
-from deployer.errors import DatasetMismatch, FileProblem
+from deployer.errors import DatasetMismatch
 from deployer.ir import Program, TensorType
 from deployer.operator import Array
 
-Arrays = dict[str, Array]
 _INT32 = np.iinfo(np.int32)
-_DAMAGE = (
-    *(OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, RuntimeError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-"""What numpy and zipfile raise on damaged archives, by trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,20 +86,6 @@ def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
         pairs.append(_assigned(read_npz(path), {n: program.tensors[n].type for n in names}, path))
     check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
     return pairs[0], pairs[1]
-
-
-def read_npz(path: Path) -> Arrays:
-    """All arrays of a file, in its order; FileProblem where it is missing, truncated or something else."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except _DAMAGE as error:
-        facts = [("size", f"{path.stat().st_size} B"), ("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(
-            f"{path} is truncated or not an npz archive of numbers", facts, "export the case again"
-        ) from None
 
 
 def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:

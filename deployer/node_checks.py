@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_type
 from deployer.operator import ArgValue, Const, Kernel, Operator, operator_of, unsupported
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
@@ -17,9 +18,12 @@ def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]
     _check_flags(node, operator)
     _check_finite(node, operator)
     try:
-        return operator.infer(node, inputs)
+        types = operator.infer(node, inputs)
     except MISFITS as error:
         raise _misfit(node, error) from error
+    for name, kind in zip(node.outputs, types, strict=False):
+        check_type(f"{name!r} of node {node.name!r} ({node.op})", kind)
+    return types
 
 
 def _check_flags(node: Node, operator: Operator) -> None:

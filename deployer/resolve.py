@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.errors import ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_type
 from deployer.node_checks import inferred
 from deployer.operator import Array, Operator, registry, unsupported
 from deployer.source import ACCUMULATE, Declared, RawGraph
@@ -48,6 +49,8 @@ class Resolved:
 def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
     """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
     constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
+    for name, array in constants.items():
+        check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     for node in nodes:
         operator = _find(node, graph.domains.get(node.name, ""))

@@ -22,6 +22,9 @@ from deployer.operator import (
 from deployer.picking import Pick, Picking, dims_of, per_loop, pick_kernel
 from deployer.views import normalized_axes
 
+EXACT = 1 << 53
+"""Below, floats hold every integer."""
+
 
 @register
 class Pad(Picking):
@@ -39,8 +42,10 @@ class Pad(Picking):
         if mode != "constant":
             raise unsupported(node, f"mode is {mode!r}", "mode constant")
         shape = tuple(p.count for p in _picks(node, x))
-        if x.dtype == "float32" and min(shape, default=1) < 1:
+        if min(shape, default=1) < int(x.dtype == "float32"):
             raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
+        if x.dtype != "float32" and not (_value(node).is_integer() and abs(_value(node)) < EXACT):
+            raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
         return (TensorType(x.dtype, shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from deployer.classes import check_classes
 from deployer.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.ir import Graph, Node, Program, Role, Tensor, TensorType
+from deployer.limits import check_total
 from deployer.node_checks import check_kernel
 from deployer.operator import Array, registry
 from deployer.order import check_producers, closure, live_nodes, topological
@@ -195,6 +196,7 @@ def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str
         for name in closure(filter(None, (*names, *outputs)), state.storage):
             if name not in tensors:
                 tensors[name] = _tensor(state, name)
+    check_total(parts[0][0].name, [tensor.type for tensor in tensors.values() if tensor.storage == tensor.name])
     return tensors
 
 
