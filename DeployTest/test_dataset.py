@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from small_graphs import DATA, INT64, TRAIN, Case, Model, constant, infer, node, value
 
-from deployer.dataset import Arrays, data_inputs, load, load_inference, read_npz
+from deployer.archive import Arrays, read_npz
+from deployer.dataset import data_inputs, load, load_inference
 from deployer.errors import DatasetMismatch, DeployerError, FileProblem
 from deployer.interpret import run_inference
 from deployer.stages import check, parse

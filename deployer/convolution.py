@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.access import Access, Axis, Reach, Window
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_elements
 from deployer.operator import ArgValue, Array, Const, mismatch, unsupported
 
 Shape = tuple[int, ...]
@@ -208,6 +209,7 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     size = _two(x[2:], 1)
     reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
     begin, end = _pads(node, rank, size, reach, strides, inputs)
+    check_elements(node, "X and its padding", (*x[:2], *(size[i] + begin[i] + end[i] for i in (0, 1))))
     out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
     if min(out) < 1:
         raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
@@ -329,6 +331,8 @@ def _pads(
     auto, axes = node.attr_str("auto_pad", "NOTSET") or "NOTSET", rank - 2
     if auto not in AUTO_PADS:
         raise unsupported(node, f"auto_pad is {auto!r}", f"one of {', '.join(AUTO_PADS)}")
+    if auto != "NOTSET" and any(node.attr_ints("pads", ())):
+        raise unsupported(node, f"auto_pad {auto} and pads at once", "one of the two")
     if auto == "VALID":
         return (0, 0), (0, 0)
     if auto == "NOTSET":
@@ -338,6 +342,9 @@ def _pads(
         if min(pads) < 0:
             raise unsupported(node, f"pads {pads} cut X", "pads of zero and above")
         return _two(pads[:axes], 0), _two(pads[axes:], 0)
-    total = [max((-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i], 0) for i in (0, 1)]
+    wanted = [(-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i] for i in (0, 1)]
+    if min(wanted) < -1:  # onnxruntime then begins inside of X, TensorFlow at its first element
+        raise unsupported(node, f"auto_pad {auto} would cut X: strides {strides} leave gaps", "pads in numbers")
+    total = [max(pads, 0) for pads in wanted]
     small, large = (total[0] // 2, total[1] // 2), (-(-total[0] // 2), -(-total[1] // 2))
     return (small, large) if auto == "SAME_UPPER" else (large, small)

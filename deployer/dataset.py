@@ -1,25 +1,19 @@
 """The numbers of a case: samples, initial weights and the gold, from inputs.npz and outputs.npz."""
 
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from deployer.errors import DatasetMismatch, FileProblem
+from deployer.archive import Arrays, read_npz
+from deployer.classes import check_classes
+from deployer.errors import DatasetMismatch
 from deployer.ir import Program, TensorType
 from deployer.operator import Array
 
-Arrays = dict[str, Array]
 _INT32 = np.iinfo(np.int32)
-_DAMAGE = (
-    *(OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, RuntimeError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-"""What numpy and zipfile raise on damaged archives, by trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +66,9 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
         )
     size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
-    _check_labels(program, samples, source)
+    check_classes(program, weights, f"{source}:")
+    for k, sample in enumerate(samples):
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{source}: sample {k} of")
     losses, finals = _gold(program, outputs, gold, recorded[0])
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
@@ -88,21 +84,8 @@ def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
     for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
         path = case_dir / file
         pairs.append(_assigned(read_npz(path), {n: program.tensors[n].type for n in names}, path))
+    check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
     return pairs[0], pairs[1]
-
-
-def read_npz(path: Path) -> Arrays:
-    """All arrays of a file, in its order; FileProblem where it is missing, truncated or something else."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except _DAMAGE as error:
-        facts = [("size", f"{path.stat().st_size} B"), ("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(
-            f"{path} is truncated or not an npz archive of numbers", facts, "export the case again"
-        ) from None
 
 
 def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
@@ -177,34 +160,6 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
             f"{place} holds {value}, beyond {kind.dtype}", facts, "scale the data, or renumber the labels"
         )
     return narrow.reshape(kind.shape)
-
-
-def _check_labels(program: Program, samples: Sequence[Sequence[Array]], path: Path) -> None:
-    """Labels that go into a loss beside scores [N, C, ...] must be classes below C, or the ignored index."""
-    for node in program.graphs[0].nodes:
-        if "Loss" not in node.op:
-            continue
-        shapes = [program.tensors[n].type.shape for n in node.inputs if n]
-        for position, name in enumerate(program.data):
-            kind = program.tensors[name].type
-            scores = [s for s in shapes if len(s) == len(kind.shape) + 1 and s[:1] == kind.shape[:1]]
-            if kind.dtype != "int32" or name not in node.inputs or not scores:
-                continue
-            classes, ignored = scores[0][1], node.attrs.get("ignore_index")
-            for k, sample in enumerate(samples):
-                _check_range(sample[position], classes, ignored, f"{path}: sample {k} of {name!r}")
-
-
-def _check_range(labels: Array, classes: int, ignored: object, place: str) -> None:
-    bad = (labels < 0) | (labels >= classes)
-    if isinstance(ignored, int):
-        bad &= labels != ignored
-    if bad.any():
-        raise DatasetMismatch(
-            f"{place} holds label {labels[bad].reshape(-1)[0]}, outside the classes",
-            [("classes", f"0 to {classes - 1}")],
-            "renumber the labels, or set ignore_index",
-        )
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:

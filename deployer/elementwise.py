@@ -67,14 +67,16 @@ BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", 
 
 
 def bounds(node: Node) -> tuple[np.float32, np.float32]:
-    """`min` and `max` of a node, infinite where absent; a tensor of one element will do."""
-    found = []
-    for name, absent in (("min", -math.inf), ("max", math.inf)):
+    """`min` and `max` of a node, where absent the largest float32 as ONNX says; one element will do, NaN will not."""
+    found, largest = [], float(np.finfo(np.float32).max)
+    for name, absent in (("min", -largest), ("max", largest)):
         value = node.attrs.get(name, absent)
         if isinstance(value, tuple) and len(value) == 1:
             value = value[0]
         if not isinstance(value, (int, float)):
             raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
+        if math.isnan(value):
+            raise unsupported(node, f"{name} is NaN, which bounds nothing", "a number, or no bound")
         found.append(np.float32(value))
     return found[0], found[1]
 

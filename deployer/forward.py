@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import onnx
 from onnx import NodeProto
 
 from deployer.autodiff import Names, Rule, Tape, fixed_form, unreached
 from deployer.errors import GraphProblem, NotDifferentiable, OptionProblem
 from deployer.ir import Node, TensorType
+from deployer.model_file import load_model
 from deployer.model_parts import inlined
 from deployer.onnx_writer import input_form, node_proto
 from deployer.operator import operator_of
@@ -67,7 +67,7 @@ def load(path: Path) -> Forward:
             "leave the output that the loss reads",
         )
     inputs = inference_roles(raw).types
-    model = onnx.load(str(path))
+    model = load_model(path)
     protos = [n for n, _ in inlined(model) if not (n.op_type == "Constant" and n.output)]
     named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
     nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)

@@ -68,21 +68,34 @@ class Node:
     attrs: dict[str, AttrValue] = field(default_factory=dict)
 
     def attr_int(self, name: str, default: int) -> int:
-        """Integer attribute or its default."""
-        return int(self.attrs.get(name, default))  # type: ignore[arg-type]
+        """Integer attribute or its default; TypeError where it is something else."""
+        value = self.attrs.get(name, default)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is {value!r}, not an integer")
+        return value
 
     def attr_float(self, name: str, default: float) -> float:
-        """Float attribute or its default."""
-        return float(self.attrs.get(name, default))  # type: ignore[arg-type]
+        """Float attribute or its default; TypeError where it is no number."""
+        value = self.attrs.get(name, default)
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{name} is {value!r}, not a number")
+        return float(value)
 
     def attr_str(self, name: str, default: str) -> str:
-        """String attribute or its default."""
-        return str(self.attrs.get(name, default))
+        """String attribute or its default; TypeError where it is something else."""
+        value = self.attrs.get(name, default)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is {value!r}, not a string")
+        return value
 
     def attr_ints(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """List-of-integers attribute or its default; a single integer is a list of one."""
+        """List-of-integers attribute or its default; a single integer is a list of one, TypeError for the rest."""
         value = self.attrs.get(name, default)
-        return tuple(int(v) for v in value) if isinstance(value, tuple) else (int(value),)
+        listed = value if isinstance(value, tuple) else (value,)
+        numbers = tuple(n for n in listed if isinstance(n, int))
+        if len(numbers) < len(listed):
+            raise TypeError(f"{name} is {value!r}, not a list of integers")
+        return numbers
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,14 @@ def label_args(node: Node, n: int, d: int) -> dict[str, ArgValue]:
 
 
 def negative_log_likelihood(node: Node, log_prob: Array, labels: Array) -> Array:
-    """Minus the log probability of each label that counts, reduced; the mean is over those labels."""
+    """Minus the log probability of each label that counts, reduced; the mean is over those labels.
+
+    A label outside of all classes that is not ignored gives NaN.
+    """
     keep = kept(node, labels)
-    picked = np.take_along_axis(log_prob, np.where(keep, labels, 0)[:, None], axis=1)[:, 0]
-    loss = np.where(keep, -picked, log_prob.dtype.type(0))
+    there = (labels >= 0) & (labels < log_prob.shape[1])
+    picked = np.take_along_axis(log_prob, np.where(there, labels, 0)[:, None], axis=1)[:, 0]
+    loss = np.where(keep, np.where(there, -picked, log_prob.dtype.type(np.nan)), log_prob.dtype.type(0))
     reduction = node.attr_str("reduction", "mean")
     if reduction == "none":
         return np.asarray(loss)

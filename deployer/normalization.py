@@ -124,6 +124,8 @@ def sum_axes(rank: int) -> tuple[int, ...]:
 class BatchNorm(Operator):
     """Y = (X - mean) * inv_std * scale + B; a subclass says whether mean and variance are the batch's."""
 
+    flags = ("training_mode",)
+
     @abstractmethod
     def training(self, node: Node) -> bool:
         """Whether the batch's own statistics are used."""

@@ -173,7 +173,8 @@ class Operator(ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
-    to the input whose memory it overwrites; `aliases` are further op_types with the same meaning.
+    to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
+    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN.
 
     What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
     the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
@@ -189,6 +190,8 @@ class Operator(ABC):
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
     aliases: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[tuple[str, ...]] = ()
+    unbounded: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -210,6 +213,10 @@ class Operator(ABC):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""
+        return None
+
+    def labels(self, node: Node) -> tuple[str, str] | None:
+        """The input that holds class numbers, and the input [N, C, ...] with the classes; None without such inputs."""
         return None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:

@@ -11,6 +11,7 @@ import numpy as np
 from deployer.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.inputs import normal, operands
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_elements
 from deployer.operator import (
     ArgValue,
     Array,
@@ -55,7 +56,14 @@ class Along:
     def inside(self, index: int) -> bool:
         """Whether that window holds an element that is not padding."""
         low = index * self.stride - self.pad
-        return any(0 <= low + k * self.dilation < self.size for k in range(self.kernel))
+        skipped = max(-(low // self.dilation), 0)
+        return skipped < self.kernel and low + skipped * self.dilation < self.size
+
+    @property
+    def all_inside(self) -> bool:
+        """Whether all windows do; those that begin inside of X do, without dilation those between two others."""
+        begins = -(-self.pad // self.stride) if self.dilation > 1 else 1
+        return all(self.inside(i) for i in (*range(min(begins, self.count)), self.count - 1))
 
 
 def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
@@ -68,12 +76,15 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
     strides = node.attr_ints("strides", (1,) * rank)
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
-    if node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID", ""):
-        raise unsupported(node, f"auto_pad {node.attrs['auto_pad']}", "auto_pad NOTSET with pads")
+    auto = node.attr_str("auto_pad", "NOTSET")
+    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
+        raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
+    sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
+    check_elements(node, "X and its padding", (*shape[:2], *sides))
     found = []
     for i, size in enumerate(shape[2:]):
         begin, end = pads[i], pads[rank + i]
@@ -83,9 +94,11 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
         count = (-(-room // strides[i]) if node.attr_int("ceil_mode", 0) else room // strides[i]) + 1
         count -= int((count - 1) * strides[i] >= size + begin)
         along = Along(size, kernel[i], strides[i], dilations[i], begin, count)
-        if not all(along.inside(index) for index in range(count)):
+        if not along.all_inside:
             raise unsupported(node, "a window lies wholly in padding", "pads below the kernel's size")
         found.append(along)
+    taps, outputs = math.prod(kernel), math.prod(a.count for a in found)
+    check_elements(node, "all its windows", (*shape[:2], outputs, taps))
     return tuple(found)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from deployer.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.ir import AttrValue, Node
+from deployer.model_file import WAY_OUT, load_model, one_line
 from deployer.model_parts import check_parts, inlined
 from deployer.operator import unsupported
 from deployer.opsets import versions_of
@@ -31,7 +31,7 @@ _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_i
 
 def read_graph(path: Path, name: str) -> RawGraph:
     """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit."""
-    model = _load(path)
+    model = load_model(path)
     check_parts(model)
     graph, calls = model.graph, inlined(model)
     constants: dict[str, RawConstant] = {}
@@ -56,36 +56,6 @@ def read_graph(path: Path, name: str) -> RawGraph:
     inputs = tuple(Input(v.name, _declared_input(v)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
-
-
-def _load(path: Path) -> onnx.ModelProto:
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=_WAY_OUT)
-    facts = [("size", f"{path.stat().st_size} B")]
-    try:
-        model = onnx.load(str(path), load_external_data=False)
-    except (DecodeError, OSError, ValueError) as error:
-        raise FileProblem(
-            f"{path} is truncated or not an ONNX file", [*facts, ("cause", _line(error))], _WAY_OUT
-        ) from None
-    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise FileProblem(f"{path} holds no ONNX graph", facts, _WAY_OUT)
-    try:
-        onnx.load_external_data_for_model(model, str(path.parent))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise FileProblem(
-            f"{path} keeps tensors in another file that cannot be read",
-            [("cause", _line(error))],
-            f"put the external data file into {path.parent}",
-        ) from None
-    return model
-
-
-_WAY_OUT = "export the graph again, or correct the path"
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, graph: str) -> None:
@@ -153,10 +123,12 @@ def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
 def _constant(name: str, tensor: TensorProto) -> RawConstant:
     _element(name, tensor.data_type)
     try:
+        if any(d < 0 for d in tensor.dims):
+            raise ValueError("a negative length")
         array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
-        facts = [("declared", str(list(tensor.dims))), ("cause", _line(error))]
-        raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, _WAY_OUT) from None
+    except (ValueError, TypeError, OverflowError) as error:
+        facts = [("declared", str(list(tensor.dims)[:40])), ("cause", one_line(error))]
+        raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, WAY_OUT) from None
     return _packed(name, array)
 
 

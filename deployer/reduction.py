@@ -52,6 +52,7 @@ class Reduction(Operator):
 
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32")
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
+    flags = ("keepdims", "noop_with_empty_axes")
     mean = False
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

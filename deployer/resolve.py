@@ -1,13 +1,15 @@
 """One raw graph to typed nodes with kernels: static inputs, types, folding, lowering, views, in-place."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from deployer.errors import ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
+from deployer.limits import check_type
+from deployer.node_checks import inferred
 from deployer.operator import Array, Operator, registry, unsupported
 from deployer.opsets import todays_form
 from deployer.source import ACCUMULATE, Declared, RawGraph
@@ -50,6 +52,8 @@ class Resolved:
 def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
     """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
     constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
+    for name, array in constants.items():
+        check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     for node in nodes:
         _find(node, graph.domains.get(node.name, ""))
@@ -84,7 +88,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
         state.check_computed(name, f"node {raw.name!r} ({raw.op})")
     node = static_form(state, replace(raw, op=operator.name), operator)
     inputs = [state.types[n] if n else None for n in node.inputs]
-    types = _inferred(operator, node, inputs)
+    types = inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
         raise unsupported(node, f"it has {len(node.outputs)} outputs", f"at most {len(types)} outputs")
     for name, found in zip(node.outputs, types, strict=False):
@@ -110,15 +114,6 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
     state.nodes.append(node)
-
-
-def _inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The operator's types; inputs or attributes that it cannot even look at make the node unsupported."""
-    try:
-        return operator.infer(node, inputs)
-    except (IndexError, TypeError, ValueError, AttributeError) as error:
-        why = f"its inputs or attributes do not have the operator's form ({error})"
-        raise unsupported(node, why, "the form that the ONNX operator list gives") from error
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from deployer.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.ir import Node, Role, TensorType
+from deployer.limits import check_type
 from deployer.operator import unsupported
 from deployer.source import ACCUMULATE, Input, RawGraph
 
@@ -125,7 +126,9 @@ def static_type(item: Input) -> TensorType:
             [("dtype", said.dtype or "none"), ("shape", shown)],
             "export with static shapes, for example a fixed batch size",
         )
-    return TensorType(said.dtype, said.shape)
+    kind = TensorType(said.dtype, said.shape)
+    check_type(f"graph input {item.name!r}", kind)
+    return kind
 
 
 def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> dict[str, TensorType]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.dataset import Dataset, read_npz
+from deployer.archive import read_npz
+from deployer.dataset import Dataset
 from deployer.errors import DatasetMismatch, OptionProblem
 from deployer.ir import TensorType
 from deployer.operator import Array

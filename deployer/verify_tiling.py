@@ -159,7 +159,10 @@ class _Use:
 
 
 def _uses(tiling: Tiling) -> dict[str, _Use]:
-    """Every storage that needs memory. The harness reads an output at the end of the graph that makes it."""
+    """Every storage that needs memory. The harness reads an output at the end of the graph that makes it.
+
+    It fills and reads every weight, one that no step reads, too.
+    """
     schedule = tiling.lifetimes.schedule
     uses: dict[str, _Use] = {}
     for step in schedule.steps:
@@ -173,6 +176,8 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
         use = uses.setdefault(schedule.program.storage(name), _Use(0, 0, set()))
         use.last = max(use.last, end)
         use.graphs.add(read_in)
+    for name in schedule.program.weights:
+        uses.setdefault(name, _Use(0, 0, set()))
     return uses
 
 

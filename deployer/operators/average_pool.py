@@ -27,6 +27,7 @@ class AveragePool(Pool):
     name = "AveragePool"
     versions = (7, 10, 11, 19, 22)
     older: ClassVar[dict[int, Rule]] = {1: _unpadded}
+    flags = ("ceil_mode", "count_include_pad")
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

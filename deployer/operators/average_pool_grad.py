@@ -20,6 +20,7 @@ class AveragePoolGrad(PoolGrad):
 
     name = "AveragePoolGrad"
     custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
+    flags = ("ceil_mode", "count_include_pad")
     kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ class Clip(Clipping):
     older: ClassVar[dict[int, Rule]] = {1: _bounded, 6: _bounded}
     kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
     static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
+    unbounded = ("min", "max")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""

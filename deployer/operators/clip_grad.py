@@ -23,6 +23,7 @@ class ClipGrad(Clipping):
         scalars=BOUNDS,
     )
     no_gradient = "it belongs to a backward pass"
+    unbounded = ("min", "max")
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dY where X lies between the bounds."""

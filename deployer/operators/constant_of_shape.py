@@ -16,6 +16,7 @@ class ConstantOfShape(Folded):
 
     name = "ConstantOfShape"
     versions = (9, 20, 21, 23, 24, 25)
+    unbounded = ("value",)
     static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

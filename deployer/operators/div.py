@@ -9,7 +9,7 @@ from deployer.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.inputs import arrays
 from deployer.ir import Node
 from deployer.older import Rule
-from deployer.operator import Array, GradientBuilder, Sample, register
+from deployer.operator import Array, GradientBuilder, Sample, register, unsupported
 
 
 @register
@@ -22,8 +22,18 @@ class Div(Binary):
     kernel = binary_kernel("div_f32")
 
     def apply(self, a: Array, b: Array) -> Array:
-        """A / B."""
-        return a / b if a.dtype.kind == "f" else np.trunc(a / b)
+        """A / B; of integers the floor, and one more where that is below a quotient that is none."""
+        if a.dtype.kind == "f":
+            return a / b
+        floor = a // b
+        return np.asarray(floor + ((floor * b != a) & ((a < 0) != (b < 0))))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A / B; UnsupportedOperator where integers have no quotient."""
+        a, b = arrays(inputs, 2)
+        if a.dtype.kind != "f" and ((b == 0) | ((b == -1) & (a == np.iinfo(a.dtype).min))).any():
+            raise unsupported(node, "an integer is divided by zero, or overflows", "other constants, or floats")
+        return super().reference(node, inputs)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY / B, dB = -dY Y / B, summed over the axes each was broadcast along."""

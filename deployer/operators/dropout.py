@@ -30,12 +30,16 @@ class Dropout(Operator):
     name = "Dropout"
     versions = (12, 13, 22)
     older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _copy, 10: _copy}
+    flags = ("training_mode",)
     static_inputs: ClassVar[dict[int, str]] = {1: "ratio", 2: "training_mode"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, and the mask."""
         x = operands(node, inputs, 1)[0]
-        if node.attr_int("training_mode", 0) and node.attr_float("ratio", 0.5) != 0.0:
+        ratio = node.attr_float("ratio", 0.5)
+        if not 0 <= ratio < 1:
+            raise unsupported(node, f"ratio is {ratio}", "a ratio from 0 to below 1")
+        if node.attr_int("training_mode", 0) and ratio != 0.0:
             raise unsupported(node, "it drops elements at random", "training_mode false, or ratio 0")
         return (x, TensorType("int32", x.shape)) if len(node.outputs) > 1 else (x,)
 

@@ -22,6 +22,7 @@ from deployer.activation import (
     relu_args,
     through,
 )
+from deployer.inputs import floats
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.older import Rule, without
 from deployer.operator import (
@@ -71,6 +72,7 @@ class Gemm(TakesRelu, TakesGate, Operator):
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     gate_input = 3
+    flags = ("transA", "transB")
     kernel = Kernel(
         "gemm_f32",
         pointers=(
@@ -91,8 +93,8 @@ class Gemm(TakesRelu, TakesGate, Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A[.., M, K], B[.., K, N], optional C broadcastable to Y[.., M, N]."""
-        a, b = inputs[0], inputs[1]
-        if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
+        a, b = floats(node, inputs, 2)
+        if len(a.shape) < 2 or len(b.shape) < 2:
             raise mismatch(node, "A and B need at least two axes", inputs)
         (m, k), (kb, n) = _ends(node, a.shape, b.shape)
         if k != kb:

@@ -33,6 +33,7 @@ class LogSoftmax(Along):
         """Last, first, middle axis, and values of +-1e4."""
         r = rng(32)
         yield Sample("last", (normal(r, 7, 5),))
+        yield Sample("last_of_three", (normal(r, 3, 4, 5),))
         yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
         yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
         yield Sample("long", (normal(r, 2, LONG + 7),))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.errors import NotDifferentiable
-from deployer.inputs import arrays, normal, operands
+from deployer.inputs import arrays, floats, normal
 from deployer.ir import Node, TensorType
 from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
 
@@ -19,7 +19,7 @@ class MatMul(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The shape numpy's matmul gives."""
-        a, b = operands(node, inputs, 2)
+        a, b = floats(node, inputs, 2)
         if not a.shape or not b.shape:
             raise mismatch(node, "a scalar operand", inputs)
         left = a.shape if len(a.shape) > 1 else (1, *a.shape)
@@ -59,7 +59,7 @@ class MatMul(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Gemm; a vector operand gets, and the result loses, an axis of one element by Reshape."""
-        a, b = operands(node, inputs, 2)
+        a, b = floats(node, inputs, 2)
         y, nodes, names = self.infer(node, inputs)[0], [], list(node.inputs)
         for index, (vector, matrix) in enumerate(((a.shape, (1, *a.shape)), (b.shape, (*b.shape, 1)))):
             if len(vector) == 1:

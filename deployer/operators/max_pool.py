@@ -16,6 +16,7 @@ class MaxPool(Pool):
 
     name = "MaxPool"
     versions = (1, 8, 10, 11, 12, 22)
+    flags = ("ceil_mode", "storage_order")
     kernel = pool_kernel("max_pool_f32", ("x",), "y", *FORWARD)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -20,6 +20,7 @@ class MaxPoolGrad(PoolGrad):
 
     name = "MaxPoolGrad"
     custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
+    flags = ("ceil_mode", "storage_order")
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

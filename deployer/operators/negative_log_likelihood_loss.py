@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from deployer.access import Access, At, Broadcast, Dim, Operand
-from deployer.inputs import arrays
+from deployer.inputs import arrays, normal
 from deployer.ir import Node, TensorType
 from deployer.losses import (
     LABEL_SCALARS,
@@ -29,6 +31,7 @@ from deployer.operator import (
     Stride,
     Work,
     register,
+    rng,
 )
 
 
@@ -57,6 +60,10 @@ class NegativeLogLikelihoodLoss(Operator):
         """-log_prob[n, label] where the label counts, reduced."""
         log_prob, labels = arrays(inputs, 2)
         return (negative_log_likelihood(node, log_prob, labels),)
+
+    def labels(self, node: Node) -> tuple[str, str]:
+        """The second input, of the first."""
+        return node.inputs[1], node.inputs[0]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""
@@ -97,7 +104,12 @@ class NegativeLogLikelihoodLoss(Operator):
         return Work(macs=0, elements=labels, parallel=labels if access.dim("n").kind == "parallel" else 1)
 
     def samples(self) -> Iterator[Sample]:
-        """Those of the losses, with scores made log probabilities."""
+        """Those of the losses, with scores made log probabilities, and labels outside of the classes."""
         for s in loss_samples(33):
             x = arrays(s.inputs, 1)[0]
             yield Sample(s.label, (log_softmax(x, 1), s.inputs[1]), s.attrs)
+        log_prob = log_softmax(normal(rng(34), 4, 3), 1)
+        for label, outside in (("above", 3), ("below", -1)):
+            for reduction in ("mean", "none"):
+                labels = np.array([0, outside, 2, 1], np.int32)
+                yield Sample(f"{label}_{reduction}", (log_prob, labels), {"reduction": reduction}, onnx=False)

@@ -24,6 +24,9 @@ from deployer.operator import (
 from deployer.picking import Pick, Picking, dims_of, per_loop, pick_kernel
 from deployer.views import normalized_axes
 
+EXACT = 1 << 53
+"""Below, floats hold every integer."""
+
 
 def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 11: attributes `pads`, in version 1 `paddings`, and `value`."""
@@ -42,6 +45,7 @@ class Pad(Picking):
     older: ClassVar[dict[int, Rule]] = {1: _renamed, 2: _renamed}
     kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
     static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
+    unbounded = ("constant_value", "value")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Each axis longer by its pads."""
@@ -50,8 +54,10 @@ class Pad(Picking):
         if mode != "constant":
             raise unsupported(node, f"mode is {mode!r}", "mode constant")
         shape = tuple(p.count for p in _picks(node, x))
-        if x.dtype == "float32" and min(shape, default=1) < 1:
+        if min(shape, default=1) < int(x.dtype == "float32"):
             raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
+        if x.dtype != "float32" and not (_value(node).is_integer() and abs(_value(node)) < EXACT):
+            raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
         return (TensorType(x.dtype, shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

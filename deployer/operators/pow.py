@@ -12,7 +12,7 @@ from deployer.errors import NotDifferentiable
 from deployer.inputs import arrays
 from deployer.ir import Node
 from deployer.older import Rule
-from deployer.operator import Array, GradientBuilder, Sample, Work, register, rng
+from deployer.operator import Array, GradientBuilder, Sample, Work, register, rng, unsupported
 
 
 @register
@@ -28,6 +28,13 @@ class Pow(Binary):
         """A ^ B."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.power(a, b))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A ^ B; UnsupportedOperator for integers with negative exponents, whose powers are none."""
+        a, b = arrays(inputs, 2)
+        if a.dtype.kind != "f" and (b < 0).any():
+            raise unsupported(node, "an integer has a negative exponent", "float operands")
+        return super().reference(node, inputs)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B A^(B - 1), summed over the axes A was broadcast along."""

@@ -25,6 +25,7 @@ class Reshape(View):
     name = "Reshape"
     versions = (5, 13, 14, 19, 21, 23, 24, 25)
     older: ClassVar[dict[int, Rule]] = {1: _given}
+    flags = ("allowzero",)
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:

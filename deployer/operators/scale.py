@@ -13,22 +13,26 @@ from deployer.operator import Array, GradientBuilder, Operator, Sample, mismatch
 
 @register
 class Scale(Operator):
-    """ONNX Runtime's operator: scale is a tensor of one element, attribute `scale_down` is 0 or 1."""
+    """ONNX Runtime's operator: scale is a tensor of one element, attribute `scale_down` is 0 or 1.
+
+    The scale may be an integer known at compile time, as where it is a quotient of sizes.
+    """
 
     name = "Scale"
     custom = Form((2, 2), (1, 1), {"scale_down": "INT"})
+    flags = ("scale_down",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         x, scale = operands(node, inputs, 2)
-        if scale.size != 1 or scale.dtype != x.dtype:
-            raise mismatch(node, "scale is not one element of the dtype of X", inputs)
+        if scale.size != 1 or scale.dtype not in (x.dtype, "int32"):
+            raise mismatch(node, "scale is not one element of the dtype of X, or an integer", inputs)
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """X * scale or X / scale."""
         x, scale = arrays(inputs, 2)
-        scale = scale.reshape(())
+        scale = scale.reshape(()).astype(x.dtype)
         return (np.asarray(x / scale if node.attr_int("scale_down", 0) else x * scale),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -41,18 +45,21 @@ class Scale(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Mul or Div by the scale as a scalar."""
         op = "Div" if node.attr_int("scale_down", 0) else "Mul"
-        _, scale = operands(node, inputs, 2)
-        if not scale.shape:
-            return [Node(node.name, op, node.inputs, node.outputs)]
-        scalar = f"{node.outputs[0]}_scale"
-        return [
-            Node(f"{node.name}_scale", "Reshape", (node.inputs[1],), (scalar,), {"shape": ()}),
-            Node(node.name, op, (node.inputs[0], scalar), node.outputs),
-        ]
+        (x, scale), factor, nodes = operands(node, inputs, 2), node.inputs[1], []
+        if scale.dtype != x.dtype:
+            number = f"{node.outputs[0]}_number"
+            nodes.append(Node(f"{node.name}_number", "AsFloat", (factor,), (number,)))
+            factor = number
+        if scale.shape:
+            scalar = f"{node.outputs[0]}_scale"
+            nodes.append(Node(f"{node.name}_scale", "Reshape", (factor,), (scalar,), {"shape": ()}))
+            factor = scalar
+        return [*nodes, Node(node.name, op, (node.inputs[0], factor), node.outputs)]
 
     def samples(self) -> Iterator[Sample]:
-        """Up and down, scale as a scalar and as a vector of one."""
+        """Up and down, scale as a scalar, as a vector of one and as an integer."""
         r = rng(44)
         yield Sample("up", (normal(r, 5, 7), np.array(0.3, np.float32)), onnx=False)
         yield Sample("down", (normal(r, 5, 7), np.array(3, np.float32)), {"scale_down": 1}, onnx=False)
         yield Sample("vector", (normal(r, 7), np.array([3], np.float32)), {"scale_down": 1}, onnx=False)
+        yield Sample("integer", (normal(r, 5, 7), np.array(6, np.int32)), {"scale_down": 1}, onnx=False)

@@ -85,6 +85,10 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             dx = dx * (dloss[:, None] if _each(node) else dloss.reshape(()))
         return (np.where(keep[:, None], dx, log_prob.dtype.type(0)),)
 
+    def labels(self, node: Node) -> tuple[str, str]:
+        """The last input, of the one before it."""
+        return node.inputs[-1], node.inputs[-2]
+
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims n, c, d."""
         names = node.inputs[-2:]

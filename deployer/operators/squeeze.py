@@ -11,7 +11,7 @@ from deployer.views import View, normalized_axes
 
 @register
 class Squeeze(View):
-    """`axes` as attribute or input, an integer or a list in any order; by default all of one element."""
+    """`axes` as attribute or input, an integer or a list in any order; all of one element where absent or empty."""
 
     name = "Squeeze"
     versions = (1, 11, 13, 21, 23, 24, 25)
@@ -19,9 +19,10 @@ class Squeeze(View):
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's without the axes."""
-        if "axes" not in node.attrs:
+        given = node.attr_ints("axes", ())
+        if not given:  # onnxruntime takes an empty list for an absent one
             return tuple(size for size in x.shape if size != 1)
-        axes = normalized_axes(node, node.attr_ints("axes", ()), len(x.shape), (x,))
+        axes = normalized_axes(node, given, len(x.shape), (x,))
         if any(x.shape[axis] != 1 for axis in axes):
             raise mismatch(node, f"axes {axes} of {x} are not all of one element", (x,))
         return tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
@@ -30,6 +31,7 @@ class Squeeze(View):
         """All axes, one as an integer, several in any order, negative."""
         r = rng(23)
         yield Sample("all", (normal(r, 1, 3, 1),))
+        yield Sample("empty", (normal(r, 1, 3, 1),), {"axes": ()})
         yield Sample("integer", (normal(r, 3, 1, 4),), {"axes": 1})
         yield Sample("unsorted", (normal(r, 1, 3, 1, 4, 1),), {"axes": (4, 0)})
         yield Sample("negative", (normal(r, 1, 3, 1),), {"axes": (-1,)})

@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from deployer.classes import check_classes
 from deployer.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.ir import Graph, Node, Program, Role, Tensor, TensorType
+from deployer.limits import check_total
+from deployer.node_checks import check_kernel
 from deployer.operator import Array, registry
 from deployer.order import check_producers, closure, live_nodes, topological
 from deployer.resolve import Resolved, resolve
@@ -41,8 +44,10 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     _check_reached(train, roles, loss)
     updated = _updated(update, optimizer, roles)
     nodes = Graph("train", _live(train, (loss,))), Graph("optimizer", _live(update, optimizer.outputs))
+    _check_kernels(nodes[0], train)
+    _check_kernels(nodes[1], update)
     tensors = _tensors(roles, ((nodes[0], train, (loss,)), (nodes[1], update, optimizer.outputs)))
-    return Program(
+    program = Program(
         tensors,
         nodes,
         data=roles.of("data"),
@@ -52,6 +57,8 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
         outputs=(loss,),
         updated=updated,
     )
+    _check_constant_labels(program)
+    return program
 
 
 def _inference(main: RawGraph) -> Program:
@@ -59,8 +66,17 @@ def _inference(main: RawGraph) -> Program:
     state = _resolved(main, main.outputs, roles.types)
     _check_inplace(state, main.name, roles)
     graph = Graph("infer", _live(state, main.outputs))
+    _check_kernels(graph, state)
     tensors = _tensors(roles, ((graph, state, main.outputs),))
-    return Program(tensors, (graph,), roles.of("data"), (), (), "", main.outputs, {})
+    program = Program(tensors, (graph,), roles.of("data"), (), (), "", main.outputs, {})
+    _check_constant_labels(program)
+    return program
+
+
+def _check_constant_labels(program: Program) -> None:
+    """Labels in the file are labels of its classes; those of the samples are judged with the samples."""
+    constants = {name: tensor.array for name, tensor in program.tensors.items() if tensor.role == "constant"}
+    check_classes(program, constants, "constant")
 
 
 def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorType]) -> Resolved:
@@ -74,6 +90,11 @@ def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorT
 
 def _live(state: Resolved, outputs: Sequence[str]) -> tuple[Node, ...]:
     return live_nodes(state.nodes, outputs, state.storage, lambda n: bool(registry()[n.op].inplace))
+
+
+def _check_kernels(graph: Graph, state: Resolved) -> None:
+    for node in graph.nodes:
+        check_kernel(node, state.types)
 
 
 def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
@@ -175,6 +196,7 @@ def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str
         for name in closure(filter(None, (*names, *outputs)), state.storage):
             if name not in tensors:
                 tensors[name] = _tensor(state, name)
+    check_total(parts[0][0].name, [tensor.type for tensor in tensors.values() if tensor.storage == tensor.name])
     return tensors
 
 
