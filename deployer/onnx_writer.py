@@ -9,6 +9,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper,
 
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array
+from deployer.output import replace_file
 
 IR_VERSION = 10
 MICROSOFT = "com.microsoft"
@@ -43,7 +44,7 @@ class OnnxGraph:
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(model.SerializeToString(deterministic=True))
+        replace_file(path, model.SerializeToString(deterministic=True))
         return path
 
 

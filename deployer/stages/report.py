@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -95,9 +94,9 @@ def _difference(name: str, found: Array, wanted: Array) -> Difference:
     return Difference(name, float(distance.flat[at]), tuple(int(i) for i in np.unravel_index(at, distance.shape)))
 
 
-def write_json(report: Report, path: Path) -> None:
+def as_json(report: Report) -> str:
     """The report as JSON."""
-    path.write_text(json.dumps(asdict(report), indent=1) + "\n")
+    return json.dumps(asdict(report), indent=1) + "\n"
 
 
 def step_table(plan: Plan) -> Table:
