@@ -169,6 +169,7 @@ def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, s
         raise _too_long(plan, own_lines(said), _last_words(plan, said, errors)) from expired
     except BaseException:
         _end(process)
+        process.wait()
         raise
     return process.returncode, said, errors
 
