@@ -133,6 +133,7 @@ def place(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A place for one request, which is also the current folder."""
     (tmp_path / "current").mkdir()
     monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Place(case_dir("simple_mlp", models_root), tmp_path)
 
 
