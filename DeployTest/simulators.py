@@ -49,7 +49,9 @@ def build_source(target: str, source: str, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "program.c").write_text(source)
     levels = [SimpleNamespace(peak=level.budget) for level in targets.load(target).levels]
-    return build.run(SimpleNamespace(options=Options(target), steps=(), levels=levels), directory)
+    return build.run(
+        SimpleNamespace(options=Options(target), steps=(), levels=levels), directory, sources=["program.c"]
+    )
 
 
 def simulate(target: str, directory: Path, given: bytes = b"", *flags: str) -> Ran:

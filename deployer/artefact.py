@@ -138,10 +138,10 @@ def load(cls: type[T], path: Path) -> T:
 
 def _envelope(path: Path) -> dict[str, Any]:
     try:
-        envelope = json.loads(path.read_text())
+        envelope = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise FileProblem(f"{path} does not exist") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise FileProblem(f"{path} is not a JSON artefact", [("cause", str(error))]) from error
     if not isinstance(envelope, dict) or not {"kind", "version", "body"} <= set(envelope):
         raise FileProblem(

@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from deployer.cost import cost_key
 from deployer.ir import Node, TensorType
 from deployer.measure import DISPATCH, KernelJob, Measured, TransferJob
 from deployer.operator import Operator, Sample, Work, registry
+from deployer.output import check_writable, replace_file
 from deployer.overhead import LARGE, SMALL, fit_overheads
 from deployer.safe_text import toml_comment, toml_string
 from deployer.target import Channel, Hop, KernelCost, SmallProgram, Target, costs_file
@@ -56,7 +58,8 @@ class Calibration:
 def run(name: str, simulator: str, progress: Progress) -> Calibration:
     """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on."""
     target = targets.load(name)
-    with tempfile.TemporaryDirectory() as scratch:
+    costs = costs_file(name)
+    with _kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         progress("dispatch and transfers")
         dispatch, hops = _machine(target, folder / "machine")
@@ -68,23 +71,42 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
         fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0, contention=0)
         fitted = replace(fitted, small=SmallProgram(0, 0, 0, 1000))
         found = Calibration(fitted, tuple(fits))
-        costs_file(name).write_text(costs_toml(found, simulator))
+        _write(costs, found, simulator)
         progress("steps and tiles of generated programs")
         over = fit_overheads(fitted, LARGE, folder / "first")
         # Plans made as if loops cost nothing have far too many tiles: what counts is measured on better plans.
         first = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
-        costs_file(name).write_text(costs_toml(Calibration(first, tuple(fits)), simulator))
+        _write(costs, Calibration(first, tuple(fits)), simulator)
         over = fit_overheads(fitted, LARGE, folder / "large")
         small = fit_overheads(fitted, SMALL, folder / "small")
-    cached = SmallProgram(
-        SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
-    )
-    kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
-    loops = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
-    fitted = replace(loops, small=cached, kernels=kernels)
-    found = Calibration(fitted, tuple(fits))
-    costs_file(name).write_text(costs_toml(found, simulator))
+        cached = SmallProgram(
+            SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
+        )
+        kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
+        loops = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
+        fitted = replace(loops, small=cached, kernels=kernels)
+        found = Calibration(fitted, tuple(fits))
+        _write(costs, found, simulator)
     return found
+
+
+@contextmanager
+def _kept_on_failure(costs: Path) -> Iterator[None]:
+    """The costs as they were where calibration does not reach its end; OSError at once where they cannot be written."""
+    check_writable(costs)
+    before = costs.read_bytes() if costs.is_file() else None
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            costs.unlink(missing_ok=True)
+        else:
+            replace_file(costs, before)
+        raise
+
+
+def _write(costs: Path, found: Calibration, simulator: str) -> None:
+    replace_file(costs, costs_toml(found, simulator).encode())
 
 
 def fit_kernel(symbol: str, points: Sequence[Point], cores: int, cold: int = 0) -> Fit:

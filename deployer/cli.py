@@ -1,16 +1,14 @@
 """The `deployer` command: options to the pipeline's arguments, errors to exit codes."""
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from deployer import __version__
-from deployer.errors import DeployerError, FileProblem
+from deployer import __version__, ending
 from deployer.safe_text import escaped
 from deployer.terminal import Terminal
+from deployer.values import finite, path, positive, seed, tolerance
 
 PIPE_WIDTH = 140
 """Columns of tables where no terminal says how many it has."""
@@ -46,14 +44,14 @@ def parser() -> argparse.ArgumentParser:
     compiled.add_argument(
         "--from",
         dest="from_file",
-        type=Path,
+        type=path,
         metavar="tiling.json",
         help="start from this tiling, edited or not",
     )
     emit_text = "print the C of a plan.json again"
     emit = commands.add_parser("emit", help=emit_text, description=emit_text)
-    emit.add_argument("--plan", type=Path, required=True, metavar="plan.json")
-    emit.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    emit.add_argument("--plan", type=path, required=True, metavar="plan.json")
+    _add_output(emit, "where the C goes", required=True)
     _add_train_graph(commands)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
@@ -67,41 +65,35 @@ def parser() -> argparse.ArgumentParser:
 def add_run_options(p: argparse.ArgumentParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
-    case.add_argument("-t", "--test", type=Path, required=True, metavar="DIR", help="folder of the test case")
-    case.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="where generated files go (default out/<case>/<platform>)",
-    )
-    case.add_argument("--n-steps", type=_positive, metavar="N", help="forward passes in all (default: as recorded)")
-    case.add_argument("--n-accum", type=_positive, metavar="N", help="passes per update (default: as recorded)")
-    case.add_argument("--data-inputs", type=_positive, metavar="N", help="leading graph inputs that change per sample")
-    case.add_argument("--learning-rate", type=_finite, metavar="LR", help="replaces the optimizer's own")
+    case.add_argument("-t", "--test", type=path, required=True, metavar="DIR", help="folder of the test case")
+    _add_output(case, "where generated files go (default out/<case>/<platform>)")
+    case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
+    case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
+    case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
+    case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
     case.add_argument(
         "--tolerance",
-        type=_tolerance,
+        type=tolerance,
         default=1e-5,
         metavar="T",
-        help="largest absolute difference (default 1e-5); an output of an inference case may differ by 1e-6 of its"
-        " tensor's largest expected magnitude more",
+        help="largest absolute difference (default 1e-5), less than the largest value that is compared; an output of an"
+        " inference case may differ by 1e-6 of its tensor's largest expected magnitude more",
     )
     machine = p.add_argument_group("machine")
     machine.add_argument(
         "-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)"
     )
     machine.add_argument(
-        "--l1", type=_positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables"
+        "--l1", type=positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables"
     )
-    machine.add_argument("--l2", type=_positive, metavar="BYTES", help="budget of L2")
+    machine.add_argument("--l2", type=positive, metavar="BYTES", help="budget of L2")
     machine.add_argument(
         "--defaultMemLevel",
         choices=("L2", "L3"),
         default="L2",
         help="outermost level tensors may live in; with L3, what does not fit L2 is spilled there",
     )
-    machine.add_argument("--cores", type=_positive, metavar="N", help="cores that share a kernel")
+    machine.add_argument("--cores", type=positive, metavar="N", help="cores that share a kernel")
     tiling = p.add_argument_group("buffering")
     mode = tiling.add_mutually_exclusive_group()
     mode.add_argument(
@@ -136,12 +128,12 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)"
     )
-    run.add_argument("--seed", type=int, metavar="N", help="for random orders")
+    run.add_argument("--seed", type=seed, metavar="N", help="for random orders, which it needs one of")
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")
     run.add_argument("--skipsim", action="store_true", help="generate and build, do not run")
     out = p.add_argument_group("output")
-    out.add_argument("--dump", type=Path, metavar="out.npz", help="write final weights by graph name, and `loss`")
+    out.add_argument("--dump", type=path, metavar="out.npz", help="write final weights by graph name, and `loss`")
     out.add_argument("--plotMemAlloc", action="store_true", help="write memory.html: buffers over time and addresses")
     out.add_argument(
         "--profileTiling",
@@ -151,66 +143,43 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
 
 
+def _add_output(options: "argparse._ActionsContainer", text: str, required: bool = False) -> None:
+    options.add_argument("-o", "--output", type=path, required=required, metavar="DIR", help=text)
+    options.add_argument(
+        "--force", action="store_true", help="overwrite files there that others wrote, or that were changed since"
+    )
+
+
 def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
-    p.add_argument("model", type=Path, metavar="model.onnx")
+    p.add_argument("model", type=path, metavar="model.onnx")
     p.add_argument("--loss", choices=("cross_entropy", "mse"), required=True)
     p.add_argument("--optimizer", choices=("sgd",), default="sgd")
-    p.add_argument("--lr", type=_finite, default=0.01, help="learning rate (default 0.01)")
+    p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
     data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
-    p.add_argument("--data", type=Path, metavar="data.npz", help=data)
-    p.add_argument("--samples", type=_positive, default=4, metavar="N", help="samples to draw (default 4)")
-    p.add_argument("--n-accum", type=_positive, default=1, metavar="N", help="passes per update (default 1)")
-    p.add_argument("--n-steps", type=_positive, metavar="N", help="forward passes in all (default: one per sample)")
-    p.add_argument("--seed", type=int, default=0, metavar="N", help="of the samples")
-    p.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
-    return value
-
-
-def _tolerance(text: str) -> float:
-    value = _finite(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is negative")
-    return value
+    p.add_argument("--data", type=path, metavar="data.npz", help=data)
+    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
+    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
+    _add_output(p, "where the two folders of the case go", required=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    return ending.guarded(words, lambda: _command(words))
+
+
+def _command(words: Sequence[str]) -> int:
+    arguments = parser().parse_args(words)
     console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    arguments = parser().parse_args(argv)
     from deployer import commands
 
-    try:
-        return commands.dispatch(arguments, console)
-    except DeployerError as error:
-        Terminal(stderr=True).lines(str(error))
-        return error.exit_code
-    except OSError as error:
-        if error.filename is None:
-            raise
-        problem = FileProblem(f"{error.filename}: {error.strerror}", hint="correct the path or its permissions")
-        Terminal(stderr=True).lines(str(problem))
-        return problem.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return commands.dispatch(arguments, console)
 
 
 if __name__ == "__main__":

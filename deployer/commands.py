@@ -3,14 +3,14 @@
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
-from deployer import artefact, pipeline
+from deployer import artefact, output, pipeline, requests
 from deployer import target as targets
 from deployer.errors import FileProblem, OptionProblem
 from deployer.memory_map import memory_map
@@ -75,21 +75,35 @@ def options_of(a: argparse.Namespace) -> Options:
 def run_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile, build, run and compare a case."""
     timings: dict[str, float] = {}
-    with _timed(console, timings) as progress:
-        case = load_case(a)
-        directory = a.output or Path("out") / case.directory.name / a.platform
-        plan = _existing(case, directory) if a.skipgen else _compiled(a, case, directory, progress)
-        progress("build")
-        pipeline.build_case(plan, directory, a.sanitize)
-        outcome = None
-        if not a.skipsim:
-            progress("run")
-            outcome = pipeline.execute(case, plan, directory, _simulator_flags(a))
-    _extras(a, case, plan, directory, console, outcome is not None)
-    if outcome is None:
-        console.print(f"built {directory / 'network'}, not run")
-        return 0
-    return _judge(a, case, plan, outcome, directory, console, timings)
+    requests.check_flags(a, _simulator_flags(a))
+    with ExitStack() as held:
+        with _timed(console, timings) as progress:
+            case = load_case(a)
+            requests.check_case(a, case, options_of(a))
+            directory = a.output or Path("out") / case.directory.name / a.platform
+            held.enter_context(output.opened(directory, _written(a), a.force))
+            plan = _existing(case, directory) if a.skipgen else _compiled(a, case, directory, progress)
+            progress("build")
+            pipeline.build_case(plan, directory, a.sanitize)
+            outcome = None
+            if not a.skipsim:
+                progress("run")
+                outcome = pipeline.execute(case, plan, directory, _simulator_flags(a))
+        _extras(a, case, plan, directory, console, outcome is not None)
+        if outcome is None:
+            console.print(f"built {directory / 'network'}, not run")
+            return 0
+        return _judge(a, case, plan, outcome, directory, console, timings)
+
+
+def _written(a: argparse.Namespace) -> set[str]:
+    """Names of the files that a command writes whatever the plan is."""
+    names = {"memory.html"} if a.plotMemAlloc else set()
+    names |= {"profile.json"} if a.profileTiling else set()
+    names |= set() if a.skipgen else set(pipeline.ARTEFACTS)
+    if a.command != "compile":
+        names |= set(pipeline.RESULTS[: 1 if a.skipsim else None])
+    return names
 
 
 def _simulator_flags(a: argparse.Namespace) -> list[str]:
@@ -102,7 +116,7 @@ def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipe
     options = pipeline.accumulate_of(case, options_of(a))
     tiling, plan = pipeline.plan_program(case.program, options, progress)
     progress("generate")
-    pipeline.write_case(case, tiling, plan, directory)
+    pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan
 
 
@@ -121,11 +135,11 @@ def _extras(
     if a.verbose:
         console.print(report.step_table(plan))
     if a.plotMemAlloc:
-        (directory / "memory.html").write_text(memory_map(plan))
+        output.write(directory, {"memory.html": memory_map(plan)})
         console.print(f"memory map: {directory / 'memory.html'}")
     if a.profileTiling:
         rows = pipeline.profile(case, plan, directory, measured)
-        (directory / "profile.json").write_text(json_text([asdict(r) for r in rows]))
+        output.write(directory, {"profile.json": json_text([asdict(r) for r in rows])})
         console.print(profile_table(rows))
         console.print(f"per tile: {directory / 'profile.json'}", soft_wrap=True)
 
@@ -142,7 +156,7 @@ def _judge(
     losses = case.dataset.expected_losses if case.dataset else ()
     relative = report.RELATIVE if a.command == "infer" else 0.0
     result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
-    report.write_json(result, directory / "report.json")
+    output.write(directory, {"report.json": report.as_json(result)})
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}
         if outcome.losses:
@@ -177,31 +191,39 @@ def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[pipeline.Pr
 
 def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile a case to C, from its files or from a dumped tiling."""
+    requests.check_flags(a, _simulator_flags(a))
     case = load_case(a)
+    requests.check_case(a, case, options_of(a))
     directory = a.output or Path("out") / case.directory.name / a.platform
-    if a.from_file is not None:
-        tiling = pipeline.tiling_from(a.from_file)
-        pipeline.check_origin(case, tiling, a.from_file)
-        plan = pipeline.place_edited(tiling)
-        pipeline.write_case(case, tiling, plan, directory)
-    else:
-        plan = _compiled(a, case, directory, pipeline.silent)
-    _extras(a, case, plan, directory, console)
+    with output.opened(directory, _written(a), a.force):
+        if a.from_file is not None:
+            tiling = pipeline.tiling_from(a.from_file)
+            pipeline.check_origin(case, tiling, a.from_file)
+            plan = pipeline.place_edited(tiling)
+            pipeline.write_case(case, tiling, plan, directory, a.force)
+        else:
+            plan = _compiled(a, case, directory, pipeline.silent)
+        _extras(a, case, plan, directory, console)
     console.print(f"C and plan: {directory}")
     return 0
 
 
 def emit(a: argparse.Namespace, console: Terminal) -> int:
     """Print a plan's C again."""
-    pipeline.write_files(generate.run(artefact.load(Plan, a.plan)), a.output)
+    files = generate.run(artefact.load(Plan, a.plan))
+    with output.opened(a.output):
+        pipeline.write_files(files, a.output, a.force)
     console.print(f"C: {a.output}")
     return 0
 
 
 def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
-    from deployer.train_graph import build_train_graph
+    from deployer.train_graph import DRAWN, build_train_graph
 
+    if a.data is not None and (a.seed is not None or a.samples is not None):
+        flag = "--samples" if a.seed is None else "--seed"
+        raise OptionProblem(f"{flag} has no effect here", hint="--data gives the samples; leave one of them out")
     made = build_train_graph(
         a.model,
         a.loss,
@@ -209,11 +231,12 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         a.lr,
         a.trainable,
         a.output,
-        samples=a.samples,
+        samples=DRAWN if a.samples is None else a.samples,
         n_accum=a.n_accum,
         n_batches=a.n_steps,
-        seed=a.seed,
+        seed=a.seed or 0,
         data=a.data,
+        force=a.force,
     )
     console.lines(str(made))
     return 0

@@ -1,7 +1,7 @@
 """The numbers of a case: samples, initial weights and the gold, from inputs.npz and outputs.npz."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from deployer.archive import Arrays, read_npz
 from deployer.classes import check_classes
-from deployer.errors import DatasetMismatch
+from deployer.errors import DatasetMismatch, OptionProblem
 from deployer.ir import Program, TensorType
 from deployer.operator import Array
 
+FILE_LIMIT = (1 << 31) - 1
+"""Bytes of the largest file that a 32-bit target's offsets reach: input.bin holds every pass, a case every sample."""
 _INT32 = np.iinfo(np.int32)
 
 
@@ -64,6 +66,7 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
             [("recorded", f"{recorded[0]} passes, {recorded[1]} per update")],
             "use --n-steps of at least --n-accum, both positive",
         )
+    check_passes((program.tensors[n].type for n in program.data), batches)
     size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
     check_classes(program, weights, f"{source}:")
@@ -73,6 +76,24 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {})
+
+
+def check_passes(data: Iterable[TensorType], passes: int) -> None:
+    """OptionProblem where the data inputs of so many passes, each with its loss, are beyond what a file may hold."""
+    each = sum(kind.bytes for kind in data) + np.dtype(np.float32).itemsize
+    _check_size(f"{passes} forward passes", each, passes, "--n-steps")
+
+
+def check_samples(data: Iterable[TensorType], samples: int) -> None:
+    """OptionProblem where so many samples, their integers as int64, are beyond what a file may hold."""
+    each = sum(kind.bytes if kind.dtype == "float32" else 8 * kind.size for kind in data)
+    _check_size(f"{samples} samples", each, samples, "--samples")
+
+
+def _check_size(what: str, each: int, count: int, flag: str) -> None:
+    if count * each > FILE_LIMIT:
+        facts = [("each", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
+        raise OptionProblem(f"{what} need {count * each} B", facts, f"{flag} {max(FILE_LIMIT // each, 1)}")
 
 
 def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:

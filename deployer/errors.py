@@ -12,10 +12,10 @@ class DeployerError(Exception):
     """An error that can be shown to a person.
 
     `cause` says what is wrong and where in one line; `facts` are (label, text) lines with the numbers;
-    `hint` says what to try.
+    `hint` says what to try. Only a failed comparison ends with 1: an error of no further kind is ours.
     """
 
-    exit_code = 1
+    exit_code = 70
 
     def __init__(self, cause: str, facts: Sequence[tuple[str, str]] = (), hint: str = "") -> None:
         super().__init__(cause)
@@ -88,6 +88,10 @@ class NotDifferentiable(UserError):
 
 class ToolMissing(UserError):
     """A compiler, simulator or package that the request needs is not installed."""
+
+
+class ToolFailed(UserError):
+    """A compiler, a simulator or the machine broke down: ended by a signal, out of space, or not what it is called."""
 
 
 class BuildFailed(InternalError):

@@ -264,4 +264,8 @@ def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
         said, _ = process.communicate()
         facts = [("said", said[-3000:])]
         raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", facts) from expired
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
     return process.returncode, said

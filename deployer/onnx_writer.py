@@ -12,6 +12,7 @@ from deployer.forms import schema_form
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.operator import Array, operator_of
 from deployer.opsets import MICROSOFT, schema_version
+from deployer.output import replace_file
 
 IR_VERSION = 10
 _DEFAULT_DOMAIN = {"AveragePoolGrad", "GeluGrad", "GlobalAveragePoolGrad", "MSELoss", "MSELossGrad", "SGD"}
@@ -45,7 +46,7 @@ class OnnxGraph:
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(model.SerializeToString(deterministic=True))
+        replace_file(path, model.SerializeToString(deterministic=True))
         return path
 
 

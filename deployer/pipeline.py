@@ -1,12 +1,12 @@
 """The stages in the order the data goes through them, each artefact verified on its way."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from deployer import artefact, verify
+from deployer import artefact, output, verify
 from deployer.dataset import Dataset, data_inputs, load, load_inference
 from deployer.errors import OptionProblem, TilingInfeasible, VerifyFailed
 from deployer.harness import inference_input, training_input
@@ -164,25 +164,28 @@ def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:
     return plan
 
 
-def write_files(files: dict[str, str], directory: Path) -> None:
-    """Write generated files, and remove what an earlier plan left in the folder."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for stale in [*directory.glob("*.c"), *directory.glob("*.h")]:
-        if stale.name not in files:
-            stale.unlink()
-    for name, text in files.items():
-        path = directory / name
-        if not path.is_file() or path.read_text() != text:
-            path.write_text(text)
+RESULTS = ("network", "output.bin", "report.json")
+"""What building, running and judging a case add to its files."""
+ARTEFACTS = ("plan.json", "tiling.json", "input.bin")
 
 
-def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path) -> dict[str, str]:
+def write_files(files: Mapping[str, str | bytes], directory: Path, force: bool = False) -> None:
+    """Write generated files, and remove the C, headers and objects that an earlier plan left there and nobody changed.
+
+    OptionProblem, and nothing written, where a file would replace what is not ours; `force` replaces it.
+    """
+    objects = {Path(name).with_suffix(".o").name for name in files if name.endswith(".c")}
+    output.claim(directory, objects, force)
+    output.write(directory, files, force)
+    earlier = {name for name in output.listed(directory) if Path(name).suffix in (".c", ".h", ".o")}
+    output.discard(directory, earlier - objects - files.keys())
+
+
+def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path, force: bool = False) -> dict[str, str]:
     """Everything a build and a run need: C, input file, and the artefacts for later re-entry."""
     files = generate.run(plan)
-    write_files(files, directory)
-    (directory / "plan.json").write_text(artefact.dumps(plan))
-    (directory / "tiling.json").write_text(artefact.dumps(tiling))
-    (directory / "input.bin").write_bytes(input_bytes(case, plan))
+    artefacts = (artefact.dumps(plan), artefact.dumps(tiling), input_bytes(case, plan))
+    write_files({**files, **dict(zip(ARTEFACTS, artefacts, strict=True))}, directory, force)
     return files
 
 
@@ -211,7 +214,7 @@ def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[Ste
     for detail in (1, 2):
         build.run(plan, directory, profile=detail)
         run_stage.run(plan, case.program, directory, case.passes, name=build.program_name(detail))
-        files.append((directory / "profile.bin").rename(directory / f"profile{detail}.bin"))
+        files.append((directory / run_stage.PROFILE).read_bytes())
     return measured_profile(plan, *files)
 
 

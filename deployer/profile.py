@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -63,8 +62,8 @@ def model_profile(plan: Plan) -> list[StepProfile]:
     ]
 
 
-def measured_profile(plan: Plan, steps: Path, tiles: Path) -> list[StepProfile]:
-    """A row per step from two profile files: one with the steps' times alone, one with every wait and kernel."""
+def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile]:
+    """A row per step from two profiles: one with the steps' times alone, one with every wait and kernel."""
     visits = _visits(steps)
     empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
     totals = _by_step(visits)
@@ -81,9 +80,9 @@ def measured_profile(plan: Plan, steps: Path, tiles: Path) -> list[StepProfile]:
     return rows
 
 
-def _visits(path: Path) -> list[_Visit]:
-    """The records of a profile file, cut at each step."""
-    words = np.fromfile(path, np.uint32).reshape(-1, 2)
+def _visits(content: bytes) -> list[_Visit]:
+    """The records of a profile, cut at each step."""
+    words = np.frombuffer(content, np.uint32).reshape(-1, 2)
     visits: list[_Visit] = []
     rows = iter(words.tolist())
     for kind, value in rows:

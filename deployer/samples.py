@@ -12,6 +12,7 @@ from deployer.dataset import Dataset
 from deployer.errors import DatasetMismatch, OptionProblem
 from deployer.ir import TensorType
 from deployer.operator import Array
+from deployer.output import replace_file
 
 Samples = tuple[dict[str, Array], ...]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -80,11 +81,17 @@ def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_ac
     return Dataset(tuple(tuple(s.values()) for s in narrow), weights, n_batches, n_accum, (), {})
 
 
-def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """An npz archive without the time of writing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
+def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
+    """An npz archive without the time of writing, arrays of any name."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
         for name, array in arrays.items():
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.asarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _EPOCH), content.getvalue())
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _EPOCH), member.getvalue())
+    return content.getvalue()
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an npz archive under exactly this name, whole or not at all."""
+    replace_file(path, npz_bytes(arrays))

@@ -84,7 +84,8 @@ class Toolchain:
     the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{l2_bytes}`, what the plan takes of
     L2. `sources` are folders beside the TOML.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
-    of their own, `{semihosting}` for the same as `,arg=` items. Its first word is searched in `$run_env/bin` and PATH.
+    of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
+    searched in `$run_env/bin` and PATH.
     `profile` says that the HAL can record where cycles go.
     """
 
@@ -96,6 +97,7 @@ class Toolchain:
     link: tuple[str, ...]
     sources: tuple[str, ...]
     run: tuple[str, ...]
+    run_flags: tuple[str, ...]
     run_env: str
     run_hint: str
     profile: bool

@@ -22,3 +22,7 @@ class Terminal(Console):
         """Print a text of several lines whose parts were put on one line each before."""
         for line in text.split("\n"):
             self.print(line, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        """Pass the error on to the caller; rich would end the process with exit code 1."""
+        raise

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer import forward
+from deployer import forward, output
 from deployer import samples as numbers
 from deployer.autodiff import Backward, Names, differentiate
-from deployer.dataset import Dataset
+from deployer.dataset import Dataset, check_passes, check_samples
 from deployer.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch
 from deployer.forward import Forward
 from deployer.interpret import with_oracle
@@ -25,6 +25,9 @@ from deployer.stages import check, parse
 from deployer.verify import verify_program
 
 FLAG = "lazy_reset_grad"
+DRAWN = 4
+"""Samples that are drawn where nobody says how many."""
+GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,19 @@ def build_train_graph(
     out: Path,
     *,
     name: str = "",
-    samples: int = 4,
+    samples: int = DRAWN,
     n_accum: int = 1,
     n_batches: int | None = None,
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
+    force: bool = False,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
     `loss` is a key of LOSSES, `optimizer` of OPTIMIZERS, `trainable` as `forward.choose_parameters` has it.
     `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
-    forward passes, by default the fewest that see every sample and end with an update.
+    forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
+    those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -112,13 +117,21 @@ def build_train_graph(
     case = _differentiated(source, LOSSES[loss], forward.choose_parameters(source, trainable))
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
-    write_train(case, folder / "network.onnx")
-    write_optimizer(case, OPTIMIZERS[optimizer], learning_rate, update / "network.onnx")
     batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)
-    dataset = _gold(case, folder, numbers.as_dataset(drawn, case.weights, batches, n_accum))
-    losses = np.array(dataset.expected_losses, np.float32)
-    numbers.write_npz(folder / "inputs.npz", numbers.input_arrays(drawn, case.weights, batches, n_accum))
-    numbers.write_npz(folder / "outputs.npz", {**dataset.expected_weights, "loss": losses})
+    check_passes(case.data.values(), batches)
+    dataset = numbers.as_dataset(drawn, case.weights, batches, n_accum)
+    with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
+        with output.scratch(folder) as place:
+            train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
+            write_train(case, train)
+            write_optimizer(case, OPTIMIZERS[optimizer], learning_rate, step)
+            dataset = _gold(case, train.parent, dataset)
+            graphs = train.read_bytes(), step.read_bytes()
+        losses = np.array(dataset.expected_losses, np.float32)
+        inputs = numbers.npz_bytes(numbers.input_arrays(drawn, case.weights, batches, n_accum))
+        outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": losses})
+        output.write(update, {GRAPH: graphs[1]})
+        output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
     counts = len(case.model.raw.nodes) + 1, len(case.backward.nodes)
     return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, losses)))
@@ -244,6 +257,7 @@ def write_optimizer(case: TrainGraph, op: str, rate: float, path: Path) -> None:
 
 
 def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
+    check_samples(case.data.values(), count)
     target, output = case.loss.inputs[1], case.state.types[case.model.output]
     classes = {target: output.shape[1]} if case.data[target].dtype == "int32" else {}
     return numbers.draw(case.data, classes, count, seed)

@@ -156,6 +156,8 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     solver.parameters.linearization_level = 2
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
+    # Its own handler would take Ctrl-C for "enough", and leave the process without one afterwards.
+    solver.parameters.catch_sigint_signal = False
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return start
     picks = tuple(next(i for i, v in enumerate(variables) if solver.value(v)) for variables in picked)

@@ -1,6 +1,7 @@
 """What all generators share: the options of a case, the forward model's file, and the command line."""
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from deployer import ending, output, values
 from deployer.train_graph import Report, build_train_graph
 
 Array = npt.NDArray[Any]
@@ -31,8 +33,7 @@ def save_forward(
     constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, path.stem, *values, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    output.write(path.parent, {path.name: model.SerializeToString(deterministic=True)})
     return path
 
 
@@ -49,16 +50,27 @@ def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Rep
 
 
 def main(generate: Generate, switches: Sequence[str] = (), arguments: Sequence[str] | None = None) -> None:
-    """Write the case that the command line asks for, and print its folder; `switches` are on unless turned off."""
+    """Write the case that the command line asks for, print its folder, and end as every command of the project does.
+
+    `switches` are on unless turned off.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    code = ending.guarded(words, lambda: _generated(generate, switches, words))
+    if code:
+        sys.exit(code)
+
+
+def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(generate.__doc__ or "").split("\n")[0])
-    parser.add_argument("out", type=Path, help="folder for the model, the *_train and the *_optimizer folder")
-    parser.add_argument("--batch", type=int, default=1, help="rows per sample")
-    parser.add_argument("--samples", type=int, default=4, help="different samples")
-    parser.add_argument("--n-accum", type=int, default=1, help="forward passes per update")
-    parser.add_argument("--n-batches", type=int, help="forward passes in all")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and samples")
+    parser.add_argument("out", type=values.path, help="folder for the model, the *_train and the *_optimizer folder")
+    parser.add_argument("--batch", type=values.positive, default=1, help="rows per sample")
+    parser.add_argument("--samples", type=values.positive, default=4, help="different samples")
+    parser.add_argument("--n-accum", type=values.positive, default=1, help="forward passes per update")
+    parser.add_argument("--n-batches", type=values.positive, help="forward passes in all")
+    parser.add_argument("--seed", type=values.seed, default=0, help="of weights and samples")
     for name in switches:
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=True, help="on unless turned off")
-    given = vars(parser.parse_args(arguments))
+    given = vars(parser.parse_args(words))
     print(generate(given.pop("out"), **given))
+    return 0

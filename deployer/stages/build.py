@@ -1,69 +1,133 @@
 """Build: the target's toolchain over generated files, kernels and HAL; objects that never change are kept."""
 
-import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from deployer.errors import BuildFailed, InternalError, OptionProblem, PlacementInfeasible, ToolMissing
+from deployer import output
+from deployer.errors import (
+    BuildFailed,
+    FileProblem,
+    InternalError,
+    OptionProblem,
+    PlacementInfeasible,
+    ToolFailed,
+    ToolMissing,
+)
 from deployer.plan import Plan
+from deployer.stages import generate, objects
+from deployer.stages.objects import Recipe
 from deployer.stages.tile import target_of
 from deployer.target import TARGETS_DIR, Target, Toolchain
 
+T = TypeVar("T")
+U = TypeVar("U")
 COMMON = TARGETS_DIR / "common"
+SPENT = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
+"""What a tool says where the machine, not its input, ends it; so in the C locale."""
+BROKEN = ("internal compiler error", "signal terminated program", "terminated with signal")
+"""What gcc says where a program that it started was killed, or has a fault."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """One object file to make."""
+class Words:
+    """A compiler's command: its own words, which `chosen`, a variable of the environment, may have named; and flags."""
 
-    source: Path
-    object: Path
+    command: tuple[str, ...]
+    chosen: str
+    flags: tuple[str, ...]
+    includes: tuple[str, ...]
+
+    def all(self, *more: str) -> list[str]:
+        """The whole command."""
+        return [*self.command, *self.flags, *self.includes, *more]
 
 
-def run(plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0) -> Path:
-    """Compile what `generate` wrote into `directory`; the program's path.
+def run(
+    plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0, sources: Sequence[str] | None = None
+) -> Path:
+    """Compile what `generate` wrote into `directory`, or the C files named there by `sources`; the program's path.
 
     `profile` 1 makes the program record when steps begin, 2 each wait and kernel too, where the target's HAL can.
 
-    Kernels, runtime and HAL are compiled once per content, flags and compiler into the user's cache folder.
-    Raises ToolMissing without a compiler, BuildFailed with the compiler's own words.
+    Kernels, runtime and HAL are compiled once per content, flags and compiler into the user's cache folder. Objects and
+    program grow elsewhere, and appear once all is well. Raises ToolMissing without a compiler, ToolFailed where it
+    breaks down or cannot compile what never changes, BuildFailed with its own words where it refuses generated C.
     """
-    tools = toolchain(target_of(plan.options))
-    words = [*compiler(tools), *tools.flags, *(tools.sanitize if sanitize else ())]
-    words += [f"-DHAL_PROFILE={profile}"] if profile else []
-    folders = [directory, COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
-    words += [f"-I{folder}" for folder in folders]
-    generated = [Job(p, p.with_suffix(".o")) for p in sorted(directory.glob("*.c"))]
-    headers = sorted({h for folder in folders[1:] for h in folder.rglob("*.h")})
-    lasting = [Job(p, _kept(p, words, directory, headers)) for p in lasting_sources(plan, tools)]
-    jobs = [*generated, *(job for job in lasting if not job.object.is_file())]
+    target = target_of(plan.options)
+    tools = toolchain(target)
+    folders = (COMMON / "include", *(TARGETS_DIR / s for s in tools.sources))
+    _check_headers(directory, folders)
+    flags = [*tools.flags, *(tools.sanitize if sanitize else ()), *([f"-DHAL_PROFILE={profile}"] if profile else [])]
+    includes = [*(f"-I{folder}" for folder in folders), "-idirafter", str(directory)]
+    chosen = tools.compiler_env if os.environ.get(tools.compiler_env) else ""
+    words = Words(tuple(compiler(tools)), chosen, tuple(flags), tuple(includes))
+    generated = [_present(directory / name) for name in (generate.sources(plan) if sources is None else sources)]
+    with output.scratch(directory) as place:
+        lasting = _lasting(plan, tools, Recipe(words.command, words.flags, folders, directory), words, place)
+        made = [place / f"{source.stem}.o" for source in generated]
+        _parallel(lambda pair: _compile(pair[0], pair[1], words), list(zip(generated, made, strict=True)))
+        program = place / program_name(profile)
+        _link(plan, tools, words.all(*map(str, (*made, *lasting))), program)
+        output.take(directory, {file.name: file for file in (*made, program)})
+    return directory / program.name
+
+
+def _check_headers(directory: Path, folders: Sequence[Path]) -> None:
+    """OptionProblem where a file beside the generated C would be included in the place of one of ours."""
+    names = {header.name for folder in folders for header in folder.rglob("*.h")}
+    found = sorted(path.name for path in directory.glob("*.h") if path.name in names)
+    if found:
+        cause = f"{directory} holds {', '.join(found)}, which generated C would include instead of the deployer's own"
+        raise OptionProblem(cause, hint="move it away, or another -o")
+
+
+def _present(source: Path) -> Path:
+    if not source.is_file():
+        raise FileProblem(f"{source} does not exist", hint="run once without --skipgen")
+    return source
+
+
+def _lasting(plan: Plan, tools: Toolchain, recipe: Recipe, words: Words, place: Path) -> list[Path]:
+    """Objects of the plan's kernels, of runtime and HAL; those that are missing or damaged are made."""
+    cache = objects.folder()
+
+    def object_of(numbered: tuple[int, Path]) -> Path:
+        number, source = numbered
+        key = recipe.key(source)
+        found = objects.find(cache, source, key)
+        if found is None:
+            made = place / f"lasting-{number}.o"
+            _compile(source, made, words, lasting=True)
+            found = objects.keep(cache, source, key, made)
+        return found
+
+    return _parallel(object_of, list(enumerate(lasting_sources(plan, tools))))
+
+
+def _parallel(call: Callable[[T], U], jobs: Sequence[T]) -> list[U]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(lambda job: _compile(job, words), jobs):
-            pass
-    program = directory / program_name(profile)
-    objects = [str(job.object) for job in (*generated, *lasting)]
-    _link(plan, tools, [*words, *objects], program)
-    return program
+        return list(pool.map(call, jobs))
 
 
 def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None:
     """Link; where the program does not fit beside the plan, say by how much."""
     target, peak = target_of(plan.options), plan.levels[1].peak
     try:
-        _call([*words, *link_words(tools, words[0], peak), "-o", str(program)], f"linking {program}")
+        _call([*words, *link_words(tools, words[0], peak), "-o", str(program)], f"linking {program}", program)
     except BuildFailed as fault:
         layout = program.with_suffix(".map")
         alone = link_words(tools, words[0], 0)
         if peak == 0 or not any("{l2_bytes}" in word for word in tools.link):
             raise
-        _call([*words, *alone, f"-Wl,-Map={layout}", "-o", str(program)], f"linking {program}")
+        _call([*words, *alone, f"-Wl,-Map={layout}", "-o", str(program)], f"linking {program}", program)
         program.unlink()
         begin, end = (_symbol(layout.read_text(), name) for name in ("program_begin", "bss_end"))
         level, room = target.levels[1], target.levels[1].bytes - (end - begin)
@@ -108,7 +172,11 @@ def toolchain(target: Target) -> Toolchain:
 
 def compiler(tools: Toolchain) -> list[str]:
     """The compiler's command words: the environment's choice or the target's; ToolMissing where neither exists."""
-    words = shlex.split(os.environ.get(tools.compiler_env, "")) or list(tools.compiler)
+    given = os.environ.get(tools.compiler_env, "")
+    try:
+        words = shlex.split(given) or list(tools.compiler)
+    except ValueError as error:
+        raise OptionProblem(f"{tools.compiler_env}={given} is no command: {error}", hint="close the quote") from error
     if shutil.which(words[0]) is None:
         raise ToolMissing(
             f"compiler {words[0]!r} is not installed",
@@ -133,35 +201,38 @@ def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
     return found
 
 
-def _kept(source: Path, words: list[str], directory: Path, headers: list[Path]) -> Path:
-    """Where the object of a file that no plan changes is kept: named by all it is made from."""
-    text = hashlib.sha256(source.read_bytes())
-    for header in headers:
-        text.update(header.read_bytes())
-    own = directory / f"{source.stem}.h"
-    if own.is_file():
-        text.update(own.read_bytes())
-    flags = [w for w in words if not w.startswith("-I")]
-    text.update("\0".join([*flags, _version(flags[0])]).encode())
-    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "deployer" / "objects"
-    root.mkdir(parents=True, exist_ok=True)
-    return root / f"{source.stem}-{text.hexdigest()[:24]}.o"
+def _compile(source: Path, made: Path, words: Words, lasting: bool = False) -> None:
+    """Compile one file; ToolFailed where a compiler of the user's choice cannot even compile what never changes."""
+    try:
+        _call(words.all("-c", str(source), "-o", str(made)), f"compiling {source}", made)
+    except BuildFailed as fault:
+        if not (lasting and words.chosen):
+            raise
+        cause = f"{words.command[0]!r}, which {words.chosen} names, does not compile {source.name}"
+        raise ToolFailed(cause, fault.facts, f"leave {words.chosen} unset, or another compiler") from fault
 
 
-@cache
-def _version(command: str) -> str:
-    return subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
-
-
-def _compile(job: Job, words: list[str]) -> None:
-    """Compile one file; the object appears whole or not at all."""
-    partial = job.object.with_suffix(f".{os.getpid()}.part.o")
-    _call([*words, "-c", str(job.source), "-o", str(partial)], f"compiling {job.source}")
-    partial.replace(job.object)
-
-
-def _call(command: list[str], what: str) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace", check=False)
+def _call(command: list[str], what: str, made: Path) -> None:
+    """Run a tool that makes a file; ToolFailed where the machine or a fault of its own ends it, else BuildFailed."""
+    try:
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
+    facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
+    if any(text in result.stderr for text in SPENT):
+        raise ToolFailed(f"{what} failed: the machine is out of space", facts, "free some, or another -o")
+    if result.returncode < 0 or any(text in result.stderr for text in BROKEN):
+        ended = f"ended by signal {-result.returncode}" if result.returncode < 0 else "a part of it broke down"
+        raise ToolFailed(f"{what} failed: {command[0]!r}: {ended}", facts, "start it again, or another compiler")
     if result.returncode != 0:
-        facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
         raise BuildFailed(f"{what} failed", facts)
+    if not made.is_file():
+        raise ToolFailed(f"{what} failed: {command[0]!r} wrote no {made.name}", facts, "another compiler")

@@ -23,6 +23,12 @@ FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "
 NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
 
 
+def sources(plan: Plan) -> tuple[str, ...]:
+    """Names of the C files of a plan."""
+    simulated = ("SimulationMap.c",) if target_of(plan.options).guard_bytes else ()
+    return tuple(sorted(("Harness.c", *simulated, *(FILE_NAMES[graph] for graph in plan.graphs))))
+
+
 def run(plan: Plan) -> dict[str, str]:
     """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
     target = target_of(plan.options)

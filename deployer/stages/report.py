@@ -1,7 +1,6 @@
 """Report: what a run showed beside what was expected and predicted, for people and as JSON."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -95,9 +94,9 @@ def _difference(name: str, found: Array, wanted: Array) -> Difference:
     return Difference(name, float(distance.flat[at]), tuple(int(i) for i in np.unravel_index(at, distance.shape)))
 
 
-def write_json(report: Report, path: Path) -> None:
+def as_json(report: Report) -> str:
     """The report as JSON."""
-    path.write_text(json_text(asdict(report)))
+    return json_text(asdict(report))
 
 
 def step_table(plan: Plan) -> Table:

@@ -6,12 +6,14 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from deployer.errors import OptionProblem, RunFailed, ToolMissing
+from deployer import output
+from deployer.errors import DeployerError, OptionProblem, RunFailed, ToolFailed, ToolMissing
 from deployer.ir import Program
 from deployer.operator import Array
 from deployer.plan import Plan
@@ -20,6 +22,14 @@ from deployer.stages.tile import target_of
 from deployer.target import Toolchain
 
 TIMEOUT = 600.0
+RESULTS = "output.bin"
+"""What a program dumps: losses and final weights, or outputs."""
+PROFILE = "profile.bin"
+OUTSIDE = {
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
+    *(signal.SIGILL, signal.SIGXCPU, signal.SIGXFSZ),
+}
+"""Signals that come from a person, a limit or the machine, not from what the program does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +48,39 @@ def run(
 ) -> Outcome:
     """Run `directory/<name>` on `directory/input.bin`; `flags` are options of the simulator.
 
-    Raises OptionProblem for flags the machine does not take, ToolMissing without its simulator, RunFailed with the
-    program's last words where it hangs, traps, or the simulator finds a fault.
+    It runs in a scratch folder, from which `output.bin` and a profile are taken once it has ended well. Raises
+    OptionProblem for flags the machine does not take, ToolMissing without its simulator, ToolFailed where the machine
+    or somebody ended it, RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
     """
-    sink = directory / "output.bin"
-    sink.unlink(missing_ok=True)
     target = target_of(plan.options)
-    command = command_line(target.name, toolchain(target), directory, flags, name)
-    status, said, errors = _supervised(command, directory, plan)
-    if status not in (0, 1) or "BENCH" not in said:
-        raise RunFailed(f"{directory / 'network'} ended with status {status}", _last_words(plan, said, errors))
-    return _outcome(plan, program, sink.read_bytes(), passes, own_lines(said))
+    tools = toolchain(target)
+    sizes = [4 * passes] * ("train" in plan.graphs)
+    sizes += [program.tensors[n].type.bytes for n in (plan.weights if sizes else plan.outputs)]
+    with output.scratch(directory) as folder:
+        for file in (name, "input.bin"):
+            (folder / file).symlink_to((directory / file).resolve())
+        command = command_line(target.name, tools, folder, flags, name)
+        status, said, errors = _supervised(command, folder, plan)
+        if status not in (0, 1) or "BENCH" not in own_lines(said):
+            full = shutil.disk_usage(folder).free < sum(sizes)
+            raise _broken(f"{directory / name}", status, full, _last_words(plan, said, errors))
+        found = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
+        if RESULTS not in found:
+            raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, said, errors))
+        dump = found[RESULTS].read_bytes()
+        output.take(directory, found)
+    return _outcome(plan, program, dump, passes, own_lines(said))
+
+
+def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]]) -> DeployerError:
+    """Whose fault it is that a program did not end well."""
+    if full:
+        return ToolFailed(f"{place} ended with status {status}: the disk is full", facts, "free some space")
+    if -status in OUTSIDE:
+        hint = "start it again where memory, time, file sizes and the processor's instructions suffice"
+        return ToolFailed(f"{place} was ended by signal {-status} ({signal.strsignal(-status)})", facts, hint)
+    ended = f"by signal {-status} ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    return RunFailed(f"{place} ended {ended}", facts)
 
 
 def own_lines(said: str) -> str:
@@ -71,12 +103,7 @@ def command_line(
     target: str, tools: Toolchain, directory: Path, flags: Sequence[str], name: str = "network"
 ) -> list[str]:
     """The command that starts a built program."""
-    text = " ".join(tools.run)
-    if flags and "{flags}" not in text and "{semihosting}" not in text:
-        raise OptionProblem(
-            f"target {target!r} takes no {' '.join(flags)}",
-            hint="these are options of simulated transfers; leave them out",
-        )
+    check_flags(target, tools, flags)
     folder = directory.resolve()
     places = {
         "program": folder / name,
@@ -89,6 +116,15 @@ def command_line(
     for word in tools.run[1:]:
         words += list(flags) if word == "{flags}" else [word.format(**places)]
     return [_found(tools, tools.run[0].format(**places)), *words]
+
+
+def check_flags(target: str, tools: Toolchain, flags: Sequence[str]) -> None:
+    """OptionProblem for options of the simulator, words that begin with two dashes, that this one does not take."""
+    refused = [word for word in flags if word.startswith("--") and word not in tools.run_flags]
+    if refused:
+        known = ", ".join(tools.run_flags)
+        hint = f"leave {'it' if len(refused) == 1 else 'them'} out; it takes {known or 'none of the kind'}"
+        raise OptionProblem(f"target {target!r} takes no {' '.join(refused)}", hint=hint)
 
 
 def available(tools: Toolchain) -> bool:
@@ -111,25 +147,45 @@ def _found(tools: Toolchain, word: str) -> str:
 
 
 def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
-    """Exit status and what was said; a program that hangs ends with all it started, and with its last words."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
-        cwd=directory,
-        start_new_session=True,
-    )
+    """Exit status and what was said; what hangs, or outlives this process's own end, ends with all it started."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="backslashreplace",
+            cwd=directory,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}") from error
     try:
         said, errors = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired as expired:
-        os.killpg(process.pid, signal.SIGKILL)
+        _end(process)
         said, errors = process.communicate()
-        facts = _last_words(plan, said, errors)
-        raise RunFailed(f"{directory / 'network'} did not end within {TIMEOUT:.0f} s", facts) from expired
+        raise _too_long(plan, own_lines(said), _last_words(plan, said, errors)) from expired
+    except BaseException:
+        _end(process)
+        process.wait()
+        raise
     return process.returncode, said, errors
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerError:
+    """A run that ended some of its passes is long; one that ended none hangs."""
+    cause = f"the program did not end within {TIMEOUT:.0f} s"
+    ended = said.count("[loss ")
+    if ended == 0:
+        return RunFailed(cause, facts)
+    return ToolFailed(f"{cause}, in which it made {ended} of {plan.options.passes} passes", facts, "fewer --n-steps")
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:

@@ -1,0 +1,190 @@
+"""How a command ends: each kind of error with its exit code, and what nobody foresaw with a report for its makers."""
+
+import errno
+import hashlib
+import io
+import itertools
+import os
+import platform
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from deployer import __version__
+from deployer.errors import DeployerError, FileProblem, InternalError, ToolFailed, ToolMissing
+from deployer.safe_text import escaped
+
+INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+ENVIRONMENT = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOLCK, errno.ETXTBSY, errno.ESTALE),
+}
+"""What the operating system refuses for reasons that lie in the machine, also where it names no file."""
+_OUTPUTS = ("-o", "--output", "--dump")
+_READ = (".onnx", ".npz", ".json")
+MOST_INPUTS = 50
+"""Files of which a report shows the digest."""
+
+
+def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
+    """Run a command; its exit code, or that of the error it ended with, which is told on standard error.
+
+    `words` are its command line, for the report. Nothing is raised but SystemExit.
+    """
+    _steady_streams()
+    try:
+        with _endable():
+            try:
+                return command()
+            finally:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        _tell("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        return _ended(_told(error), words)
+
+
+def _told(error: Exception) -> DeployerError:
+    """The error a person is shown."""
+    match error:
+        case DeployerError():
+            return error
+        case OSError() if error.filename is not None:
+            return FileProblem(f"{error.filename}: {error.strerror}", hint="correct the path or its permissions")
+        case OSError() if error.errno in ENVIRONMENT:
+            _silence()
+            return ToolFailed(f"the machine refused to read or write: {error.strerror}", hint="free space, or memory")
+        case MemoryError():
+            asked = " ".join(str(error).split())
+            return ToolFailed(f"memory is exhausted{f': {asked}' if asked else ''}", hint="a smaller case")
+        case ModuleNotFoundError() if not (error.name or "").startswith("deployer"):
+            return ToolMissing(f"the package {error.name} is not installed", hint="pip install it")
+        case _:
+            told = InternalError(f"unforeseen {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            told.__cause__ = error
+            return told
+
+
+def _ended(error: DeployerError, words: Sequence[str]) -> int:
+    """Show the error, with a report beside it where it is the compiler's own."""
+    text = str(error)
+    if error.exit_code == InternalError.exit_code:
+        place = write_report(error, words)
+        text += f"\n  {'report':<14} {place}" if place else "\n  no report could be written"
+    _tell(text)
+    return error.exit_code
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError, ValueError):
+        print("\n".join(map(escaped, text.split("\n"))), file=sys.stderr, flush=True)
+
+
+def write_report(error: BaseException, words: Sequence[str]) -> Path | None:
+    """A file with all that is needed to see the fault again; None where no folder takes it.
+
+    It lies in the user's state folder ($XDG_STATE_HOME, else ~/.local/state), else in that of temporary files.
+    """
+    text = report(error, words).encode("utf-8", "backslashreplace")
+    for folder in _report_folders():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix="fault-", suffix=".txt", dir=folder)
+            with open(handle, "wb") as file:
+                file.write(text)
+            return Path(name)
+    return None
+
+
+def _report_folders() -> Iterator[Path]:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(state):
+        yield Path(state) / "deployer"
+    else:
+        with suppress(RuntimeError):
+            yield Path.home() / ".local" / "state" / "deployer"
+    with suppress(OSError):
+        yield Path(tempfile.gettempdir())
+
+
+def report(error: BaseException, words: Sequence[str]) -> str:
+    """Version, machine, command line, stage, digests of what was read, and the traceback."""
+    rows = [
+        f"deployer {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command: {shlex.join(['deployer', *words])}",
+        f"stage: {_stage(error)}",
+        *(f"input: {digest} {path}" for path, digest in itertools.islice(_inputs(words), MOST_INPUTS)),
+        "",
+        "".join(traceback.format_exception(error)),
+    ]
+    return "\n".join(rows)
+
+
+def _stage(error: BaseException) -> str:
+    """The stage of the pipeline that the error came from, else the module of the package."""
+    package = Path(__file__).resolve().parent
+    root = error.__cause__ or error
+    files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
+    inside = [f for f in files if f.is_relative_to(package)]
+    stages = [f for f in inside if f.parent.name == "stages"]
+    return next((f.stem for f in reversed(stages or inside)), "before the command")
+
+
+def _inputs(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Every file that the command line names, or that lies in a folder it names, with its SHA-256."""
+    for before, word in zip(["", *words], words, strict=False):
+        flag, _, value = word.partition("=")
+        if before in _OUTPUTS or flag in _OUTPUTS:
+            continue
+        path = Path(value if word.startswith("-") and value else word)
+        with suppress(OSError, ValueError):
+            found = [path] if path.is_file() else sorted(p for p in (*path.glob("*"), *path.glob("*/*")) if p.is_file())
+            for file in found:
+                if file == path or file.suffix in _READ:
+                    yield file, hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _steady_streams() -> None:
+    """Streams that are there, and that print what their encoding lacks as escapes."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.StringIO())
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _silence() -> None:
+    """Let what is still buffered for a closed or full standard output go nowhere."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+@contextmanager
+def _endable() -> Iterator[None]:
+    """Within it, signals that ask the process to end unwind it first, so that what it started ends too."""
+    mine = threading.current_thread() is threading.main_thread()
+    asked = (signal.SIGTERM, signal.SIGHUP) if mine else ()
+    taken = [number for number in asked if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,94 @@
+"""What a command line may ask for, said before anything runs: options without effect, sizes beyond limits, places."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from deployer import output
+from deployer import target as targets
+from deployer.errors import FileProblem, OptionProblem
+from deployer.ir import Program
+from deployer.operator import Array
+from deployer.pipeline import Case
+from deployer.plan import Options
+from deployer.stages import fuse
+from deployer.stages.parse import optimizer_dir
+from deployer.stages.run import check_flags as check_run_flags
+
+ALWAYS_FINE = 1e-5
+"""The default tolerance, which cases of smaller values are held to as well."""
+CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
+ARCHIVE = b"PK"
+"""What an npz archive begins with."""
+
+
+def check_flags(a: argparse.Namespace, simulated: Sequence[str]) -> None:
+    """OptionProblem for flags that the command or the target would not heed; `simulated` are the simulator's."""
+    if a.seed is not None and "random" not in (a.dma_order, a.core_order):
+        raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
+    given = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)
+    if a.command == "compile":
+        given += [f"--{name}" for name in ("sanitize", "skipgen", "skipsim") if getattr(a, name)]
+    if given and (a.command == "compile" or a.skipsim):
+        which = "compile" if a.command == "compile" else "--skipsim"
+        raise OptionProblem(f"{given[0]} has no effect here", hint=f"leave it out: with {which} nothing runs")
+    tools = targets.load(a.platform).toolchain
+    if tools is not None:
+        check_run_flags(a.platform, tools, simulated)
+
+
+def check_case(a: argparse.Namespace, case: Case, options: Options) -> None:
+    """OptionProblem where the tolerance, an opt-out or the place of the dump has no meaning in this case."""
+    losses = case.dataset.expected_losses if case.dataset else ()
+    check_tolerance(a.tolerance, [np.array(losses), *case.expected.values()])
+    check_opt_out(options, case.program)
+    if a.dump:
+        check_dump(a.dump, case.directory, a.force)
+
+
+def check_tolerance(tolerance: float, expected: Iterable[Array]) -> None:
+    """OptionProblem where a program that computes nothing but zeros would pass."""
+    largest = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in expected), default=0.0)
+    bound = max(largest, ALWAYS_FINE)
+    if tolerance >= bound > ALWAYS_FINE or tolerance > bound:
+        raise OptionProblem(
+            f"--tolerance {tolerance:g} cannot fail",
+            [("largest value", f"{largest:.6g} of all expected losses and tensors: a program of zeros would pass")],
+            f"--tolerance below {bound:.6g}",
+        )
+
+
+def check_opt_out(options: Options, program: Program) -> None:
+    """OptionProblem for names that no step of the program, fused as it will be, bears."""
+    if not options.opt_out:
+        return
+    nodes = fuse.run(program, options).nodes
+    known = {name for node in nodes for name in (node.op, node.name)}
+    for name in options.opt_out:
+        if name not in known:
+            operators = ", ".join(sorted({node.op for node in nodes}))
+            hint = "one of these, the name of a node, or --no-fusion where it became part of another"
+            raise OptionProblem(
+                f"--opt-out {name!r} names no step and no operator of the program", [("operators", operators)], hint
+            )
+
+
+def check_dump(dump: Path, case: Path, force: bool) -> None:
+    """See that the dump can be written, and over nothing else than an archive that is no part of the case."""
+    if dump.is_dir():
+        raise OptionProblem(f"--dump {dump} is a folder", hint=f"--dump {dump / 'out.npz'}")
+    if dump.exists() and not dump.is_file():
+        raise OptionProblem(f"--dump {dump} is no regular file", hint="the name of a file")
+    place = dump.resolve()
+    if place.parent in (case.resolve(), optimizer_dir(case)) and place.name in CASE_FILES:
+        raise OptionProblem(f"--dump {dump} is part of the case", hint="another name")
+    if dump.is_file() and not force:
+        with dump.open("rb") as file:
+            if file.read(len(ARCHIVE)) != ARCHIVE:
+                raise OptionProblem(f"--dump {dump} is there and is no npz archive", hint="another name, or --force")
+    try:
+        output.check_writable(dump)
+    except OSError as error:
+        raise FileProblem(f"--dump {dump}: {error.strerror}", hint="correct the path or its permissions") from error

@@ -1,0 +1,68 @@
+"""Values of options: what argparse takes for a number or a path, and what it says otherwise."""
+
+import argparse
+import math
+import struct
+from pathlib import Path
+
+SEEDS = 1 << 32
+DIGITS = 18
+"""Digits of the largest whole number: more than any memory has bytes."""
+FLOAT32_MAX, FLOAT32_LEAST = 3.4028234663852886e38, 2.0**-149
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    if not _is_whole(text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number above 0 of at most {DIGITS} digits")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """The seed of a generator of 32 bits."""
+    if not _is_whole(text) or int(text) >= SEEDS:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number from 0 to {SEEDS - 1}")
+    return int(text)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+def finite(text: str) -> float:
+    """A number that float32 holds: neither infinite there nor 0, unless it is 0."""
+    value = _number(text)
+    if abs(value) > FLOAT32_MAX:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is beyond float32, whose largest number is {FLOAT32_MAX:.9g}")
+    return value
+
+
+def tolerance(text: str) -> float:
+    """A number that is not negative; how large it may be depends on what is compared."""
+    value = _number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is negative")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a finite number")
+    if value and abs(value) <= FLOAT32_MAX and struct.unpack("<f", struct.pack("<f", value))[0] == 0:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is 0 in float32, whose least number is {FLOAT32_LEAST:.9g}")
+    return value
+
+
+def path(text: str) -> Path:
+    """A path; an empty one, which would mean the current folder, is refused."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; give . for the current folder")
+    return Path(text)
