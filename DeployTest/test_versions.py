@@ -148,6 +148,8 @@ def test_imports_that_say_too_little(tmp_path: Path) -> None:
     for opset in (0, -3, NEWEST + 1, 10**9):
         with raises(UnsupportedOperator, "(Relu)", f"version {opset} of the default domain", f"1 to {NEWEST}"):
             infer(tmp_path, replace(relu, opsets=(("", opset),)))
+        with raises(UnsupportedOperator, "(ReluGrad)", f"version {opset} of the default domain"):
+            infer(tmp_path, replace(chain(node("ReluGrad", ("x", "x"), ("y",))), opsets=(("", opset),)))
     infer(tmp_path, replace(relu, opsets=(("", NEWEST),)))
     with raises(UnsupportedOperator, "(Relu)", "imports no version of the default domain"):
         infer(tmp_path, replace(relu, opsets=(("com.microsoft", 1),)))

@@ -52,6 +52,10 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     if proto.overload:
         raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
     given = imports.get("", ())
+    newest = onnx.defs.onnx_opset_version()
+    for opset in given if domain_of(proto.domain) == "" else ():
+        if not 1 <= opset <= newest:
+            raise _refused(node, "no such version is known", opset, given, f"versions 1 to {newest}")
     found = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, given)
     for opset, version in found.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
@@ -83,9 +87,6 @@ def _schemas(node: Node, operator: Operator, opsets: Sequence[int]) -> dict[int 
     shown = f"a version of the default domain that has version {' or '.join(map(str, known))} of {node.op}"
     found: dict[int | None, int] = {}
     for opset in opsets:
-        newest = onnx.defs.onnx_opset_version()
-        if not 1 <= opset <= newest:
-            raise _refused(node, "no such version is known", opset, opsets, f"versions 1 to {newest}")
         version = schema_version(node.op, opset)
         if version == CUSTOM and operator.custom is None:
             raise _refused(node, "it has no such operator", opset, opsets, shown)

@@ -1,5 +1,6 @@
 """ONNX files to raw graphs, without ONNX's own checker, which rejects real training graphs."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -68,12 +69,13 @@ def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, gr
 def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
     """The node names: one is made from op and first output where missing, numbered where repeated."""
     names: dict[str, None] = {}
+    repeats = Counter[str]()
     for node in nodes:
         base = node.name or f"{node.op_type}_{next((o for o in node.output if o), 'none')}"
-        name, count = base, 1
+        name = base
         while name in names:
-            count += 1
-            name = f"{base}_{count}"
+            repeats[base] += 1
+            name = f"{base}_{repeats[base] + 1}"
         names[name] = None
     return list(names)
 
