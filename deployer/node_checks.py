@@ -1,7 +1,8 @@
 """The form of any node, judged where operators and kernels take it for granted."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.limits import check_type
@@ -9,18 +10,26 @@ from deployer.operator import ArgValue, Const, Kernel, Operator, operator_of, un
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
-MISFITS = (IndexError, KeyError, TypeError, ValueError, AttributeError)
+MISFITS = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What an operator may raise on inputs or attributes that it cannot even look at."""
+
+
+@contextmanager
+def form_of(node: Node) -> Iterator[None]:
+    """UnsupportedOperator where an operator cannot even look at a node's inputs or attributes."""
+    try:
+        yield
+    except MISFITS as error:
+        why = f"its inputs or attributes do not have the operator's form ({error})"
+        raise unsupported(node, why, "the form that the ONNX operator list gives") from error
 
 
 def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The operator's types; UnsupportedOperator for attributes that no operator takes, or of another form."""
     _check_flags(node, operator)
     _check_finite(node, operator)
-    try:
+    with form_of(node):
         types = operator.infer(node, inputs)
-    except MISFITS as error:
-        raise _misfit(node, error) from error
     for name, kind in zip(node.outputs, types, strict=False):
         check_type(f"{name!r} of node {node.name!r} ({node.op})", kind)
     return types
@@ -50,11 +59,9 @@ def check_kernel(node: Node, types: Mapping[str, TensorType]) -> None:
     operator = operator_of(node)
     if operator.kernel is None:
         return
-    try:
+    with form_of(node):
         access = operator.access(node, types)
         args = operator.args(node, access)
-    except MISFITS as error:
-        raise _misfit(node, error) from error
     wanted = {name: dtype for name, dtype, _ in operator.kernel.pointers}
     for operand in access.operands:
         found = types[operand.tensor]
@@ -71,8 +78,3 @@ def _check_arguments(node: Node, kernel: Kernel, args: Mapping[str, ArgValue]) -
             least, most = ARGUMENTS[kind]
             if not least <= value.value <= most:
                 raise unsupported(node, f"kernel argument {name} would be {value.value}", f"{least} to {most}")
-
-
-def _misfit(node: Node, error: Exception) -> Exception:
-    why = f"its inputs or attributes do not have the operator's form ({error})"
-    return unsupported(node, why, "the form that the ONNX operator list gives")

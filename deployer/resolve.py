@@ -9,7 +9,7 @@ import numpy as np
 from deployer.errors import ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.limits import check_type
-from deployer.node_checks import inferred
+from deployer.node_checks import form_of, inferred
 from deployer.operator import Array, Operator, registry, unsupported
 from deployer.opsets import todays_form
 from deployer.source import ACCUMULATE, Declared, RawGraph
@@ -99,7 +99,8 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
     if _folded(state, node, operator, types):
         state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
         return
-    lowered = operator.lower(node, inputs)
+    with form_of(node):
+        lowered = operator.lower(node, inputs)
     if lowered is not None:
         made = {name for part in lowered for name in part.outputs}
         state.dropped.update((name, node) for name in node.outputs if name and name not in made)
@@ -162,7 +163,8 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
         operands = [state.constants[n] if n else None for n in node.inputs]
     else:
         return False
-    results = operator.reference(node, operands)
+    with form_of(node):
+        results = operator.reference(node, operands)
     for name, result, kind in zip(node.outputs, results, types, strict=False):
         if name:
             wide = np.int64 if kind.dtype == "int32" else np.float32

@@ -89,8 +89,10 @@ class _Greedy:
         return None
 
     def bring(self, life: Lifetime) -> None:
-        """Make a storage resident where that saves cycles and every step still fits."""
+        """Make a storage resident where that saves cycles and every step still fits; without steps it saves none."""
         saved, picks = 0, {}
+        if not self.picks:
+            return
         for step in range(life.first, life.last + 1):
             now, before = self._cheapest(step, life.bytes, life.storage), self.picks[step]
             if now is None or before is None:

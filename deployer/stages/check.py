@@ -1,6 +1,6 @@
 """Stage 2: raw graphs to the typed program; every fault of a graph is found here and named."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +33,7 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     if source.optimizer is None:
         return _inference(main)
     check_producers(source.optimizer)
+    _check_shadowed(source.optimizer, main)
     optimizer = _with_rate(rename_private(source.optimizer, main), learning_rate)
     roles = training_roles(main, optimizer, data_inputs)
     loss = main.outputs[0]
@@ -43,6 +44,7 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
         _check_inplace(state, graph.name, roles)
     _check_reached(train, roles, loss)
     updated = _updated(update, optimizer, roles)
+    _check_updates(update, updated, roles)
     nodes = Graph("train", _live(train, (loss,))), Graph("optimizer", _live(update, optimizer.outputs))
     _check_kernels(nodes[0], train)
     _check_kernels(nodes[1], update)
@@ -107,6 +109,21 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
         )
     nodes = tuple(replace(n, attrs={**n.attrs, "lr": rate}) if n.op == "SGD" else n for n in optimizer.nodes)
     return replace(optimizer, nodes=nodes)
+
+
+def _check_shadowed(optimizer: RawGraph, main: RawGraph) -> None:
+    """A weight of the training graph comes with the samples, and has no second value in the optimizer graph."""
+    known = registry()
+    changed = {
+        n.inputs[i] for n in optimizer.nodes if n.op in known for i in known[n.op].inplace.values() if i < len(n.inputs)
+    }
+    changed |= {item.name for item in optimizer.inputs}
+    for item in main.inputs:
+        if item.name in optimizer.constants and item.name in changed:
+            raise GraphProblem(
+                f"the optimizer graph has an initializer over {item.name!r}, which is an input of the training graph",
+                hint="remove the initializer: weights and buffers are shared by name",
+            )
 
 
 def _check_loss(main: RawGraph, train: Resolved, loss: str, inputs: Collection[str]) -> None:
@@ -186,6 +203,21 @@ def _updated(update: Resolved, optimizer: RawGraph, roles: Roles) -> dict[str, s
                 "declare its updated value as an output",
             )
     return updated
+
+
+def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -> None:
+    """Each update reads a gradient accumulator."""
+    for output, weight in updated.items():
+        needed = set(closure((output,), update.storage))
+        for node in reversed(update.nodes):
+            if not needed.isdisjoint(node.outputs):
+                needed.update(closure(filter(None, node.inputs), update.storage))
+        if needed.isdisjoint(roles.of("accumulator")):
+            raise GraphProblem(
+                f"the update of weight {weight!r} reads no gradient accumulator",
+                [("optimizer output", output), ("accumulator", roles.trained.get(weight, "none"))],
+                "give the optimizer node the weight's accumulator",
+            )
 
 
 def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str]]]) -> dict[str, Tensor]:
