@@ -28,7 +28,8 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="deployer",
         description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
-        epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 bad input or request, 70 a fault of the compiler",
+        epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 a bad input, request or machine, 70 a fault of the"
+        " compiler, with a report; 128 and the signal where one ended it",
     )
     top.add_argument("--version", action="version", version=f"deployer {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
