@@ -10,6 +10,7 @@ from rich.console import Console
 
 from deployer import __version__
 from deployer.errors import DeployerError, FileProblem
+from deployer.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
 """Columns of tables where no terminal says how many it has."""
@@ -73,10 +74,11 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     case.add_argument(
         "--tolerance",
         type=_tolerance,
-        default=1e-5,
+        default=TOLERANCES.weight,
         metavar="T",
-        help="largest absolute difference (default 1e-5); an output of an inference case may differ by 1e-6 of its"
-        " tensor's largest expected magnitude more",
+        help=f"largest absolute difference (default {TOLERANCES.weight:g}); an output of an inference case may differ"
+        f" by {TOLERANCES.relative:g} of its tensor's largest expected magnitude more; how far trained weights moved is"
+        " judged besides",
     )
     machine = p.add_argument_group("machine")
     machine.add_argument(

@@ -22,6 +22,7 @@ from deployer.plan import Options, Plan
 from deployer.profile import profile_table
 from deployer.stages import generate, report
 from deployer.stages.run import Outcome
+from deployer.tolerances import TOLERANCES
 
 
 def dispatch(a: argparse.Namespace, console: Console) -> int:
@@ -138,9 +139,8 @@ def _judge(
     console: Console,
     timings: dict[str, float],
 ) -> int:
-    losses = case.dataset.expected_losses if case.dataset else ()
-    relative = report.RELATIVE if a.command == "infer" else 0.0
-    result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
+    relative = TOLERANCES.relative if a.command == "infer" else 0.0
+    result = report.run(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
     report.write_json(result, directory / "report.json")
     if a.dump:
         arrays = dict(outcome.arrays)

@@ -8,6 +8,7 @@ from deployer.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.activation import shown
 from deployer.ir import Node, Program, TensorType
 from deployer.operator import ArgValue, Kernel
+from deployer.tolerances import TOLERANCES
 
 Buffering = Literal["single", "double"]
 
@@ -30,7 +31,7 @@ class Options:
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
     passes: int = 1
-    tolerance: float = 1e-5
+    tolerance: float = TOLERANCES.loss
     outermost: str = "L2"
     fused: bool = False
 
@@ -296,6 +297,11 @@ class Plan:
     def home(self, storage: str) -> Home:
         """The home of a storage."""
         return next(h for h in self.homes if h.storage == storage)
+
+    @property
+    def kept(self) -> tuple[Home, ...]:
+        """Homes whose content outlives every pass and was computed: accumulators that several passes add to."""
+        return tuple(h for h in self.homes if h.persistent and not h.loaded)
 
     def cycles(self, graph: str) -> int:
         """Predicted cycles of one pass over a graph."""
