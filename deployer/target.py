@@ -201,10 +201,9 @@ def names() -> list[str]:
 
 def load(name: str) -> Target:
     """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
-    path = TARGETS_DIR / f"{name}.toml"
-    if not path.is_file():
+    if name not in names():
         raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(names())}")
-    return parse(path)
+    return parse(TARGETS_DIR / f"{name}.toml")
 
 
 def parse(path: Path) -> Target:
