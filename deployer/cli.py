@@ -3,7 +3,7 @@
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,8 +17,8 @@ PIPE_WIDTH = 140
 BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
+    """The command line; arguments named in `silent` have no default but None."""
     top = argparse.ArgumentParser(
         prog="deployer",
         description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
@@ -53,7 +53,17 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--simulator", default="", metavar="TEXT", help="name and version of what it runs on")
     commands.add_parser("targets", help="list the targets and their memories")
     commands.add_parser("operators", help="list the operators and what they can do")
+    for command in commands.choices.values():
+        command.set_defaults(**dict.fromkeys(silent))
     return top
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; `given` holds the names of those that the command line has, be it with their default's value."""
+    arguments = parser().parse_args(argv)
+    bare = vars(parser(tuple(vars(arguments))).parse_args(argv))
+    arguments.given = frozenset(name for name, value in bare.items() if value is not None)
+    return arguments
 
 
 def add_run_options(p: argparse.ArgumentParser) -> None:
@@ -188,7 +198,7 @@ def _tolerance(text: str) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    arguments = parser().parse_args(argv)
+    arguments = parsed(argv)
     from deployer import commands
 
     try:

@@ -12,9 +12,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from deployer import artefact, pipeline
+from deployer import pipeline, reentry
 from deployer import target as targets
-from deployer.errors import FileProblem, OptionProblem
+from deployer.errors import OptionProblem
 from deployer.memory_map import memory_map
 from deployer.operator import Operator, registry
 from deployer.pipeline import Case
@@ -78,7 +78,7 @@ def run_case(a: argparse.Namespace, console: Console) -> int:
     with _timed(console, timings) as progress:
         case = load_case(a)
         directory = a.output or Path("out") / case.directory.name / a.platform
-        plan = _existing(case, directory) if a.skipgen else _compiled(a, case, directory, progress)
+        plan = _existing(a, case, directory) if a.skipgen else _compiled(a, case, directory, progress)
         progress("build")
         pipeline.build_case(plan, directory, a.sanitize)
         outcome = None
@@ -106,13 +106,10 @@ def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipe
     return plan
 
 
-def _existing(case: Case, directory: Path) -> Plan:
-    plan, tiling = directory / "plan.json", directory / "tiling.json"
-    for path in (plan, tiling):
-        if not path.is_file():
-            raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
-    pipeline.check_origin(case, pipeline.tiling_from(tiling), tiling)
-    return artefact.load(Plan, plan)
+def _existing(a: argparse.Namespace, case: Case, directory: Path) -> Plan:
+    plan = reentry.existing(case, directory)
+    reentry.check_agreement(a.given, options_of(a), plan.options, directory / "plan.json")
+    return plan
 
 
 def _extras(
@@ -182,6 +179,7 @@ def compile_case(a: argparse.Namespace, console: Console) -> int:
     if a.from_file is not None:
         tiling = pipeline.tiling_from(a.from_file)
         pipeline.check_origin(case, tiling, a.from_file)
+        reentry.check_agreement(a.given, options_of(a), tiling.lifetimes.schedule.options, a.from_file)
         plan = pipeline.place_edited(tiling)
         pipeline.write_case(case, tiling, plan, directory)
     else:
@@ -193,7 +191,7 @@ def compile_case(a: argparse.Namespace, console: Console) -> int:
 
 def emit(a: argparse.Namespace, console: Console) -> int:
     """Print a plan's C again."""
-    pipeline.write_files(generate.run(artefact.load(Plan, a.plan)), a.output)
+    pipeline.write_files(generate.run(reentry.plan_from(a.plan)), a.output)
     console.print(f"C: {a.output}")
     return 0
 

@@ -21,7 +21,7 @@ DMA_LEVELS = 2
 
 
 def verify_tiling(tiling: Tiling) -> None:
-    """Raises VerifyFailed with the rule: options, schedule, lifetime, tile, stage, slots, cover or table."""
+    """Raises VerifyFailed with the rule: schedule, lifetime, tile, stage, slots, cover or table."""
     verify_options(tiling.lifetimes.schedule.options)
     _order(tiling)
     _declared(tiling)
