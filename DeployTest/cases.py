@@ -16,7 +16,9 @@ import pytest
 from deployer import pipeline
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan, Tiling
+from deployer.stages import report
 from deployer.stages.run import Outcome
+from deployer.tolerances import TOLERANCES
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "data"
@@ -159,6 +161,12 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
         distance = np.abs(np.asarray(found, np.float64).ravel() - np.asarray(wanted, np.float64).ravel())
         worst = max(worst, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
     return worst
+
+
+def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
+    """What the verdict has against a run: values, movements of tensors, accumulators."""
+    expected = pipeline.expectation(built.case, built.plan)
+    return report.run(built.plan, outcome, expected, TOLERANCES.weight).faults
 
 
 _canonical: dict[str, str] = {}

@@ -2,12 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
 from deployer.safe_text import escaped
 from deployer.terminal import Terminal
+from deployer.tolerances import TOLERANCES
 from deployer.values import finite, path, positive, seed, tolerance
 
 PIPE_WIDTH = 140
@@ -23,8 +24,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(escaped(message))
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
+    """The command line; arguments named in `silent` have no default but None."""
     top = _Parser(
         prog="deployer",
         description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
@@ -60,7 +61,17 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--simulator", default="", metavar="TEXT", help="name and version of what it runs on")
     commands.add_parser("targets", help="list the targets and their memories")
     commands.add_parser("operators", help="list the operators and what they can do")
+    for command in commands.choices.values():
+        command.set_defaults(**dict.fromkeys(silent))
     return top
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; `given` holds the names of those that the command line has, be it with their default's value."""
+    arguments = parser().parse_args(argv)
+    bare = vars(parser(tuple(vars(arguments))).parse_args(argv))
+    arguments.given = frozenset(name for name, value in bare.items() if value is not None)
+    return arguments
 
 
 def add_run_options(p: argparse.ArgumentParser) -> None:
@@ -75,10 +86,11 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     case.add_argument(
         "--tolerance",
         type=tolerance,
-        default=1e-5,
+        default=TOLERANCES.weight,
         metavar="T",
-        help="largest absolute difference (default 1e-5), less than the largest value that is compared; an output of an"
-        " inference case may differ by 1e-6 of its tensor's largest expected magnitude more",
+        help=f"largest absolute difference (default {TOLERANCES.weight:g}), less than the largest value compared;"
+        f" an output of an inference case may differ by {TOLERANCES.relative:g} of its tensor's largest expected"
+        " magnitude more; how far trained weights moved is judged besides",
     )
     machine = p.add_argument_group("machine")
     machine.add_argument(
@@ -176,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(words: Sequence[str]) -> int:
-    arguments = parser().parse_args(words)
+    arguments = parsed(words)
     console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     from deployer import commands
 

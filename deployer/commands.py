@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import artefact, output, pipeline, requests
+from deployer import output, pipeline, reentry, requests
 from deployer import target as targets
-from deployer.errors import FileProblem, OptionProblem
+from deployer.errors import OptionProblem
 from deployer.memory_map import memory_map
 from deployer.operator import Operator, registry
 from deployer.pipeline import Case
@@ -23,6 +23,7 @@ from deployer.samples import write_npz
 from deployer.stages import generate, report
 from deployer.stages.run import Outcome
 from deployer.terminal import Terminal
+from deployer.tolerances import TOLERANCES
 
 
 def dispatch(a: argparse.Namespace, console: Terminal) -> int:
@@ -82,7 +83,7 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
             requests.check_case(a, case, options_of(a))
             directory = a.output or Path("out") / case.directory.name / a.platform
             held.enter_context(output.opened(directory, _written(a), a.force))
-            plan = _existing(case, directory) if a.skipgen else _compiled(a, case, directory, progress)
+            plan = _existing(a, case, directory) if a.skipgen else _compiled(a, case, directory, progress)
             progress("build")
             pipeline.build_case(plan, directory, a.sanitize)
             outcome = None
@@ -120,13 +121,10 @@ def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipe
     return plan
 
 
-def _existing(case: Case, directory: Path) -> Plan:
-    plan, tiling = directory / "plan.json", directory / "tiling.json"
-    for path in (plan, tiling):
-        if not path.is_file():
-            raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
-    pipeline.check_origin(case, pipeline.tiling_from(tiling), tiling)
-    return artefact.load(Plan, plan)
+def _existing(a: argparse.Namespace, case: Case, directory: Path) -> Plan:
+    plan = reentry.existing(case, directory)
+    reentry.check_agreement(a.given, options_of(a), plan.options, directory / "plan.json")
+    return plan
 
 
 def _extras(
@@ -153,9 +151,8 @@ def _judge(
     console: Terminal,
     timings: dict[str, float],
 ) -> int:
-    losses = case.dataset.expected_losses if case.dataset else ()
-    relative = report.RELATIVE if a.command == "infer" else 0.0
-    result = report.run(plan, outcome, losses, case.expected, case.note, a.tolerance, relative)
+    relative = TOLERANCES.relative if a.command == "infer" else 0.0
+    result = report.run(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
     output.write(directory, {"report.json": report.as_json(result)})
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}
@@ -199,6 +196,7 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
         if a.from_file is not None:
             tiling = pipeline.tiling_from(a.from_file)
             pipeline.check_origin(case, tiling, a.from_file)
+            reentry.check_agreement(a.given, options_of(a), tiling.lifetimes.schedule.options, a.from_file)
             plan = pipeline.place_edited(tiling)
             pipeline.write_case(case, tiling, plan, directory, a.force)
         else:
@@ -210,7 +208,7 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
 
 def emit(a: argparse.Namespace, console: Terminal) -> int:
     """Print a plan's C again."""
-    files = generate.run(artefact.load(Plan, a.plan))
+    files = generate.run(reentry.plan_from(a.plan))
     with output.opened(a.output):
         pipeline.write_files(files, a.output, a.force)
     console.print(f"C: {a.output}")

@@ -60,7 +60,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         tolerance=_float_constant(plan.options.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
-        results=sized([plan.home(plan.storage_of[n]) for n in results]),
+        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.kept]),
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
         run=code(f"{identifier(order[0])}_network_run();"),

@@ -70,7 +70,15 @@ def run_inference(
 def run_training(
     program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
 ) -> tuple[list[float], dict[str, Array]]:
-    """The loss of each forward pass and every weight after the last update.
+    """The loss of each forward pass and every weight after the last update."""
+    losses, memory = final_memory(program, dataset, dtype, trace)
+    return losses, {name: memory[name] for name in program.weights}
+
+
+def final_memory(
+    program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
+) -> tuple[list[float], Memory]:
+    """The loss of each forward pass, and what memory holds after the last.
 
     The first pass of an update sets the flag; the optimizer runs after each full `n_accum` passes.
     """
@@ -87,7 +95,7 @@ def run_training(
         losses.append(float(memory[program.outputs[0]].reshape(())))
         if (index + 1) % dataset.n_accum == 0:
             run_graph(optimizer, memory, trace)
-    return losses, {name: memory[name] for name in program.weights}
+    return losses, memory
 
 
 def with_oracle(program: Program, dataset: Dataset) -> Dataset:

@@ -53,9 +53,9 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
         raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
     given = imports.get("", ())
     newest = onnx.defs.onnx_opset_version()
-    for opset in given if domain_of(proto.domain) == "" else ():
-        if not 1 <= opset <= newest:
-            raise _refused(node, "no such version is known", opset, given, f"versions 1 to {newest}")
+    for asked in given if domain_of(proto.domain) == "" else ():
+        if not 1 <= asked <= newest:
+            raise _refused(node, "no such version is known", asked, given, f"versions 1 to {newest}")
     found = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, given)
     for opset, version in found.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)

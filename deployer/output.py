@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deployer.errors import FileProblem, OptionProblem
+from deployer.safe_text import json_text
 
 OWN = ".deployer"
 MANIFEST = "manifest.json"
@@ -201,8 +202,8 @@ def _manifest(directory: Path) -> Digests:
 
 
 def _record(directory: Path, files: Digests) -> None:
-    text = json.dumps({"version": 1, "files": dict(sorted(files.items()))}, indent=1)
-    replace_file(_own(directory) / MANIFEST, f"{text}\n".encode())
+    text = json_text({"version": 1, "files": dict(sorted(files.items()))})
+    replace_file(_own(directory) / MANIFEST, text.encode())
 
 
 def replace_file(path: Path, content: bytes) -> None:

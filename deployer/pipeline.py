@@ -10,7 +10,7 @@ from deployer import artefact, output, verify
 from deployer.dataset import Dataset, data_inputs, load, load_inference
 from deployer.errors import OptionProblem, TilingInfeasible, VerifyFailed
 from deployer.harness import inference_input, training_input
-from deployer.interpret import run_inference, with_oracle
+from deployer.interpret import final_memory, run_inference, with_oracle
 from deployer.ir import Graph, Program
 from deployer.operator import Array
 from deployer.plan import Options, Plan, Tiling
@@ -20,6 +20,7 @@ from deployer.stages import run as run_stage
 from deployer.stages.place import PackingGap
 from deployer.stages.run import Outcome
 from deployer.stages.tile import target_of
+from deployer.verdict import Expected
 
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
@@ -120,6 +121,30 @@ def load_inference_case(directory: Path) -> Case:
     verify.verify_program(program)
     inputs, expected = load_inference(directory, program)
     return Case(directory, program, None, inputs, expected, "outputs.npz")
+
+
+def expectation(case: Case, plan: Plan) -> Expected:
+    """What a run of the case must show; the content of accumulators, where the plan keeps them, by the float64
+    reference.
+    """
+    program, dataset = case.program, case.dataset
+    before = dataset.weights if dataset else case.inputs
+    weights = {n: before[n] for n in program.weights}
+    moved = {n: weights[program.storage(n)] for n in case.expected if program.storage(n) in weights}
+    written = {program.storage(n) for node in program.nodes for n in node.outputs if n}
+    accumulators = {}
+    if dataset and plan.kept:
+        memory = final_memory(program, dataset, np.float64)[1]
+        accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.kept}
+    return Expected(
+        reference=case.note,
+        losses=dataset.expected_losses if dataset else (),
+        arrays=case.expected,
+        initial=moved,
+        updates=dataset.updates if dataset else 1,
+        frozen={n: weights[n] for n in plan.weights if n not in written and dataset},
+        accumulators=accumulators,
+    )
 
 
 def plan_program(program: Program, options: Options, progress: Progress = silent) -> tuple[Tiling, Plan]:

@@ -9,6 +9,7 @@ from deployer.activation import shown
 from deployer.ir import Node, Program, TensorType
 from deployer.operator import ArgValue, Kernel
 from deployer.safe_text import identifier
+from deployer.tolerances import TOLERANCES
 
 Buffering = Literal["single", "double"]
 
@@ -31,7 +32,7 @@ class Options:
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
     passes: int = 1
-    tolerance: float = 1e-5
+    tolerance: float = TOLERANCES.loss
     outermost: str = "L2"
     fused: bool = False
 
@@ -314,6 +315,11 @@ class Plan:
     def home(self, storage: str) -> Home:
         """The home of a storage."""
         return next(h for h in self.homes if h.storage == storage)
+
+    @property
+    def kept(self) -> tuple[Home, ...]:
+        """Homes whose content outlives every pass and was computed: accumulators that several passes add to."""
+        return tuple(h for h in self.homes if h.persistent and not h.loaded)
 
     def cycles(self, graph: str) -> int:
         """Predicted cycles of one pass over a graph."""

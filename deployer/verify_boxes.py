@@ -10,6 +10,8 @@ from deployer.access import Access, At, Axis, Operand, Windowed
 from deployer.plan import StepTiling
 
 Span = tuple[int, int]
+MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
+"""Up to so many tiles and elements an output is marked tile by tile; beyond that, axis by axis."""
 
 
 def cuts(size: int, tile: int) -> list[Span]:
@@ -72,6 +74,14 @@ def _walk(access: Access, choice: StepTiling) -> Iterator[dict[str, Span]]:
             pieces.append([(first + s, n) for s, n in cuts(length, choice.tile[name])])
         for tile in itertools.product(*pieces):
             yield dict(zip(choice.order, tile, strict=True))
+
+
+def written_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
+    """Whether all tiles write each element once, and tiles on one box differ in reductions only."""
+    count = math.prod(len(pieces) for pieces in all_pieces(access, choice).values())
+    small = count <= MARKED_TILES and math.prod(operand.view) <= MARKED_ELEMENTS
+    product = len(set(operand.dims)) == len(operand.dims)
+    return marked_once(operand, access, choice) if small or not product else axes_once(operand, access, choice)
 
 
 def marked_once(operand: Operand, access: Access, choice: StepTiling) -> bool:

@@ -39,9 +39,17 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
     homes = {home.storage: home for home in plan.homes}
     _homes(plan, tiling, target)
     for step, declared, choice in zip(plan.steps, tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        _moves(step, declared, homes, target)
+        check_moves(step, declared, homes, target)
         _step(step, declared, choice, tiling)
-        _kernel(step, tiling)
+        check_kernel(step, tiling)
+    check_room(plan, target)
+
+
+def check_room(plan: Plan, target: Target) -> None:
+    """Everything has bytes of its own in each level and fits it, and the cycles and bytes of the steps are theirs.
+
+    Rules: table, alignment, overlap, budget or cycles.
+    """
     check_tables([s.kernel for s in plan.steps], plan.table_bytes, target)
     buffers = _buffers(plan, target)
     for level, found in buffers.items():
@@ -109,7 +117,7 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
         need(optional or storage in homes, rule, f"{name!r} has no home")
 
 
-def _moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Target) -> None:
+def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Target) -> None:
     """Each operand that is not resident has slots for its largest box, and a home further out."""
     inner = target.levels[0].name
     found = {o.arg: o for o in step.operands}
@@ -238,7 +246,7 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
     need(found_stage == wanted, "plan", f"{place}: the stage is {found_stage}, tiled {wanted}")
 
 
-def _kernel(step: PlanStep, tiling: Tiling) -> None:
+def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     """The kernel's struct is filled: a value per scalar, pointers of the right type and direction."""
     tensors, place, kernel = tiling.lifetimes.schedule.program.tensors, _place(step), step.kernel
     missing = [name for name, _ in kernel.scalars if name not in step.args]

@@ -10,32 +10,36 @@ from deployer.plan import Lifetime, Step, StepTiling, Tiling
 from deployer.target import Target, load
 from deployer.verify_boxes import (
     all_pieces,
-    axes_once,
     axis_spans,
-    marked_once,
     strided_levels,
+    written_once,
 )
+from deployer.verify_options import verify_options
 
 DMA_LEVELS = 2
 """Strided levels a transfer of the HAL has besides its contiguous run."""
-MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
-"""Up to so many tiles and elements an output is marked tile by tile; beyond that, axis by axis."""
 
 
 def verify_tiling(tiling: Tiling) -> None:
     """Raises VerifyFailed with the rule: schedule, lifetime, tile, stage, slots, cover or table."""
+    verify_options(tiling.lifetimes.schedule.options)
     _order(tiling)
     _declared(tiling)
     _dataflow(tiling)
     _lifetimes(tiling)
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        _tile(step, choice)
-        _stage(step, choice, tiling)
-        _slots(step, choice, tiling)
-        _inside(step, choice, tiling.lifetimes.schedule.program)
-        _covers(step, choice)
+        check_choice(step, choice, tiling)
     target = target_of(tiling)
     check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
+
+
+def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """Tile, stage and slots of a step: what they touch is inside its tensors, and outputs are written once."""
+    _tile(step, choice)
+    _stage(step, choice, tiling)
+    _slots(step, choice, tiling)
+    _inside(step, choice, tiling.lifetimes.schedule.program)
+    _covers(step, choice)
 
 
 def need(holds: bool, rule: str, cause: str, *facts: tuple[str, str]) -> None:
@@ -314,12 +318,7 @@ def _inside(step: Step, choice: StepTiling, program: Program) -> None:
 
 def _covers(step: Step, choice: StepTiling) -> None:
     """All tiles write each element of each output once; tiles on one box differ in reductions only."""
-    count = math.prod(len(pieces) for pieces in all_pieces(step.access, choice).values())
     for o in step.access.operands:
-        if not o.writes:
-            continue
-        small = count <= MARKED_TILES and math.prod(o.view) <= MARKED_ELEMENTS
-        product = len(set(o.dims)) == len(o.dims)
-        once = marked_once(o, step.access, choice) if small or not product else axes_once(o, step.access, choice)
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
+        once = not o.writes or written_once(o, step.access, choice)
         need(once, "cover", text, ("tile", str(choice.tile)))

@@ -1,34 +1,32 @@
 """Report: what a run showed beside what was expected and predicted, for people and as JSON."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from deployer.operator import Array
+from deployer import verdict
 from deployer.plan import Plan, PlanStep
 from deployer.render import tile_text
 from deployer.safe_text import json_text, one_line
 from deployer.stages.run import Outcome
 from deployer.terminal import Terminal
+from deployer.verdict import Difference, Expected, Movement
 
-RELATIVE = 1e-6
-"""What an inference output may differ by, besides the tolerance, as a share of its tensor's largest expected magnitude:
-some eight units in the last place, since sums of such elements round on that scale however small a result is."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Largest absolute difference of a tensor from its expected value, and where."""
-
-    name: str
-    largest: float
-    index: tuple[int, ...]
+SHOWN = 10
+"""Faults that are printed; report.json has all of them."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict of a run: `faults` is empty where losses are within `tolerance`, arrays within `relative` more."""
+    """The verdict of a run; `faults` is empty where it passed.
+
+    Losses must be within `tolerance`, arrays within `relative` times their largest expected magnitude more; trained
+    tensors must also have moved as expected, and accumulators hold what is expected.
+    """
 
     reference: str
     tolerance: float
@@ -36,67 +34,72 @@ class Report:
     losses: tuple[float, ...]
     loss_difference: float
     weights: tuple[Difference, ...]
+    movements: tuple[Movement, ...]
+    accumulators: tuple[Movement, ...]
     faults: tuple[str, ...]
     bench: dict[str, str]
     predicted: dict[str, int]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was beyond the tolerance."""
+        """Whether nothing was beyond what is allowed."""
         return not self.faults
 
 
-def run(
-    plan: Plan,
-    outcome: Outcome,
-    losses: tuple[float, ...],
-    expected: dict[str, Array],
-    reference: str,
-    tolerance: float,
-    relative: float = 0.0,
-) -> Report:
-    """Compare every loss and every expected array with what the program dumped; NaN is a fault.
+def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
+    """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
 
-    Losses may differ by `tolerance`, arrays by `relative` times their largest expected magnitude more.
+    Losses may differ by `tolerance`, arrays by `relative` times their largest expected magnitude more; movements by
+    what tolerances.toml allows.
     """
-    faults = []
-    loss_difference = 0.0
-    for index, (found, wanted) in enumerate(zip(outcome.losses, losses, strict=True)):
-        difference = abs(found - wanted)
-        loss_difference = max(loss_difference, difference) if difference == difference else float("nan")
-        if not difference <= tolerance:
-            faults.append(f"loss {index}: computed {found:.9g}, expected {wanted:.9g}")
-    differences = []
-    for name in sorted(expected):
-        difference_of = _difference(name, outcome.arrays[name], expected[name])
-        differences.append(difference_of)
-        if not difference_of.largest <= tolerance + relative * float(np.abs(expected[name]).max(initial=0.0)):
-            faults.append(f"{name}{list(difference_of.index)}: differs by {difference_of.largest:.3e}")
-    predicted = {graph: plan.cycles(graph) for graph in plan.graphs}
+    loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
+    wild = verdict.wild({**expected.arrays, **expected.accumulators})
+    faults += [f"{name}: NaN or infinity is expected, which nothing can be compared with" for name in wild]
+    moved = verdict.movements(outcome.arrays, expected) if not wild else ()
+    held = verdict.accumulated(outcome.accumulators, expected) if not wild else ()
+    faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
+    faults += [f"{m.name} holds {m}" for m in held if not m.passed]
+    faults += [f"{name} is frozen and has changed" for name in verdict.changed(outcome.arrays, expected.frozen)]
+    differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
+    for found in differences:
+        largest = float(np.abs(expected.arrays[found.name]).max(initial=0.0))
+        if not found.largest <= tolerance + relative * largest:
+            faults.append(f"{found.name}{list(found.index)}: differs by {found.largest:.3e}")
     return Report(
-        reference,
-        tolerance,
-        relative,
-        outcome.losses,
-        loss_difference,
-        tuple(differences),
-        tuple(faults),
-        outcome.bench,
-        predicted,
+        reference=expected.reference,
+        tolerance=tolerance,
+        relative=relative,
+        losses=outcome.losses,
+        loss_difference=loss_difference,
+        weights=differences,
+        movements=moved,
+        accumulators=held,
+        faults=tuple(faults),
+        bench=outcome.bench,
+        predicted={graph: plan.cycles(graph) for graph in plan.graphs},
     )
 
 
-def _difference(name: str, found: Array, wanted: Array) -> Difference:
-    distance = np.abs(found.astype(np.float64) - wanted.astype(np.float64).reshape(found.shape))
-    if not distance.size:
-        return Difference(name, 0.0, ())
-    at = int(np.argmax(np.where(np.isnan(distance), np.inf, distance)))
-    return Difference(name, float(distance.flat[at]), tuple(int(i) for i in np.unravel_index(at, distance.shape)))
+def _losses(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
+    """The largest difference of all losses, NaN if one is, and the faults."""
+    distances = [abs(a - b) for a, b in zip(found, wanted, strict=True)]
+    beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance]
+    largest = max(distances, key=lambda d: d if d == d else math.inf, default=0.0)
+    return largest, [f"loss {i}: computed {found[i]:.9g}, expected {wanted[i]:.9g}" for i in beyond]
 
 
 def as_json(report: Report) -> str:
     """The report as JSON."""
-    return json_text(asdict(report))
+    return json_text(_printable(asdict(report)), allow_nan=False)
+
+
+def _printable(value: Any) -> Any:
+    """The value with NaN and infinities as text, for which JSON has no number."""
+    if isinstance(value, dict):
+        return {key: _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def step_table(plan: Plan) -> Table:
@@ -131,18 +134,26 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"{plan.levels[2].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
             f"{plan.levels[1].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
-    worst = max((d for d in report.weights), key=lambda d: d.largest, default=None)
-    count = len(report.losses)
-    if count:
-        console.print(f"losses: {count}, largest difference {report.loss_difference:.2e} from {report.reference}")
-    if worst is not None:
-        console.print(
-            f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
-        )
-    for fault in report.faults[:10]:
+    _show_values(report, console)
+    for fault in report.faults[:SHOWN]:
         console.print(f"FAULT {one_line(fault)}", style="bold red")
-    if len(report.faults) > 10:
-        console.print(f"and {len(report.faults) - 10} more faults", style="bold red")
+    if len(report.faults) > SHOWN:
+        console.print(f"and {len(report.faults) - SHOWN} more faults", style="bold red")
     allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")
-    verdict = "passed" if report.passed else f"FAILED: {len(report.faults)} values beyond {allowed}"
-    console.print(verdict, style="bold green" if report.passed else "bold red")
+    verdict_text = "passed" if report.passed else f"FAILED: {len(report.faults)} faults, {allowed} allowed per value"
+    console.print(verdict_text, style="bold green" if report.passed else "bold red")
+
+
+def _show_values(report: Report, console: Terminal) -> None:
+    """A line each for losses, tensors, movements and accumulators, with the worst of them."""
+    if report.losses:
+        count = len(report.losses)
+        console.print(f"losses: {count}, largest difference {report.loss_difference:.2e} from {report.reference}")
+    if report.weights:
+        worst = max(report.weights, key=lambda d: d.largest if d.largest == d.largest else math.inf)
+        text = f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
+        console.print(text)
+    for label, rows in (("movements", report.movements), ("accumulators", report.accumulators)):
+        if rows:
+            most = max(rows, key=lambda m: m.severity)
+            console.print(f"{label}: {len(rows)}, worst {most} ({one_line(most.name)})")

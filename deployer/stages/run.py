@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -34,13 +34,17 @@ OUTSIDE = {
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures."""
+    """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures.
+
+    `accumulators` is the final content of those gradient accumulators that outlive a pass.
+    """
 
     text: str
     losses: tuple[float, ...]
     arrays: dict[str, Array]
     bench: dict[str, str]
     errors: int
+    accumulators: dict[str, Array] = field(default_factory=dict)
 
 
 def run(
@@ -189,12 +193,14 @@ def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerEr
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
-    """Cut the dump: losses first in training, then each result in the plan's order."""
+    """Cut the dump: losses first in training, then each result in the plan's order, then the accumulators."""
     training = "train" in plan.graphs
     losses = np.frombuffer(dump[: 4 * passes], np.float32) if training else np.empty(0, np.float32)
     at = 4 * len(losses)
     arrays: dict[str, Array] = {}
-    for name in plan.weights if training else plan.outputs:
+    results = plan.weights if training else plan.outputs
+    kept = tuple(home.storage for home in plan.kept)
+    for name in (*results, *kept):
         kind = program.tensors[name].type
         arrays[name] = np.frombuffer(dump[at : at + kind.bytes], kind.dtype).reshape(kind.shape)
         at += kind.bytes
@@ -205,7 +211,8 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
     return Outcome(
         text,
         tuple(float(v) for v in losses),
-        arrays,
+        {name: arrays[name] for name in results},
         dict(re.findall(r"(\w+)=(\S+)", line)),
         int(errors[1]) if errors else 0,
+        {name: arrays[name] for name in kept},
     )

@@ -1,0 +1,97 @@
+"""Plans and tilings that come back from files: what they must agree with before anything is made of them."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deployer import artefact, pipeline, verify
+from deployer.errors import FileProblem, OptionProblem, VerifyFailed
+from deployer.pipeline import Case
+from deployer.plan import Options, Plan, Tiling
+from deployer.verify_alone import verify_plan_alone
+
+FLAGS = {
+    "platform": ("-p", "target"),
+    "buffering": ("--buffering", "strategy"),
+    "cores": ("--cores", "cores"),
+    "opt_out": ("--opt-out", "opt_out"),
+    "no_fusion": ("--no-fusion", "fuse"),
+    "fused": ("--fused", "fused"),
+    "defaultMemLevel": ("--defaultMemLevel", "outermost"),
+}
+"""Per argument of the command line its flag and the field of the options it sets; budgets and tolerance are besides."""
+BUDGETS = {"l1": "L1", "l2": "L2"}
+
+
+def plan_from(path: Path) -> Plan:
+    """A plan as the deployer wrote it: sealed, sound by itself, and that of the tiling.json beside it where one is.
+
+    FileProblem where it is not.
+    """
+    plan = artefact.load(Plan, path, sealed=True)
+    with judged(path):
+        verify_plan_alone(plan)
+    beside = path.with_name("tiling.json")
+    if beside.is_file():
+        _check_beside(plan, path, pipeline.tiling_from(beside), beside)
+    return plan
+
+
+def _check_beside(plan: Plan, path: Path, tiling: Tiling, beside: Path) -> None:
+    found = artefact.digest(tiling)
+    if plan.digest != found:
+        facts = [("made from", f"{plan.digest}, beside it lies {found}")]
+        hint = "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own"
+        raise FileProblem(f"{path} is not the plan of {beside}", facts, hint)
+    with judged(beside):
+        verify.verify_program(tiling.lifetimes.schedule.program)
+        verify.verify_tiling(tiling)
+    with judged(path):
+        verify.verify_plan(plan, tiling)
+
+
+def existing(case: Case, directory: Path) -> Plan:
+    """The plan in an output folder, of this case, with the input file of this case beside it; FileProblem otherwise.
+
+    The C there may be edited: it is what will be built.
+    """
+    plan, tiling, data = (directory / name for name in ("plan.json", "tiling.json", "input.bin"))
+    for path in (plan, tiling, data):
+        if not path.is_file():
+            raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
+    pipeline.check_origin(case, pipeline.tiling_from(tiling), tiling)
+    found = plan_from(plan)
+    if data.read_bytes() != pipeline.input_bytes(case, found):
+        raise FileProblem(f"{data} holds other numbers than {case.directory}", hint="run once without --skipgen")
+    return found
+
+
+@contextmanager
+def judged(path: Path) -> Iterator[None]:
+    """What a judge finds inside is a fault of the file."""
+    try:
+        yield
+    except VerifyFailed as fault:
+        raise FileProblem(f"{path} breaks a rule: {fault.cause}", fault.facts, "make it again") from fault
+
+
+def check_agreement(given: Collection[str], asked: Options, made: Options, path: Path) -> None:
+    """OptionProblem where a file was made with other options than the command line gave.
+
+    What the command line is silent about is as in the file, but for the tolerance: that decides the verdict, and no
+    file overrules it.
+    """
+    facts = []
+    for argument, (flag, field) in FLAGS.items():
+        wanted, found = getattr(asked, field), getattr(made, field)
+        if argument in given and wanted != found:
+            facts.append((flag, f"{wanted}, in the file {found}"))
+    for argument, level in BUDGETS.items():
+        wanted, found = (asked.budgets or {}).get(level), (made.budgets or {}).get(level)
+        if argument in given and wanted != found:
+            facts.append((f"--{argument}", f"{wanted}, in the file {found or 'none'}"))
+    if asked.tolerance != made.tolerance:
+        facts.append(("--tolerance", f"{asked.tolerance:g}, in the file {made.tolerance:g}"))
+    if facts:
+        hint = "ask for what the file was made with, or make it again"
+        raise OptionProblem(f"{path} was made with other options than the command line has", facts, hint)
