@@ -37,7 +37,8 @@ static const hal_sim_step_t steps[] = {
     {"double", operands, 3, covers_0, 2, cycles, 4, 11, 0},
     {"add_w", operands, 3, covers_1, 2, cycles, 4, 12, 0},
     {"staged", operands, 3, covers_2, 2, cycles, 4, 13, 0}};
-const hal_sim_t hal_sim = {levels, 3, hops, buffers, 13, steps, 3, 8};
+static const hal_sim_graph_t graphs[] = {{"pass", 0, 3, 1}};
+const hal_sim_t hal_sim = {levels, 3, hops, buffers, 13, steps, 3, graphs, 1, 2, 1, 8};
 """
 
 HEADER = """
@@ -328,8 +329,40 @@ FAULTS = {
         "4 kernel calls in a step of 5",
         "map: covers_0, 2, cycles, 4 => covers_0, 2, cycles, 5",
     ),
-    "step_out_of_range": ("order", "steps are 0 to 2", "step_1: hal_step(1) => hal_step(3)"),
-    "step_backwards": ("order", "comes after step 1", "one_pass: step_0(); => step_1(); step_0();"),
+    "step_out_of_range": (
+        "order",
+        "hal_step(3, of 3 in all) where step 1 'add_w' of graph 'pass' in pass 0 of 2 is due",
+        "step_1: hal_step(1) => hal_step(3)",
+    ),
+    "step_backwards": (
+        "order",
+        "hal_step(0 'double') where step 1 'add_w'",
+        "one_pass: step_0(); => step_0(); step_0();",
+    ),
+    "first_step_left_out": ("order", "hal_step(1 'add_w') where step 0 'double'", "one_pass: step_0(); => (void)step_0;"),
+    "step_left_out": ("order", "hal_step(2 'staged') where step 1 'add_w'", "one_pass: step_1(); => (void)step_1;"),
+    "last_step_left_out": ("order", "hal_step(HAL_NO_STEP) where step 2 'staged'", "one_pass: step_2(); => (void)step_2;"),
+    "steps_swapped": (
+        "order",
+        "hal_step(1 'add_w') where step 0 'double'",
+        "one_pass: step_0(); => step_1(); step_0();",
+        "one_pass: step_1();\n    step_2(); => step_2();",
+    ),
+    "graph_not_ended": (
+        "order",
+        "hal_step(0 'double') where HAL_NO_STEP, the end of graph 'pass'",
+        "one_pass: hal_step(HAL_NO_STEP); => ",
+    ),
+    "pass_left_out": (
+        "order",
+        "the program ends where step 0 'double' of graph 'pass' in pass 1 of 2 is due",
+        "main: pass < 2; => pass < 1;",
+    ),
+    "pass_too_many": (
+        "order",
+        "hal_step(0 'double') where the end, after 2 passes, is due",
+        'main: print_cycles("end "); => one_pass();',
+    ),
     "transfer_between_graphs": (
         "order",
         "a transfer through hop 0 outside of any step",
@@ -340,7 +373,11 @@ FAULTS = {
         "a kernel runs outside of any step",
         "main: hal_read(W, 64); => call(W, W, W, 16);",
     ),
-    "ends_inside_step": ("order", "ends inside a step", "one_pass: hal_step(HAL_NO_STEP); => hal_exit(0);"),
+    "ends_inside_step": (
+        "order",
+        "the program ends where HAL_NO_STEP, the end of graph 'pass' in pass 0 of 2, is due",
+        "one_pass: hal_step(HAL_NO_STEP); => hal_exit(0);",
+    ),
     "last_tile_other_part": (
         "swapped-slot",
         "byte 0 of part 1 of 'x_l1' came in and was never read",

@@ -14,7 +14,6 @@ from host_hal_program import FAULTS, HEADER, MAP, PROGRAM
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 TARGETS = Path(__file__).resolve().parent.parent / "targets"
-HAL_SOURCES = ["hal.c", "hal_memory.c", "hal_dma.c", "hal_check.c"]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 INCLUDES = [f"-I{TARGETS / 'host'}", f"-I{TARGETS / 'common/include'}"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
@@ -32,7 +31,7 @@ def compile_c(output, sources, *flags):
 
 
 def hal_objects(folder, *flags):
-    sources = [TARGETS / "host" / s for s in HAL_SOURCES] + [TARGETS / "common/runtime/format.c"]
+    sources = [*sorted((TARGETS / "host").glob("*.c")), TARGETS / "common/runtime/format.c"]
     folder.mkdir()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda s: compile_c(folder / f"{s.stem}.o", [s], "-c", *flags), sources))

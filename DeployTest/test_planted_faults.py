@@ -84,6 +84,43 @@ def test_caught(fault: str, order: str, built: Built, tmp_path: Path) -> None:
     assert re.search(rf"hal: step \d+ '[^']+': ({names}):", str(caught.value)), str(caught.value)
 
 
+ORDER_FAULTS = {
+    "a step left out": (
+        r"^    step_23_like\(23, .*\n",
+        "    (void)step_23_args;\n",
+        "OptimizerNetwork.c",
+        r"step 22 '.*': order: hal_step\(24 .*\) where step 23 '.*' of graph 'optimizer' in pass 0 of 4 is due",
+    ),
+    "an update left out": (
+        r"pass % ACCUMULATE == ACCUMULATE - 1",
+        "pass != 2",
+        "Harness.c",
+        r"step - 'between graphs': order: hal_step\(0 .*\) where step 22 '.*' of graph 'optimizer' in pass 2 of 4 is due",
+    ),
+    "an update after the last pass left out": (
+        r"pass % ACCUMULATE == ACCUMULATE - 1",
+        "pass != 3",
+        "Harness.c",
+        r"order: the program ends where step 22 '.*' of graph 'optimizer' in pass 3 of 4 is due",
+    ),
+    "two updates at once": (
+        r"^( *)optimizer_network_run\(\);",
+        r"\g<1>optimizer_network_run(); optimizer_network_run();",
+        "Harness.c",
+        r"order: hal_step\(22 .*\) where step 0 '.*' of graph 'train' in pass 1 of 4 is due",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", ORDER_FAULTS)
+def test_order(fault: str, built: Built, tmp_path: Path) -> None:
+    """Every step is demanded, and every graph in every pass that has it."""
+    pattern, replacement, file, words = ORDER_FAULTS[fault]
+    copy = planted(built, tmp_path / "c", pattern, replacement, file)
+    with pytest.raises(RunFailed, match=words):
+        copy.run()
+
+
 def test_untouched_passes(built: Built, tmp_path: Path) -> None:
     """The copy itself is sound, so that each fault above is the cause of its error."""
     copy = planted(built, tmp_path / "c", r"\A", "")

@@ -1,5 +1,6 @@
 """The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deployer.access import At, Broadcast, Whole
@@ -83,6 +84,16 @@ class SimStepView:
 
 
 @dataclass(frozen=True)
+class GraphView:
+    """A run of steps, in every how manieth pass it comes."""
+
+    name: str
+    first: int
+    count: int
+    every: int
+
+
+@dataclass(frozen=True)
 class SimulationView:
     """Everything SimulationMap.c prints."""
 
@@ -92,6 +103,9 @@ class SimulationView:
     hops: tuple[HopView, ...]
     buffers: tuple[BufferView, ...]
     steps: tuple[SimStepView, ...]
+    graphs: tuple[GraphView, ...]
+    passes: int
+    accumulate: int
     step_cycles: int
     cores: int
 
@@ -142,9 +156,21 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
         ),
         buffers=tuple(buffers),
         steps=tuple(_step(step, index, target) for step in plan.steps),
+        graphs=tuple(_graphs(plan)),
+        passes=plan.options.passes,
+        accumulate=plan.options.accumulate,
         step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,
     )
+
+
+def _graphs(plan: Plan) -> Iterator[GraphView]:
+    """The graphs in their order; the optimizer's runs once per update, the others in each pass."""
+    first = 0
+    for name in plan.graphs:
+        count = sum(step.graph == name for step in plan.steps)
+        yield GraphView(name, first, count, plan.options.accumulate if name == "optimizer" else 1)
+        first += count
 
 
 def _step(step: PlanStep, index: dict[str, int], target: Target) -> SimStepView:

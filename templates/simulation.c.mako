@@ -48,4 +48,10 @@ static const hal_sim_step_t steps[] = {
 % endfor
 };
 
-const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, ${v.cores}};
+static const hal_sim_graph_t graphs[] = {
+% for g in v.graphs:
+    {"${g.name}", ${g.first}, ${g.count}, ${g.every}},
+% endfor
+};
+
+const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, graphs, ${len(v.graphs)}, ${v.passes}, ${v.accumulate}, ${v.cores}};

@@ -19,7 +19,6 @@ static struct {
     FILE *input, *output;
     uint64_t input_offset;
     uint32_t core, core_order, random;
-    uint32_t last_step, graph_open; /* the step before this one in the graph */
 } run;
 
 /* ---- messages ---- */
@@ -130,6 +129,7 @@ void hal_init(int argc, char **argv) {
     run.input = open_file("--input", run.input_path, "rb");
     run.output = open_file("--output", run.output_path, "wb");
     run.random = host.seed * 2654435761u | 1;
+    order_init();
     memory_init();
     dma_init();
     check_init();
@@ -187,8 +187,8 @@ void hal_write(const void *source, uint32_t bytes) {
 void hal_print(const char *text) { fputs(text, stdout); }
 
 void hal_exit(int code) {
-    if (code == 0 && host.step != HAL_NO_STEP) host_fail("order", "the program ends inside a step");
-    if (code == 0) memory_check_guards();
+    order_exit();
+    memory_check_guards();
     if (run.output && fclose(run.output)) host_usage("--output %s: writing failed", run.output_path);
     fflush(stdout);
     exit(code);
@@ -196,27 +196,16 @@ void hal_exit(int code) {
 
 /* ---- steps and the clock ---- */
 
-static void check_order(uint32_t step) {
-    if (step == HAL_NO_STEP) return;
-    if (step >= hal_sim.step_count)
-        host_fail("order", "hal_step(%u), but the plan's steps are 0 to %u", step, hal_sim.step_count - 1);
-    if (run.graph_open && step <= run.last_step)
-        host_fail("order", "hal_step(%u) '%s' comes after step %u of the same graph", step, hal_sim.steps[step].name,
-                  run.last_step);
-}
-
 void hal_step(uint32_t step) {
     dma_tick();
-    check_order(step);
+    order_step(step);
     if (host.step != HAL_NO_STEP) check_leave();
     else memory_check_guards();
     memory_enter(step);
     host.step = step;
     host.calls = 0;
-    run.graph_open = step != HAL_NO_STEP;
     if (host.trace) fprintf(stderr, "%12llu step %d %s\n", (unsigned long long)host.now, (int)step, step_name());
     if (step == HAL_NO_STEP) return;
-    run.last_step = step;
     dma_enter();
     check_enter();
     host.now += hal_sim.steps[step].cycles;

@@ -1,4 +1,4 @@
-/* What the parts of the simulator share: hal.c platform and cores, hal_memory.c levels, buffers and their lives,
+/* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels, buffers and their lives,
  * hal_dma.c transfers, hal_check.c what a step must and must not move. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
@@ -36,6 +36,13 @@ void *host_allocate(uint64_t count, uint64_t bytes);
 /* A text that stays valid for the next few calls. */
 const char *host_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t host_random(uint32_t *state); /* xorshift, state not 0 */
+
+/* ---- hal_order.c ---- */
+
+void order_init(void);
+void order_step(uint32_t step); /* of hal_step: fails unless it is the one that is due */
+void order_exit(void);
+uint32_t order_resets(void); /* whether the pass overwrites the accumulators: the lazy-reset flag */
 
 /* ---- hal_memory.c ---- */
 

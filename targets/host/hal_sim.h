@@ -41,6 +41,12 @@ typedef struct {
     uint32_t tile_count, cycles, contention;
 } hal_sim_step_t;
 
+/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass; the first graph in each. */
+typedef struct {
+    const char *name;
+    uint32_t first, count, every;
+} hal_sim_graph_t;
+
 /* A transfer occupies its direction of the hop for setup + (bytes * byte_milli * (1000 + contention) / 1000 +
  * lines * line_milli + 999) / 1000 cycles. Where `shared` is set both directions are one engine. */
 typedef struct {
@@ -66,6 +72,9 @@ typedef struct {
     uint32_t buffer_count;
     const hal_sim_step_t *steps;
     uint32_t step_count;
+    const hal_sim_graph_t *graphs;
+    uint32_t graph_count;
+    uint32_t passes, accumulate; /* in all, and per update: the first of these overwrites the accumulators */
     uint32_t cores; /* unless --cores says otherwise */
 } hal_sim_t;
 
