@@ -38,23 +38,24 @@ def hal_objects(folder, *flags):
 
 
 def edited(edits):
-    """PROGRAM and MAP after edits like those of FAULTS."""
-    text = {"program": PROGRAM, "map": MAP}
+    """PROGRAM, MAP and HEADER after edits like those of FAULTS."""
+    text = {"program": PROGRAM, "map": MAP, "header": HEADER}
     for edit in edits:
         place, old, new = re.fullmatch(r"(\w+): (.+?) => ?(.*)", edit, re.DOTALL).groups()
-        whole = text["map" if place == "map" else "program"]
-        scope = whole if place == "map" else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", whole, re.M | re.S)[0]
+        file = place if place in text else "program"
+        whole = text[file]
+        scope = whole if place in text else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", whole, re.M | re.S)[0]
         assert scope.count(old) == 1, edit
-        text["map" if place == "map" else "program"] = whole.replace(scope, scope.replace(old, new))
-    return text["program"], text["map"]
+        text[file] = whole.replace(scope, scope.replace(old, new))
+    return text
 
 
 def build(folder, objects, edits=(), *flags):
-    program, sim_map = edited(edits)
+    text = edited(edits)
     folder.mkdir()
-    (folder / "program.h").write_text(HEADER)
-    (folder / "program.c").write_text(program)
-    (folder / "SimulationMap.c").write_text(sim_map)
+    (folder / "program.h").write_text(text["header"])
+    (folder / "program.c").write_text(text["program"])
+    (folder / "SimulationMap.c").write_text(text["map"])
     return compile_c(folder / "program", [folder / "program.c", folder / "SimulationMap.c", *objects], *flags)
 
 
@@ -169,22 +170,35 @@ def test_dead_and_newborn_buffers_are_nan(objects, tmp_path):
 
 
 def test_accumulator_needs_no_ingress(objects, tmp_path):
-    """An operand that is read and written may start from nothing: the kernel has a flag for it."""
-    edits = ["map: offsetof(add_args_t, y), 0, 1 => offsetof(add_args_t, y), 1, 1"]
+    """An operand that is read and written starts from nothing in the passes that overwrite it: here in each."""
+    edits = ["map: offsetof(add_args_t, y), 1, 0, 1, 0, 1, 7 => offsetof(add_args_t, y), 1, 1, 1, 1, 1, 7"]
     result, output = simulate(build(tmp_path / "program", objects, edits))
     assert result.returncode == 0, result.stderr.decode()
     assert output == expected_output()
 
 
+EMPTY = [
+    "map: offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 1, axes_2 => "
+    "offsetof(add_args_t, b), 0, 1, 0, 0, 4, 12, NONE, 1, 1, 1, axes_none",
+    "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,",
+]
+
+
 def test_empty_transfer_fills_a_slot(objects, tmp_path):
     """A kernel may be told of a slot whose box is empty; what it reads there all the same is NaN. It costs no time."""
-    edit = "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,"
-    program, same = build(tmp_path / "program", objects, [edit]), build(tmp_path / "same", objects)
+    program, same = build(tmp_path / "program", objects, EMPTY), build(tmp_path / "same", objects)
     result, output = simulate(program)
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout == simulate(same)[0].stdout
     assert output[248:504] == bytes.fromhex("addee07f") * 64
     assert output[:248] == expected_output()[:248]
+
+
+def test_empty_transfer_is_demanded(objects, tmp_path):
+    """As one that moves bytes is."""
+    edits = [EMPTY[0], EMPTY[1].replace("hal_dma_in_1d(0, V_L1, V_L2(o), 0); ", "")]
+    result, _ = simulate(build(tmp_path / "program", objects, edits))
+    assert b"kernel call 0 reads box 1 of operand 'b' from part 0 of 'v_l1', which nobody filled" in result.stderr
 
 
 def test_sanitized_program_passes(sanitized, tmp_path):

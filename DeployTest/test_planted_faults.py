@@ -37,38 +37,38 @@ FAULTS = {
     "swapped slot in the kernel": (
         r"(args->\w+ = .*\+ )(\w+_use) \* ",
         r"\g<1>(1 - \g<2>) * ",
-        "forgotten-wait|swapped-slot",
+        "forgotten-wait|argument",
     ),
     "swapped slot in the transfer": (
         r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w+_fill) \* ",
         r"\g<1>(1 - \g<2>) * ",
-        "write-while-read|forgotten-wait|swapped-slot",
+        "trace",
     ),
     "swapped slot on the way out": (
         r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w+_use) \* ",
         r"\g<1>(1 - \g<2>) * ",
-        "stale-egress|swapped-slot",
+        "trace",
     ),
     "ingress one element late": (
         r"(hal_dma_in_\w+\(0, SLOT_\w+.*, HOME_\w+ \+ next_\w+( \* \d+)?)",
         r"\g<1> + 1",
-        "coverage|outside-buffer",
+        "trace|outside-buffer",
     ),
-    "ingress one element short": (r"(hal_dma_in_1d\(0, .*, )(\d+)\)", r"\g<1>\g<2> - 4)", "coverage"),
+    "ingress one element short": (r"(hal_dma_in_1d\(0, .*, )(\d+)\)", r"\g<1>\g<2> - 4)", "trace"),
     "egress one element long": (
         r"(hal_dma_out_1d\(0, .*, )(\w+ \* 4|\d+)\)",
         r"\g<1>\g<2> + 4)",
-        "coverage|outside-buffer",
+        "trace|outside-buffer",
     ),
     "egress one element late": (
         r"(hal_dma_out_\w+\(0, HOME_\w+ \+ [^,]+)",
         r"\g<1> + 1",
-        "coverage|outside-buffer",
+        "trace|outside-buffer",
     ),
     "a tile too few": (
         r"(for \(uint32_t turn = 0; turn <= )(\d+)",
         r"\g<1>\g<2> - 1",
-        "tile-count|coverage|forgotten-wait|swapped-slot|double-wait",
+        "tile-count|forgotten-wait|trace",
     ),
 }
 

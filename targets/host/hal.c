@@ -51,9 +51,9 @@ void host_usage(const char *format, ...) {
 }
 
 const char *host_text(const char *format, ...) {
-    static char texts[16][320];
+    static char texts[64][320];
     static uint32_t next;
-    char *text = texts[next++ % 16];
+    char *text = texts[next++ % 64];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof texts[0], format, arguments);
@@ -132,7 +132,7 @@ void hal_init(int argc, char **argv) {
     order_init();
     memory_init();
     dma_init();
-    check_init();
+    trace_init();
 }
 
 /* The harness reads and writes its own variables and home buffers: a slot is no place to leave anything in. Returns
@@ -207,7 +207,7 @@ void hal_step(uint32_t step) {
     if (host.trace) fprintf(stderr, "%12llu step %d %s\n", (unsigned long long)host.now, (int)step, step_name());
     if (step == HAL_NO_STEP) return;
     dma_enter();
-    check_enter();
+    trace_enter();
     host.now += hal_sim.steps[step].cycles;
 }
 
@@ -239,6 +239,7 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
     if (host.calls >= step->tile_count)
         host_fail("tile-count", "kernel call %u of a step of %u tiles", host.calls + 1, step->tile_count);
     check_kernel(args);
+    trace_kernel(args);
     host.now += step->tile_cycles[host.calls++];
     if (host.trace) fprintf(stderr, "%12llu kernel %u ends\n", (unsigned long long)host.now, host.calls - 1);
     order_cores(cores);
@@ -247,4 +248,5 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
         kernel(args);
     }
     run.core = 0;
+    trace_kernel_done();
 }

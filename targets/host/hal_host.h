@@ -1,5 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels, buffers and their lives,
- * hal_dma.c transfers, hal_check.c what a step must and must not move. */
+ * hal_dma.c transfers, hal_trace.c what the plan says a step moves and
+ * calls, hal_check.c what must not happen at the same time. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -60,6 +61,7 @@ uint32_t memory_level(const void *address); /* level_count where it lies in none
 uint32_t memory_find(host_place_t *place, const void *address, uint32_t bytes);
 const char *memory_where(const void *address, uint32_t bytes); /* for messages: the nearest buffer and the distance */
 const char *memory_name(const host_place_t *place);
+const char *memory_text(const void *address); /* any address */
 void memory_poison(void *address, uint32_t bytes);
 uint32_t memory_unpoisoned(const void *address, uint32_t bytes); /* index of the first byte that is not poison */
 
@@ -89,21 +91,40 @@ void dma_init(void);
 void dma_enter(void);                 /* a step begins: no transfer is known */
 void dma_tick(void);                  /* random order: some transfers get their copy now */
 const host_transfer_t *dma_any(void); /* one that nobody has waited for, or NULL */
-/* The first transfer in flight that writes (`writes`) or reads bytes of the level's range. */
+/* The first transfer in flight that writes (`writes`) or reads bytes of the level's range, or bytes of the side; `at` is
+ * the first of these. */
 const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end, uint32_t writes);
+const host_transfer_t *dma_meeting(const host_side_t *side, uint32_t writes, uint32_t *at);
 const char *dma_name(const host_transfer_t *transfer);
 uint32_t side_lines(const host_side_t *side);
 uint32_t side_run(const host_side_t *side, uint32_t line); /* level offset of a run */
 const host_side_t *dma_source(const host_transfer_t *transfer);
 const host_side_t *dma_target(const host_transfer_t *transfer);
 
+/* ---- hal_trace.c ---- */
+
+/* A box in a level: `start` is its first byte's offset, `levels` are counts and strides, innermost first, where no two
+ * could be one; the first is the run. */
+typedef struct {
+    uint32_t count, stride;
+} host_level_t;
+typedef struct {
+    uint32_t start, bytes, rank;
+    host_level_t levels[16];
+} host_box_t;
+
+void trace_init(void);
+void trace_enter(void);
+/* Before it begins; `transfer` is NULL where it moves no bytes. */
+void trace_transfer(const host_transfer_t *transfer, uint32_t hop, uint32_t inward, const host_place_t *inner);
+void trace_kernel(const void *args); /* before the call */
+void trace_kernel_done(void);
+void trace_leave(void);
+
 /* ---- hal_check.c ---- */
 
-void check_init(void);
-void check_enter(void);
-void check_transfer(const host_transfer_t *transfer); /* before it begins: conflicts, slots, coverage */
-void check_empty(uint32_t hop, const void *inner);    /* instead of an ingress of no bytes */
-void check_waited(const host_transfer_t *transfer);
+void check_conflicts(const host_transfer_t *transfer); /* before it begins */
+void check_empty(uint32_t hop, uint32_t inward, const void *inner); /* instead of a transfer of no bytes */
 void check_kernel(const void *args);
 void check_leave(void);
 

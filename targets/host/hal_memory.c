@@ -140,6 +140,11 @@ const char *memory_name(const host_place_t *place) {
     return host_text("'%s' part %u + %u (%s + 0x%x)", b->name, place->part, inside, level, place->offset);
 }
 
+const char *memory_text(const void *address) {
+    host_place_t place;
+    return memory_find(&place, address, 1) ? memory_name(&place) : memory_where(address, 1);
+}
+
 /* How far the range's first byte lies from the buffer, live buffers first. */
 static uint64_t distance(const hal_sim_buffer_t *b, uint32_t offset) {
     uint64_t away = 0;
