@@ -128,6 +128,12 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         "--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)"
     )
     run.add_argument("--seed", type=int, metavar="N", help="for random orders")
+    run.add_argument(
+        "--guards",
+        choices=("off", "fast", "full"),
+        help="what is compared with what the plan lets be written: the inner level after each kernel call and all levels"
+        " after each step (fast), all after each call (full)",
+    )
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")
     run.add_argument("--skipsim", action="store_true", help="generate and build, do not run")

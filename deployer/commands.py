@@ -74,6 +74,8 @@ def options_of(a: argparse.Namespace) -> Options:
 def run_case(a: argparse.Namespace, console: Console) -> int:
     """Compile, build, run and compare a case."""
     timings: dict[str, float] = {}
+    if a.guards is not None and not targets.load(a.platform).guard_bytes:
+        raise OptionProblem(f"target {a.platform!r} takes no --guards", hint="stray writes are seen on -p host alone")
     with _timed(console, timings) as progress:
         case = load_case(a)
         directory = a.output or Path("out") / case.directory.name / a.platform
@@ -93,7 +95,7 @@ def run_case(a: argparse.Namespace, console: Console) -> int:
 
 def _simulator_flags(a: argparse.Namespace) -> list[str]:
     """The simulator's options that were given."""
-    given = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed}
+    given = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed, "--guards": a.guards}
     return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
 

@@ -8,10 +8,11 @@
 
 #define CORES_MAX 1024
 
-host_t host = {.step = HAL_NO_STEP, .dma_order = HOST_EARLY, .seed = 1};
+host_t host = {.step = HAL_NO_STEP, .dma_order = HOST_EARLY, .guards = HOST_GUARDS_FAST, .seed = 1};
 
 static const char *const order_names[] = {"early", "late", "random", NULL};
 static const char *const core_order_names[] = {"forward", "reverse", "random", NULL};
+static const char *const guard_names[] = {"off", "fast", "full", NULL};
 enum { FORWARD, REVERSE, RANDOM };
 
 static struct {
@@ -95,15 +96,17 @@ static void set_flag(const char *flag, const char *value) {
     else if (!strcmp(flag, "--output")) run.output_path = value;
     else if (!strcmp(flag, "--dma-order")) host.dma_order = (host_order_t)choice(flag, value, order_names);
     else if (!strcmp(flag, "--core-order")) run.core_order = choice(flag, value, core_order_names);
+    else if (!strcmp(flag, "--guards")) host.guards = (host_guards_t)choice(flag, value, guard_names);
     else if (!strcmp(flag, "--seed")) host.seed = number(flag, value, 0, UINT32_MAX);
     else if (!strcmp(flag, "--cores")) host.cores = number(flag, value, 1, CORES_MAX);
     else
         host_usage("unknown flag '%s'; known: --input FILE --output FILE --dma-order early|late|random --seed N "
-                   "--cores N --core-order forward|reverse|random --trace", flag);
+                   "--cores N --core-order forward|reverse|random --guards off|fast|full --trace", flag);
 }
 
 static const char *value_of(const char *flag, const char *value) {
-    static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores"};
+    static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores",
+                                        "--guards"};
     for (uint32_t i = 0; !value && i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(flag, flags[i])) host_usage("%s needs a value after it", flag);
     return value;
@@ -163,7 +166,7 @@ void hal_read(void *destination, uint32_t bytes) {
             host_usage("--input %s ends at byte %llu; this read began at byte %llu and wants %u B", run.input_path,
                        (unsigned long long)run.input_offset + done + got, (unsigned long long)run.input_offset, bytes);
         /* Outside of the levels plain memcpy, which AddressSanitizer watches. */
-        if (in_level) memory_copy((uint8_t *)destination + done, chunk, got);
+        if (in_level) memory_store((uint8_t *)destination + done, chunk, got);
         else memcpy((uint8_t *)destination + done, chunk, got);
         done += got;
     }
@@ -188,7 +191,7 @@ void hal_print(const char *text) { fputs(text, stdout); }
 
 void hal_exit(int code) {
     order_exit();
-    memory_check_guards();
+    guard_check();
     if (run.output && fclose(run.output)) host_usage("--output %s: writing failed", run.output_path);
     fflush(stdout);
     exit(code);
@@ -200,7 +203,7 @@ void hal_step(uint32_t step) {
     dma_tick();
     order_step(step);
     if (host.step != HAL_NO_STEP) check_leave();
-    else memory_check_guards();
+    else guard_check();
     memory_enter(step);
     host.step = step;
     host.calls = 0;
@@ -248,5 +251,6 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
         kernel(args);
     }
     run.core = 0;
+    guard_kernel();
     trace_kernel_done();
 }

@@ -63,7 +63,7 @@ void check_kernel(const void *args) {
 void check_leave(void) {
     const host_transfer_t *t = dma_any();
     if (t) host_fail("forgotten-wait", "the step ends, and nobody waited for %s", dma_name(t));
-    memory_check_guards();
+    guard_check();
     if (host.calls != step()->tile_count)
         host_fail("tile-count", "%u kernel calls in a step of %u tiles", host.calls, step()->tile_count);
     trace_leave();

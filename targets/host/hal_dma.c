@@ -46,7 +46,7 @@ static void gather(uint8_t *packed, const host_side_t *side) {
 
 static void scatter(const host_side_t *side, const uint8_t *packed) {
     for (uint32_t i = 0; i < side_lines(side); i++, packed += side->run)
-        memory_copy(side->base + line_distance(side, i), packed, side->run);
+        memory_store(side->base + line_distance(side, i), packed, side->run);
 }
 
 /* The packed index of the first byte that differs. */

@@ -1,6 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels, buffers and their lives,
  * hal_dma.c transfers, hal_trace.c what the plan says a step moves and
- * calls, hal_check.c what must not happen at the same time. */
+ * calls, hal_check.c what must not happen at the same time, hal_guard.c stray writes. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -19,12 +19,15 @@
 
 typedef enum { HOST_EARLY, HOST_LATE, HOST_RANDOM } host_order_t;
 
+typedef enum { HOST_GUARDS_OFF, HOST_GUARDS_FAST, HOST_GUARDS_FULL } host_guards_t;
+
 typedef struct {
     uint32_t step;  /* HAL_NO_STEP between graphs */
     uint32_t calls; /* of hal_parallel in this step */
     uint64_t now;   /* the virtual clock */
     uint32_t cores, trace;
     host_order_t dma_order;
+    host_guards_t guards;
     uint32_t seed;
 } host_t;
 extern host_t host;
@@ -55,7 +58,6 @@ typedef struct {
 
 void memory_init(void);
 void memory_enter(uint32_t step); /* ends and begins the lives of buffers; HAL_NO_STEP: opens all homes */
-void memory_check_guards(void);
 uint32_t memory_level(const void *address); /* level_count where it lies in none */
 /* Finds the live buffer, and part of a slot, that holds all of the range. */
 uint32_t memory_find(host_place_t *place, const void *address, uint32_t bytes);
@@ -65,8 +67,11 @@ const char *memory_text(const void *address); /* any address */
 void memory_poison(void *address, uint32_t bytes);
 uint32_t memory_unpoisoned(const void *address, uint32_t bytes); /* index of the first byte that is not poison */
 
+uint8_t memory_byte(const void *address);
+
 /* These touch level memory without AddressSanitizer's leave. */
 void memory_copy(void *to, const void *from, uint32_t bytes);
+void memory_store(void *to, const void *from, uint32_t bytes); /* into a level, as the plan allows */
 uint32_t memory_difference(const void *a, const void *b, uint32_t bytes); /* first index, `bytes` where equal */
 void memory_close(const void *address, uint32_t bytes);                   /* to AddressSanitizer */
 void memory_open(const void *address, uint32_t bytes);
@@ -120,6 +125,16 @@ void trace_transfer(const host_transfer_t *transfer, uint32_t hop, uint32_t inwa
 void trace_kernel(const void *args); /* before the call */
 void trace_kernel_done(void);
 void trace_leave(void);
+
+void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
+const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
+
+/* ---- hal_guard.c ---- */
+
+void guard_init(void);
+void guard_accept(const void *address, uint32_t bytes); /* what was just written was to be written */
+void guard_kernel(void); /* after a call: the inner level, under "full" all levels */
+void guard_check(void);  /* all levels */
 
 /* ---- hal_check.c ---- */
 

@@ -8,6 +8,7 @@
 
 #define DIMS 16
 #define ELEMENT 4u
+#define NEAR 64u /* bytes around a box in which a stray write is likely its operand's */
 
 /* Where the loops are: the stage's part and the piece of every dim. */
 typedef struct {
@@ -315,13 +316,26 @@ void trace_transfer(const host_transfer_t *t, uint32_t hop, uint32_t inward, con
 
 /* ---- kernels ---- */
 
-static uint8_t *pointer_at(const hal_sim_operand_t *o, const position_t *at) {
-    if (o->slot != HAL_SIM_NONE) return hal_sim.levels[0].memory + part_offset(o, at, 0);
-    return hal_sim.levels[0].memory + hal_sim.buffers[o->home].address + box_at(o, at, 0, 0).start;
+static void visit_runs(const host_box_t *box, uint32_t level, uint32_t start, void (*visit)(uint32_t, uint32_t)) {
+    if (!level) {
+        visit(start, box->levels[0].count);
+        return;
+    }
+    for (uint32_t i = 0; i < box->levels[level].count; i++)
+        visit_runs(box, level - 1, start + i * box->levels[level].stride, visit);
+}
+
+/* The box of the tile in the inner level: packed in a slot, or a part of the home. */
+static host_box_t inner_box(const hal_sim_operand_t *o, const position_t *at) {
+    host_box_t box = box_at(o, at, 0, 0);
+    const uint32_t packed = box.bytes;
+    if (o->slot == HAL_SIM_NONE) box.start += hal_sim.buffers[o->home].address;
+    else box = (host_box_t){.start = part_offset(o, at, 0), .bytes = packed, .rank = 1, .levels = {{packed, 1}}};
+    return box;
 }
 
 static void check_pointer(const hal_sim_operand_t *o, const void *args) {
-    const uint8_t *found, *wanted = pointer_at(o, &due);
+    const uint8_t *found, *wanted = hal_sim.levels[0].memory + inner_box(o, &due).start;
     memcpy(&found, (const uint8_t *)args + o->offset, sizeof found);
     if (found == wanted) return;
     host_fail("argument", "operand '%s' of kernel call %u, of tile %s, is to be %s, found %s", o->arg, host.calls,
@@ -391,6 +405,32 @@ void trace_kernel(const void *args) {
     for (uint32_t i = 0; i < step()->scalar_count; i++) check_scalar(&step()->scalars[i], args);
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
         if (o->slot != HAL_SIM_NONE) use_slot(o);
+}
+
+void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        const host_box_t box = inner_box(o, &due);
+        if (o->writes && box.bytes) visit_runs(&box, box.rank - 1, box.start, visit);
+    }
+}
+
+static uint32_t box_end(const host_box_t *box) {
+    uint32_t end = box->start + 1;
+    for (uint32_t i = 0; i < box->rank; i++) end += (box->levels[i].count - 1) * box->levels[i].stride;
+    return end;
+}
+
+const char *trace_beside(uint32_t at) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        const host_box_t box = inner_box(o, &due);
+        if (!o->writes || !box.bytes) continue;
+        const uint32_t end = box_end(&box);
+        const char *tile = host_text("the box of operand '%s' in tile %s", o->arg, tile_text(&due, 0));
+        if (at >= end && at - end < NEAR) return host_text(", %u B past the end of %s", at - end, tile);
+        if (at < box.start && box.start - at <= NEAR) return host_text(", %u B before %s", box.start - at, tile);
+        if (at >= box.start && at < end) return host_text(", between the runs of %s", tile);
+    }
+    return "";
 }
 
 void trace_kernel_done(void) {
