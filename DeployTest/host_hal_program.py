@@ -55,7 +55,8 @@ static const hal_sim_operand_t operands_2[] = {
     {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 1, axes_2},
     {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 5, 12, 10, 1, 1, 1, axes_2}};
 static const hal_sim_scalar_t scalars_0[] = {{"n", offsetof(add_args_t, n), HAL_SIM_EXTENT, 0, 0, 0, NULL}};
-static const hal_sim_scalar_t scalars_1[] __attribute__((unused)) = {{"n", offsetof(add_args_t, n), HAL_SIM_STRIDE, 0, 0, 0, NULL}};
+static const hal_sim_scalar_t scalars_1[] __attribute__((unused)) = {
+    {"n", offsetof(add_args_t, n), HAL_SIM_STRIDE, 0, 0, 0, NULL}};
 static const hal_sim_scalar_t scalars_null[] __attribute__((unused)) = {
     {"b", offsetof(add_args_t, b), HAL_SIM_NULL, 0, 0, 0, NULL}};
 static const uint32_t cycles[] = {90, 90, 90, 80, 90, 90};
@@ -301,6 +302,23 @@ FAULTS = {
     ),
     "guard_after": ("guard", "0 B past the end of 'w'", "step_1: hal_step(1); => hal_step(1); W[64] = 0;"),
     "guard_before": ("guard", "1 B before 'w'", "step_1: hal_step(1); => hal_step(1); *(W - 1) = 0;"),
+    "guard_at_step_end": (
+        "guard",
+        "step 1 'add_w': guard: kernel call 3 or what followed it wrote where it must not, 0x9e instead of 0xde: "
+        "L2 + 0x11 lies in 'x', live in steps 0 to 0 only",
+        "step_1: hal_dma_wait(out[1]); => hal_dma_wait(out[1]); X[1] ^= 64;",
+    ),
+    "live_home_of_no_operand": (
+        "guard",
+        "step 0 'double': guard: kernel call 3 or what followed it wrote where it must not",
+        "step_0: hal_dma_wait(out[1]); => hal_dma_wait(out[1]); U[8] ^= 1;",
+    ),
+    "kernel_past_its_box": (
+        "guard",
+        "kernel call 3 wrote where it must not, 0x00 instead of 0xde: 'y_l1' part 1 + 56 (L1 + 0x168), 0 B past "
+        "the end of the box of operand 'y' in tile i=48+14",
+        "add: p->y[i] = p->a[i] + p->b[i]; => p->y[i] = p->a[i] + p->b[i];\n    if (p->n == 14) p->y[14] = 0;",
+    ),
     "guard_between_graphs": (
         "guard",
         "0 B past the end of 'v'",
@@ -348,7 +366,7 @@ FAULTS = {
     ),
     "wrong_stride": (
         "trace",
-        "in runs of 32 B, 2 times every 124 B and L1 + 0x70, found 64 B at L2 + 0x110 in runs of 32 B, 2 times every 128 B",
+        "2 times every 124 B and L1 + 0x70, found 64 B at L2 + 0x110 in runs of 32 B, 2 times every 128 B",
         "step_1: width(0), 2, 124 => width(0), 2, 128",
     ),
     "tiles_swapped": (
@@ -373,7 +391,7 @@ FAULTS = {
     ),
     "pointer_null": (
         "argument",
-        "operand 'b' of kernel call 0, of tile j=0+8, is to be 'w' + 0 (L1 + 0x10), found address (nil) lies in no level",
+        "of tile j=0+8, is to be 'w' + 0 (L1 + 0x10), found address (nil) lies in no level",
         "step_1: YZ_L1(p), W, => YZ_L1(p), NULL,",
     ),
     "pointer_not_null": (

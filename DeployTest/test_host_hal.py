@@ -1,5 +1,6 @@
 """The host simulator: a right program passes in every order, and each planted fault is named."""
 
+import math
 import os
 import random
 import re
@@ -167,6 +168,37 @@ def test_dead_and_newborn_buffers_are_nan(objects, tmp_path):
     one_pass = bytes.fromhex("addea07f") * 62 * 3
     assert output[:744] == one_pass
     assert output[1248 : 1248 + 744] == one_pass
+
+
+DUMP = r"""
+    for (uint32_t i = 0; i < 4; i++) {
+        char text[FORMAT_U64_CHARS];
+        format_u64(text, ((const uint32_t *)%s)[i]);
+        hal_print("word ");
+        hal_print(text);
+        hal_print("\n");
+    }
+"""
+
+
+@pytest.mark.parametrize(("guards", "order"), [("off", "late"), ("fast", "early"), ("full", "random")])
+def test_slots_are_nan_until_something_comes(guards, order, objects, tmp_path):
+    """Each step's slots begin so, whatever the step before left there, and an ingress ends what they held."""
+    begin = f"step_1: hal_step(1); => hal_step(1); {DUMP % 'YZ_L1(0)'}"
+    program = build(tmp_path / "begin", objects, [begin])
+    result, _ = simulate(program, "--dma-order", order, "--guards", guards)
+    words = [int(x.split()[1]) for x in result.stdout.decode().splitlines() if x.startswith("word")]
+    assert len(words) == 8
+    assert all(math.isnan(struct.unpack("<f", struct.pack("<I", word))[0]) for word in words)
+
+
+def test_ingress_in_flight_is_nan(objects, tmp_path):
+    """Until it is waited for, where it comes late: the tile before is gone."""
+    begin = f"step_0: hal_dma_wait(out[p]); => hal_dma_wait(out[p]); if (t == 2) {{ {DUMP % 'X_L1(1)'} }}"
+    result, _ = simulate(build(tmp_path / "begin", objects, [begin]), "--dma-order", "late")
+    words = [int(x.split()[1]) for x in result.stdout.decode().splitlines() if x.startswith("word")]
+    assert len(words) == 8
+    assert all(math.isnan(struct.unpack("<f", struct.pack("<I", word))[0]) for word in words)
 
 
 def test_accumulator_needs_no_ingress(objects, tmp_path):

@@ -95,7 +95,7 @@ ORDER_FAULTS = {
         r"pass % ACCUMULATE == ACCUMULATE - 1",
         "pass != 2",
         "Harness.c",
-        r"step - 'between graphs': order: hal_step\(0 .*\) where step 22 '.*' of graph 'optimizer' in pass 2 of 4 is due",
+        r"'between graphs': order: hal_step\(0 .*\) where step 22 '.*' of graph 'optimizer' in pass 2 of 4 is due",
     ),
     "an update after the last pass left out": (
         r"pass % ACCUMULATE == ACCUMULATE - 1",

@@ -131,8 +131,8 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--guards",
         choices=("off", "fast", "full"),
-        help="what is compared with what the plan lets be written: the inner level after each kernel call and all levels"
-        " after each step (fast), all after each call (full)",
+        help="where stray writes are looked for: nowhere; in L1 after each kernel call and everywhere after each step"
+        " (fast, the default); everywhere after each call (full)",
     )
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")

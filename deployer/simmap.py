@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deployer.naming import Memory, memory_name
 from deployer.plan import Plan, PlanStep
 from deployer.render import provenance
-from deployer.simtrace import NONE, Loops, TableView, Tables, Where
+from deployer.simtrace import NONE, Loops, Tables, TableView, Where
 from deployer.target import Channel, Target
 
 ALWAYS = "HAL_SIM_ALWAYS"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 static uint8_t **copies; /* by level; NULL where nothing is guarded */
+static uint32_t running; /* whether a kernel call has just ended */
 
 static uint8_t *level_memory(uint32_t level) { return hal_sim.levels[level].memory; }
 
@@ -26,8 +27,9 @@ void guard_accept(const void *address, uint32_t bytes) {
 
 /* What runs, or ran last: for messages. */
 static const char *suspect(void) {
-    if (host.step == HAL_NO_STEP) return "the program between graphs";
-    return host.calls ? host_text("kernel call %u or the program after it", host.calls - 1) : "the step before any kernel call";
+    if (host.step == HAL_NO_STEP) return "the program between graphs ";
+    if (!host.calls) return "the program before any kernel call ";
+    return host_text(running ? "kernel call %u " : "kernel call %u or what followed it ", host.calls - 1);
 }
 
 /* A transfer in flight says more of a changed byte than its place does. */
@@ -42,10 +44,10 @@ static void fail_in_flight(uint32_t level, uint32_t at) {
 
 static void fail_stray(uint32_t level, uint32_t at) {
     const uint8_t *address = level_memory(level) + at;
-    const char *operand = level || host.step == HAL_NO_STEP ? "" : trace_beside(at);
+    const char *operand = level || !running ? "" : trace_beside(at);
     fail_in_flight(level, at);
-    host_fail("guard", "%s was written by %s, which must not: it holds 0x%02x instead of 0x%02x%s", memory_text(address),
-              suspect(), memory_byte(address), copies[level][at], operand);
+    host_fail("guard", "%swrote where it must not, 0x%02x instead of 0x%02x: %s%s", suspect(), memory_byte(address),
+              copies[level][at], memory_text(address), operand);
 }
 
 static void check_level(uint32_t level) {
@@ -63,6 +65,8 @@ static void accept_run(uint32_t start, uint32_t bytes) { guard_accept(level_memo
 void guard_kernel(void) {
     if (!copies) return;
     trace_each_written(accept_run);
+    running = 1;
     if (host.guards == HOST_GUARDS_FULL) guard_check();
     else check_level(0);
+    running = 0;
 }
