@@ -1,5 +1,6 @@
 """The host simulator: a right program passes in every order, and each planted fault is named."""
 
+import math
 import os
 import random
 import re
@@ -14,7 +15,6 @@ from host_hal_program import FAULTS, HEADER, MAP, PROGRAM
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 TARGETS = Path(__file__).resolve().parent.parent / "targets"
-HAL_SOURCES = ["hal.c", "hal_memory.c", "hal_dma.c", "hal_check.c"]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 INCLUDES = [f"-I{TARGETS / 'host'}", f"-I{TARGETS / 'common/include'}"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
@@ -32,30 +32,31 @@ def compile_c(output, sources, *flags):
 
 
 def hal_objects(folder, *flags):
-    sources = [TARGETS / "host" / s for s in HAL_SOURCES] + [TARGETS / "common/runtime/format.c"]
+    sources = [*sorted((TARGETS / "host").glob("*.c")), TARGETS / "common/runtime/format.c"]
     folder.mkdir()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda s: compile_c(folder / f"{s.stem}.o", [s], "-c", *flags), sources))
 
 
 def edited(edits):
-    """PROGRAM and MAP after edits like those of FAULTS."""
-    text = {"program": PROGRAM, "map": MAP}
+    """PROGRAM, MAP and HEADER after edits like those of FAULTS."""
+    text = {"program": PROGRAM, "map": MAP, "header": HEADER}
     for edit in edits:
         place, old, new = re.fullmatch(r"(\w+): (.+?) => ?(.*)", edit, re.DOTALL).groups()
-        whole = text["map" if place == "map" else "program"]
-        scope = whole if place == "map" else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", whole, re.M | re.S)[0]
+        file = place if place in text else "program"
+        whole = text[file]
+        scope = whole if place in text else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", whole, re.M | re.S)[0]
         assert scope.count(old) == 1, edit
-        text["map" if place == "map" else "program"] = whole.replace(scope, scope.replace(old, new))
-    return text["program"], text["map"]
+        text[file] = whole.replace(scope, scope.replace(old, new))
+    return text
 
 
 def build(folder, objects, edits=(), *flags):
-    program, sim_map = edited(edits)
+    text = edited(edits)
     folder.mkdir()
-    (folder / "program.h").write_text(HEADER)
-    (folder / "program.c").write_text(program)
-    (folder / "SimulationMap.c").write_text(sim_map)
+    (folder / "program.h").write_text(text["header"])
+    (folder / "program.c").write_text(text["program"])
+    (folder / "SimulationMap.c").write_text(text["map"])
     return compile_c(folder / "program", [folder / "program.c", folder / "SimulationMap.c", *objects], *flags)
 
 
@@ -169,23 +170,67 @@ def test_dead_and_newborn_buffers_are_nan(objects, tmp_path):
     assert output[1248 : 1248 + 744] == one_pass
 
 
+DUMP = r"""
+    for (uint32_t i = 0; i < 4; i++) {
+        char text[FORMAT_U64_CHARS];
+        format_u64(text, ((const uint32_t *)%s)[i]);
+        hal_print("word ");
+        hal_print(text);
+        hal_print("\n");
+    }
+"""
+
+
+@pytest.mark.parametrize(("guards", "order"), [("off", "late"), ("fast", "early"), ("full", "random")])
+def test_slots_are_nan_until_something_comes(guards, order, objects, tmp_path):
+    """Each step's slots begin so, whatever the step before left there, and an ingress ends what they held."""
+    begin = f"step_1: hal_step(1); => hal_step(1); {DUMP % 'YZ_L1(0)'}"
+    program = build(tmp_path / "begin", objects, [begin])
+    result, _ = simulate(program, "--dma-order", order, "--guards", guards)
+    words = [int(x.split()[1]) for x in result.stdout.decode().splitlines() if x.startswith("word")]
+    assert len(words) == 8
+    assert all(math.isnan(struct.unpack("<f", struct.pack("<I", word))[0]) for word in words)
+
+
+def test_ingress_in_flight_is_nan(objects, tmp_path):
+    """Until it is waited for, where it comes late: the tile before is gone."""
+    begin = f"step_0: hal_dma_wait(out[p]); => hal_dma_wait(out[p]); if (t == 2) {{ {DUMP % 'X_L1(1)'} }}"
+    result, _ = simulate(build(tmp_path / "begin", objects, [begin]), "--dma-order", "late")
+    words = [int(x.split()[1]) for x in result.stdout.decode().splitlines() if x.startswith("word")]
+    assert len(words) == 8
+    assert all(math.isnan(struct.unpack("<f", struct.pack("<I", word))[0]) for word in words)
+
+
 def test_accumulator_needs_no_ingress(objects, tmp_path):
-    """An operand that is read and written may start from nothing: the kernel has a flag for it."""
-    edits = ["map: offsetof(add_args_t, y), 0, 1 => offsetof(add_args_t, y), 1, 1"]
+    """An operand that is read and written starts from nothing in the passes that overwrite it: here in each."""
+    edits = ["map: offsetof(add_args_t, y), 1, 0, 1, 0, 1, 7 => offsetof(add_args_t, y), 1, 1, 1, 1, 1, 7"]
     result, output = simulate(build(tmp_path / "program", objects, edits))
     assert result.returncode == 0, result.stderr.decode()
     assert output == expected_output()
 
 
+EMPTY = [
+    "map: offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 1, axes_2 => "
+    "offsetof(add_args_t, b), 0, 1, 0, 0, 4, 12, NONE, 1, 1, 1, axes_none",
+    "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,",
+]
+
+
 def test_empty_transfer_fills_a_slot(objects, tmp_path):
     """A kernel may be told of a slot whose box is empty; what it reads there all the same is NaN. It costs no time."""
-    edit = "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,"
-    program, same = build(tmp_path / "program", objects, [edit]), build(tmp_path / "same", objects)
+    program, same = build(tmp_path / "program", objects, EMPTY), build(tmp_path / "same", objects)
     result, output = simulate(program)
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout == simulate(same)[0].stdout
     assert output[248:504] == bytes.fromhex("addee07f") * 64
     assert output[:248] == expected_output()[:248]
+
+
+def test_empty_transfer_is_demanded(objects, tmp_path):
+    """As one that moves bytes is."""
+    edits = [EMPTY[0], EMPTY[1].replace("hal_dma_in_1d(0, V_L1, V_L2(o), 0); ", "")]
+    result, _ = simulate(build(tmp_path / "program", objects, edits))
+    assert b"kernel call 0 reads box 1 of operand 'b' from part 0 of 'v_l1', which nobody filled" in result.stderr
 
 
 def test_sanitized_program_passes(sanitized, tmp_path):

@@ -124,17 +124,17 @@ FAULTS = {
     "the stage's other slot in the transfer": (
         r"(hal_dma_in_\w+\(0, .*STAGE_\w+ \+ )(\w+_use) \* ",
         r"\g<1>(1 - \g<2>) * ",
-        "write-while-read|forgotten-wait|swapped-slot",
+        "trace: ",
     ),
     "the stage's slot one element late": (
         r"(hal_dma_in_\w+\(1, STAGE_\w+.*, HOME_\w+ \+ coming_\w+( \* \d+)?)",
         r"\g<1> + 1",
-        "coverage|outside-buffer",
+        "trace|outside-buffer",
     ),
     "a stage that is never sent": (
         r"^ *(if \(.*\) )?\w+_stage_out\[\w+\] = hal_dma_out.*\n",
         "",
-        "swapped-slot|coverage",
+        "swapped-slot: .* was never sent out|trace: .* without transfer",
     ),
 }
 

@@ -142,6 +142,12 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         "--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)"
     )
     run.add_argument("--seed", type=seed, metavar="N", help="for random orders, which it needs one of")
+    run.add_argument(
+        "--guards",
+        choices=("off", "fast", "full"),
+        help="where stray writes are looked for: nowhere; in L1 after each kernel call and everywhere after each step"
+        " (fast, the default); everywhere after each call (full)",
+    )
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")
     run.add_argument("--skipsim", action="store_true", help="generate and build, do not run")

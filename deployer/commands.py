@@ -109,7 +109,7 @@ def _written(a: argparse.Namespace) -> set[str]:
 
 def _simulator_flags(a: argparse.Namespace) -> list[str]:
     """The simulator's options that were given."""
-    given = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed}
+    given = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed, "--guards": a.guards}
     return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
 

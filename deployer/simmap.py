@@ -1,12 +1,13 @@
 """The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deployer.access import At, Broadcast, Whole
 from deployer.naming import Memory, memory_name
-from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.plan import Plan, PlanStep
 from deployer.render import provenance, used_kernels
 from deployer.safe_text import CText, c_string, code, identifier
+from deployer.simtrace import NONE, Loops, Tables, TableView, Where
 from deployer.target import Channel, Target
 
 ALWAYS = identifier("HAL_SIM_ALWAYS")
@@ -49,39 +50,30 @@ class BufferView:
 
 
 @dataclass(frozen=True)
-class OperandView:
-    """A pointer field of the kernel's arguments."""
-
-    arg: CText
-    reads: int
-    writes: int
-
-
-@dataclass(frozen=True)
-class CoverView:
-    """A tensor the step moves."""
-
-    buffer: int
-    hop: int
-    offset: int
-    bytes: int
-    read: int
-    write: int
-
-
-@dataclass(frozen=True)
 class SimStepView:
-    """A step as the simulator checks it."""
+    """A step as the simulator checks it: names of tables and numbers."""
 
-    index: int
     name: CText
-    kernel: CText
-    operands: tuple[OperandView, ...]
-    covers: tuple[CoverView, ...]
-    cover_count: int
+    dims: CText
+    stage_order: CText
+    dim_count: int
+    operands: CText
+    operand_count: int
+    scalars: CText
+    scalar_count: int
     tile_cycles: CText
     tiles: int
     contention: int
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """A run of steps, in every how manieth pass it comes."""
+
+    name: CText
+    first: int
+    count: int
+    every: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,11 @@ class SimulationView:
     levels: tuple[LevelView, ...]
     hops: tuple[HopView, ...]
     buffers: tuple[BufferView, ...]
+    tables: tuple[TableView, ...]
     steps: tuple[SimStepView, ...]
+    graphs: tuple[GraphView, ...]
+    passes: int
+    accumulate: int
     step_cycles: int
     cores: int
 
@@ -122,16 +118,22 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
             )
         )
     inner, between = (level.name for level in plan.levels[:2])
+    places: dict[tuple[int, str], Where] = {}
     for step in plan.steps:
         for o in step.operands:
+            slot: int | str = NONE
+            stage: int | str = NONE
             if o.slots:
-                address, when = memory.address(inner, o.slot_offset), code(f"{step.index}u")
+                slot, address, when = len(buffers), memory.address(inner, o.slot_offset), code(f"{step.index}u")
                 name = c_string(f"{step.name}.{o.arg}")
                 buffers.append(BufferView(name, SLOT, 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
             if o.stage_slots:
-                address, when = memory.address(between, o.stage_offset), code(f"{step.index}u")
+                stage, address, when = len(buffers), memory.address(between, o.stage_offset), code(f"{step.index}u")
                 name, size = c_string(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
                 buffers.append(BufferView(name, SLOT, 1, address, size, o.stage_slots, when, when, 0))
+            places[step.index, o.arg] = Where(index[o.storage], slot, stage)
+    tables = Tables()
+    steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
     return SimulationView(
         provenance=provenance(plan),
         kernels=used_kernels(plan.steps),
@@ -141,48 +143,42 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
             for h in target.hops[: len(plan.levels) - 1]
         ),
         buffers=tuple(buffers),
-        steps=tuple(_step(step, index, target) for step in plan.steps),
+        tables=tables.views(),
+        steps=steps,
+        graphs=tuple(_graphs(plan)),
+        passes=plan.options.passes,
+        accumulate=plan.options.accumulate,
         step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,
     )
 
 
-def _step(step: PlanStep, index: dict[str, int], target: Target) -> SimStepView:
-    covers = tuple(
-        CoverView(index[o.storage], int(o.stage_slots > 0), 0, _bytes(o), _read_cover(o), int(o.mode != "in"))
-        for o in step.operands
-        if o.slots
-    )
+def _graphs(plan: Plan) -> Iterator[GraphView]:
+    """The graphs in their order; the optimizer's runs once per update, the others in each pass."""
+    first = 0
+    for name in plan.graphs:
+        count = sum(step.graph == name for step in plan.steps)
+        yield GraphView(identifier(name), first, count, plan.options.accumulate if name == "optimizer" else 1)
+        first += count
+
+
+def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target) -> SimStepView:
+    loops = Loops(step)
+    dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
+    scalars, count = loops.scalars(tables)
     return SimStepView(
-        index=step.index,
         name=c_string(step.name),
-        kernel=identifier(step.kernel.symbol),
-        operands=tuple(
-            OperandView(identifier(o.arg), int(o.mode != "out"), int(o.mode != "in")) for o in step.operands
-        ),
-        covers=covers or (CoverView(0, 0, 0, 0, 0, 0),),
-        cover_count=len(covers),
-        tile_cycles=code(", ".join(map(str, step.tile_cycles))),
+        dims=dims,
+        stage_order=order,
+        dim_count=len(step.dims),
+        operands=operands,
+        operand_count=len(step.operands),
+        scalars=scalars,
+        scalar_count=count,
+        tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
         contention=target.contention if step.buffering == "double" else 0,
     )
-
-
-def _bytes(operand: PlanOperand) -> int:
-    size = 4
-    for extent in operand.view:
-        size *= extent
-    return size
-
-
-def _read_cover(operand: PlanOperand) -> int:
-    """How the tiles together read the tensor: 2 every byte equally often, 1 at least once, 0 nothing is promised.
-
-    Windows overlap and may skip elements; what is fresh under the lazy-reset flag may not be read at all.
-    """
-    if operand.mode == "out" or operand.fresh_on_flag:
-        return 0
-    return 2 if all(isinstance(a, (At, Whole, Broadcast)) for a in operand.axes) else 0
 
 
 def _channel(channel: Channel) -> CText:

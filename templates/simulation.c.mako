@@ -28,24 +28,24 @@ static const hal_sim_buffer_t buffers[] = {
 % endfor
 };
 
-% for s in v.steps:
-static const hal_sim_operand_t operands_${s.index}[] = {
-% for o in s.operands:
-    {"${o.arg}", offsetof(${s.kernel}_args_t, ${o.arg}), ${o.reads}, ${o.writes}},
+% for t in v.tables:
+static const ${t.type} ${t.name}[] = {
+% for line in t.lines:
+    ${line}
 % endfor
 };
-static const hal_sim_cover_t covers_${s.index}[] = {
-% for c in s.covers:
-    {${c.buffer}, ${c.hop}, ${c.offset}, ${c.bytes}, ${c.read}, ${c.write}},
-% endfor
-};
-static const uint32_t cycles_${s.index}[] = {${s.tile_cycles}};
 % endfor
 
 static const hal_sim_step_t steps[] = {
 % for s in v.steps:
-    {"${s.name}", operands_${s.index}, ${len(s.operands)}, covers_${s.index}, ${s.cover_count}, cycles_${s.index}, ${s.tiles}, ${v.step_cycles}, ${s.contention}},
+    {"${s.name}", ${s.dims}, ${s.stage_order}, ${s.dim_count}, ${s.operands}, ${s.operand_count}, ${s.scalars}, ${s.scalar_count}, ${s.tile_cycles}, ${s.tiles}, ${v.step_cycles}, ${s.contention}},
 % endfor
 };
 
-const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, ${v.cores}};
+static const hal_sim_graph_t graphs[] = {
+% for g in v.graphs:
+    {"${g.name}", ${g.first}, ${g.count}, ${g.every}},
+% endfor
+};
+
+const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, graphs, ${len(v.graphs)}, ${v.passes}, ${v.accumulate}, ${v.cores}};

@@ -8,10 +8,11 @@
 
 #define CORES_MAX 1024
 
-host_t host = {.step = HAL_NO_STEP, .dma_order = HOST_EARLY, .seed = 1};
+host_t host = {.step = HAL_NO_STEP, .dma_order = HOST_EARLY, .guards = HOST_GUARDS_FAST, .seed = 1};
 
 static const char *const order_names[] = {"early", "late", "random", NULL};
 static const char *const core_order_names[] = {"forward", "reverse", "random", NULL};
+static const char *const guard_names[] = {"off", "fast", "full", NULL};
 enum { FORWARD, REVERSE, RANDOM };
 
 static struct {
@@ -19,7 +20,6 @@ static struct {
     FILE *input, *output;
     uint64_t input_offset;
     uint32_t core, core_order, random;
-    uint32_t last_step, graph_open; /* the step before this one in the graph */
 } run;
 
 /* ---- messages ---- */
@@ -52,9 +52,9 @@ void host_usage(const char *format, ...) {
 }
 
 const char *host_text(const char *format, ...) {
-    static char texts[16][320];
+    static char texts[64][320];
     static uint32_t next;
-    char *text = texts[next++ % 16];
+    char *text = texts[next++ % 64];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof texts[0], format, arguments);
@@ -96,15 +96,17 @@ static void set_flag(const char *flag, const char *value) {
     else if (!strcmp(flag, "--output")) run.output_path = value;
     else if (!strcmp(flag, "--dma-order")) host.dma_order = (host_order_t)choice(flag, value, order_names);
     else if (!strcmp(flag, "--core-order")) run.core_order = choice(flag, value, core_order_names);
+    else if (!strcmp(flag, "--guards")) host.guards = (host_guards_t)choice(flag, value, guard_names);
     else if (!strcmp(flag, "--seed")) host.seed = number(flag, value, 0, UINT32_MAX);
     else if (!strcmp(flag, "--cores")) host.cores = number(flag, value, 1, CORES_MAX);
     else
         host_usage("unknown flag '%s'; known: --input FILE --output FILE --dma-order early|late|random --seed N "
-                   "--cores N --core-order forward|reverse|random --trace", flag);
+                   "--cores N --core-order forward|reverse|random --guards off|fast|full --trace", flag);
 }
 
 static const char *value_of(const char *flag, const char *value) {
-    static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores"};
+    static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores",
+                                        "--guards"};
     for (uint32_t i = 0; !value && i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(flag, flags[i])) host_usage("%s needs a value after it", flag);
     return value;
@@ -130,9 +132,10 @@ void hal_init(int argc, char **argv) {
     run.input = open_file("--input", run.input_path, "rb");
     run.output = open_file("--output", run.output_path, "wb");
     run.random = host.seed * 2654435761u | 1;
+    order_init();
     memory_init();
     dma_init();
-    check_init();
+    trace_init();
 }
 
 /* The harness reads and writes its own variables and home buffers: a slot is no place to leave anything in. Returns
@@ -163,7 +166,7 @@ void hal_read(void *destination, uint32_t bytes) {
             host_usage("--input %s ends at byte %llu; this read began at byte %llu and wants %u B", run.input_path,
                        (unsigned long long)run.input_offset + done + got, (unsigned long long)run.input_offset, bytes);
         /* Outside of the levels plain memcpy, which AddressSanitizer watches. */
-        if (in_level) memory_copy((uint8_t *)destination + done, chunk, got);
+        if (in_level) memory_store((uint8_t *)destination + done, chunk, got);
         else memcpy((uint8_t *)destination + done, chunk, got);
         done += got;
     }
@@ -187,8 +190,8 @@ void hal_write(const void *source, uint32_t bytes) {
 void hal_print(const char *text) { fputs(text, stdout); }
 
 void hal_exit(int code) {
-    if (code == 0 && host.step != HAL_NO_STEP) host_fail("order", "the program ends inside a step");
-    if (code == 0) memory_check_guards();
+    order_exit();
+    guard_check();
     if (run.output && fclose(run.output)) host_usage("--output %s: writing failed", run.output_path);
     fflush(stdout);
     exit(code);
@@ -196,29 +199,18 @@ void hal_exit(int code) {
 
 /* ---- steps and the clock ---- */
 
-static void check_order(uint32_t step) {
-    if (step == HAL_NO_STEP) return;
-    if (step >= hal_sim.step_count)
-        host_fail("order", "hal_step(%u), but the plan's steps are 0 to %u", step, hal_sim.step_count - 1);
-    if (run.graph_open && step <= run.last_step)
-        host_fail("order", "hal_step(%u) '%s' comes after step %u of the same graph", step, hal_sim.steps[step].name,
-                  run.last_step);
-}
-
 void hal_step(uint32_t step) {
     dma_tick();
-    check_order(step);
+    order_step(step);
     if (host.step != HAL_NO_STEP) check_leave();
-    else memory_check_guards();
+    else guard_check();
     memory_enter(step);
     host.step = step;
     host.calls = 0;
-    run.graph_open = step != HAL_NO_STEP;
     if (host.trace) fprintf(stderr, "%12llu step %d %s\n", (unsigned long long)host.now, (int)step, step_name());
     if (step == HAL_NO_STEP) return;
-    run.last_step = step;
     dma_enter();
-    check_enter();
+    trace_enter();
     host.now += hal_sim.steps[step].cycles;
 }
 
@@ -250,6 +242,7 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
     if (host.calls >= step->tile_count)
         host_fail("tile-count", "kernel call %u of a step of %u tiles", host.calls + 1, step->tile_count);
     check_kernel(args);
+    trace_kernel(args);
     host.now += step->tile_cycles[host.calls++];
     if (host.trace) fprintf(stderr, "%12llu kernel %u ends\n", (unsigned long long)host.now, host.calls - 1);
     order_cores(cores);
@@ -258,4 +251,6 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
         kernel(args);
     }
     run.core = 0;
+    guard_kernel();
+    trace_kernel_done();
 }

@@ -46,7 +46,7 @@ static void gather(uint8_t *packed, const host_side_t *side) {
 
 static void scatter(const host_side_t *side, const uint8_t *packed) {
     for (uint32_t i = 0; i < side_lines(side); i++, packed += side->run)
-        memory_copy(side->base + line_distance(side, i), packed, side->run);
+        memory_store(side->base + line_distance(side, i), packed, side->run);
 }
 
 /* The packed index of the first byte that differs. */
@@ -71,18 +71,47 @@ const host_transfer_t *dma_any(void) {
     return first_pending < count ? &transfers[first_pending] : NULL;
 }
 
-static uint32_t touches(const host_side_t *side, uint32_t level, uint32_t start, uint32_t end) {
-    if (side->place.level != level || side->place.offset >= end) return 0;
-    if (side->place.offset + side_extent(side) <= start) return 0;
-    for (uint32_t i = 0; i < side_lines(side); i++)
-        if (side_run(side, i) < end && start < side_run(side, i) + side->run) return 1;
-    return 0;
+/* The first byte of the level's range that a run of the side holds, else UINT32_MAX. */
+static uint32_t first_common(const host_side_t *side, uint32_t start, uint32_t end) {
+    for (uint32_t plane = 0; plane < side->planes; plane++) {
+        const uint32_t base = side->place.offset + plane * side->plane_stride;
+        uint32_t line = 0;
+        if (base + side->run <= start) {
+            if (!side->stride) continue;
+            line = (start - base - side->run) / side->stride + 1;
+        }
+        const uint32_t run = base + line * side->stride;
+        if (line < side->count && run < end) return run > start ? run : start;
+    }
+    return UINT32_MAX;
 }
 
 const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end, uint32_t writes) {
     dma_any();
-    for (const host_transfer_t *t = transfers + first_pending; t < transfers + count; t++)
-        if (!t->waited && touches(writes ? dma_target(t) : dma_source(t), level, start, end)) return t;
+    for (const host_transfer_t *t = transfers + first_pending; t < transfers + count; t++) {
+        const host_side_t *side = writes ? dma_target(t) : dma_source(t);
+        if (!t->waited && side->place.level == level && first_common(side, start, end) != UINT32_MAX) return t;
+    }
+    return NULL;
+}
+
+static uint32_t sides_meet(const host_side_t *a, const host_side_t *b) {
+    if (a->place.level != b->place.level || first_common(a, b->place.offset, b->place.offset + (uint32_t)side_extent(b)) ==
+        UINT32_MAX)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < side_lines(b); i++) {
+        const uint32_t start = side_run(b, i), at = first_common(a, start, start + b->run);
+        if (at != UINT32_MAX) return at;
+    }
+    return UINT32_MAX;
+}
+
+const host_transfer_t *dma_meeting(const host_side_t *side, uint32_t writes, uint32_t *at) {
+    dma_any();
+    for (const host_transfer_t *t = transfers + first_pending; t < transfers + count; t++) {
+        *at = t->waited ? UINT32_MAX : sides_meet(writes ? dma_target(t) : dma_source(t), side);
+        if (*at != UINT32_MAX) return t;
+    }
     return NULL;
 }
 
@@ -162,7 +191,7 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
         host_fail("outside-buffer", "a transfer through hop %u of %u levels", hop, hal_sim.level_count);
     const uint64_t bytes = (uint64_t)outer.run * outer.count * outer.planes;
     if (!bytes) {
-        if (inward) check_empty(hop, inner);
+        check_empty(hop, inward, inner);
         return HAL_DONE;
     }
     if (bytes > UINT32_MAX) host_fail("outside-buffer", "a transfer of %llu B", (unsigned long long)bytes);
@@ -171,7 +200,8 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
                          .inner = packed, .outer = outer};
     place_side(&t, &t.inner, hop, "inner");
     place_side(&t, &t.outer, hop + 1, "outer");
-    check_transfer(&t);
+    check_conflicts(&t);
+    trace_transfer(&t, hop, inward, &t.inner.place);
     begin(&t);
     *append() = t;
     return t.ticket;
@@ -247,7 +277,6 @@ void hal_dma_wait(hal_ticket_t ticket) {
     free(t->snapshot);
     t->snapshot = NULL;
     t->waited = 1;
-    check_waited(t);
     host.now = (host.now > t->end ? host.now : t->end) + hal_sim.hops[t->hop].wait;
     if (host.trace) fprintf(stderr, "%12llu ended %s\n", (unsigned long long)host.now, dma_name(t));
 }

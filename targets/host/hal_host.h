@@ -1,5 +1,6 @@
-/* What the parts of the simulator share: hal.c platform and cores, hal_memory.c levels, buffers and their lives,
- * hal_dma.c transfers, hal_check.c what a step must and must not move. */
+/* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels, buffers and their lives,
+ * hal_dma.c transfers, hal_trace.c what the plan says a step moves and
+ * calls, hal_check.c what must not happen at the same time, hal_guard.c stray writes. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -18,12 +19,15 @@
 
 typedef enum { HOST_EARLY, HOST_LATE, HOST_RANDOM } host_order_t;
 
+typedef enum { HOST_GUARDS_OFF, HOST_GUARDS_FAST, HOST_GUARDS_FULL } host_guards_t;
+
 typedef struct {
     uint32_t step;  /* HAL_NO_STEP between graphs */
     uint32_t calls; /* of hal_parallel in this step */
     uint64_t now;   /* the virtual clock */
     uint32_t cores, trace;
     host_order_t dma_order;
+    host_guards_t guards;
     uint32_t seed;
 } host_t;
 extern host_t host;
@@ -37,6 +41,13 @@ void *host_allocate(uint64_t count, uint64_t bytes);
 const char *host_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t host_random(uint32_t *state); /* xorshift, state not 0 */
 
+/* ---- hal_order.c ---- */
+
+void order_init(void);
+void order_step(uint32_t step); /* of hal_step: fails unless it is the one that is due */
+void order_exit(void);
+uint32_t order_resets(void); /* whether the pass overwrites the accumulators: the lazy-reset flag */
+
 /* ---- hal_memory.c ---- */
 
 /* A place in a level: the live buffer that holds it, and the buffer's part (the whole of a home) as level offsets. */
@@ -47,17 +58,20 @@ typedef struct {
 
 void memory_init(void);
 void memory_enter(uint32_t step); /* ends and begins the lives of buffers; HAL_NO_STEP: opens all homes */
-void memory_check_guards(void);
 uint32_t memory_level(const void *address); /* level_count where it lies in none */
 /* Finds the live buffer, and part of a slot, that holds all of the range. */
 uint32_t memory_find(host_place_t *place, const void *address, uint32_t bytes);
 const char *memory_where(const void *address, uint32_t bytes); /* for messages: the nearest buffer and the distance */
 const char *memory_name(const host_place_t *place);
+const char *memory_text(const void *address); /* any address */
 void memory_poison(void *address, uint32_t bytes);
 uint32_t memory_unpoisoned(const void *address, uint32_t bytes); /* index of the first byte that is not poison */
 
+uint8_t memory_byte(const void *address);
+
 /* These touch level memory without AddressSanitizer's leave. */
 void memory_copy(void *to, const void *from, uint32_t bytes);
+void memory_store(void *to, const void *from, uint32_t bytes); /* into a level, as the plan allows */
 uint32_t memory_difference(const void *a, const void *b, uint32_t bytes); /* first index, `bytes` where equal */
 void memory_close(const void *address, uint32_t bytes);                   /* to AddressSanitizer */
 void memory_open(const void *address, uint32_t bytes);
@@ -82,21 +96,50 @@ void dma_init(void);
 void dma_enter(void);                 /* a step begins: no transfer is known */
 void dma_tick(void);                  /* random order: some transfers get their copy now */
 const host_transfer_t *dma_any(void); /* one that nobody has waited for, or NULL */
-/* The first transfer in flight that writes (`writes`) or reads bytes of the level's range. */
+/* The first transfer in flight that writes (`writes`) or reads bytes of the level's range, or bytes of the side; `at` is
+ * the first of these. */
 const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end, uint32_t writes);
+const host_transfer_t *dma_meeting(const host_side_t *side, uint32_t writes, uint32_t *at);
 const char *dma_name(const host_transfer_t *transfer);
 uint32_t side_lines(const host_side_t *side);
 uint32_t side_run(const host_side_t *side, uint32_t line); /* level offset of a run */
 const host_side_t *dma_source(const host_transfer_t *transfer);
 const host_side_t *dma_target(const host_transfer_t *transfer);
 
+/* ---- hal_trace.c ---- */
+
+/* A box in a level: `start` is its first byte's offset, `levels` are counts and strides, innermost first, where no two
+ * could be one; the first is the run. */
+typedef struct {
+    uint32_t count, stride;
+} host_level_t;
+typedef struct {
+    uint32_t start, bytes, rank;
+    host_level_t levels[16];
+} host_box_t;
+
+void trace_init(void);
+void trace_enter(void);
+/* Before it begins; `transfer` is NULL where it moves no bytes. */
+void trace_transfer(const host_transfer_t *transfer, uint32_t hop, uint32_t inward, const host_place_t *inner);
+void trace_kernel(const void *args); /* before the call */
+void trace_kernel_done(void);
+void trace_leave(void);
+
+void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
+const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
+
+/* ---- hal_guard.c ---- */
+
+void guard_init(void);
+void guard_accept(const void *address, uint32_t bytes); /* what was just written was to be written */
+void guard_kernel(void); /* after a call: the inner level, under "full" all levels */
+void guard_check(void);  /* all levels */
+
 /* ---- hal_check.c ---- */
 
-void check_init(void);
-void check_enter(void);
-void check_transfer(const host_transfer_t *transfer); /* before it begins: conflicts, slots, coverage */
-void check_empty(uint32_t hop, const void *inner);    /* instead of an ingress of no bytes */
-void check_waited(const host_transfer_t *transfer);
+void check_conflicts(const host_transfer_t *transfer); /* before it begins */
+void check_empty(uint32_t hop, uint32_t inward, const void *inner); /* instead of a transfer of no bytes */
 void check_kernel(const void *args);
 void check_leave(void);
 

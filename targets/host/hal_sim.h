@@ -1,10 +1,11 @@
-/* What the simulator knows of the plan: printed by the generator into SimulationMap.c, read by hal.c alone. */
+/* What the simulator knows of the plan: printed by the generator into SimulationMap.c, read by the simulator alone. */
 #ifndef HAL_SIM_H
 #define HAL_SIM_H
 
 #include <stdint.h>
 
 #define HAL_SIM_ALWAYS 0xffffffffu
+#define HAL_SIM_NONE 0xffffffffu
 
 typedef enum { HAL_SIM_HOME, HAL_SIM_SLOT, HAL_SIM_TABLE } hal_sim_kind_t;
 
@@ -16,30 +17,83 @@ typedef struct {
     uint32_t level, address, bytes, parts, first, last, loaded;
 } hal_sim_buffer_t;
 
-/* A pointer field of the kernel's argument struct. */
+typedef struct {
+    uint32_t first, length;
+} hal_sim_span_t;
+
+/* A dim of a step's loops. It is cut into `parts`, the stage's tiles (one where nothing is staged), and each of these
+ * into pieces, the tiles: the pieces of part p are those before ends[p], from where part p - 1 ended. */
+typedef struct {
+    const char *name;
+    uint32_t parts;
+    const uint32_t *ends;
+    const hal_sim_span_t *pieces;
+    uint32_t reduction;
+} hal_sim_dim_t;
+
+/* An axis of a tensor: what each piece and each part of dim number `dim` touches of it, one span where that is
+ * HAL_SIM_NONE. */
+typedef struct {
+    uint32_t dim, extent;
+    const hal_sim_span_t *pieces, *parts;
+} hal_sim_axis_t;
+
+/* A pointer field of the kernel's argument struct, and how its tensor comes there. `home`, `slot` and `stage` are
+ * buffers, the last two HAL_SIM_NONE where the tensor passes through none. `in` and `out` say that the slots' boxes come
+ * in and go out; with `fresh` they come in only in passes that do not overwrite the accumulators. A box is another one
+ * when one of the first `turns` dims of the tile loop goes on, or one of the first `stage_turns` of the stage's. */
 typedef struct {
     const char *arg;
-    uint32_t offset, reads, writes;
+    uint32_t offset, writes, in, out, fresh, home, slot, stage, turns, stage_turns, rank;
+    const hal_sim_axis_t *axes;
 } hal_sim_operand_t;
 
-/* A tensor that the step moves through hop `hop`: every element comes in at least once (`in` = 1) or equally often
- * (`in` = 2: no window, no halo), goes out exactly once (`out`). The buffer lies in the hop's outer level. */
-typedef struct {
-    uint32_t buffer, hop, offset, bytes, in, out;
-} hal_sim_cover_t;
+/* What a scalar field of the argument struct holds: the word `value`; a tile's length or start along dim `index`; 1 on
+ * the first or last tile of all reductions, else 0; the lazy-reset flag; the box's length on `axis` of operand `index`,
+ * or the product of those behind it; the entry of `table` for the piece of dim `index`; a null pointer. */
+typedef enum {
+    HAL_SIM_CONST,
+    HAL_SIM_EXTENT,
+    HAL_SIM_START,
+    HAL_SIM_FIRST,
+    HAL_SIM_LAST,
+    HAL_SIM_FLAG,
+    HAL_SIM_LENGTH,
+    HAL_SIM_STRIDE,
+    HAL_SIM_ENTRY,
+    HAL_SIM_NULL
+} hal_sim_form_t;
 
-/* tile_cycles holds the cost of each kernel call of the step, dispatch included, in order; `cycles` is the step's own
+typedef struct {
+    const char *name;
+    uint32_t offset;
+    hal_sim_form_t form;
+    uint32_t index, axis, value;
+    const int32_t *table;
+} hal_sim_scalar_t;
+
+/* `dims` stand in the order of the tile loop, outermost first; stage_order holds their numbers in that of the stage's.
+ * tile_cycles holds the cost of each kernel call of the step, dispatch included, in order; `cycles` is the step's own
  * cost outside of kernels and transfers. `contention` is what each byte moved costs more, in thousandths, because kernels
  * run at the same time. */
 typedef struct {
     const char *name;
+    const hal_sim_dim_t *dims;
+    const uint32_t *stage_order;
+    uint32_t dim_count;
     const hal_sim_operand_t *operands;
     uint32_t operand_count;
-    const hal_sim_cover_t *covers;
-    uint32_t cover_count;
+    const hal_sim_scalar_t *scalars;
+    uint32_t scalar_count;
     const uint32_t *tile_cycles;
     uint32_t tile_count, cycles, contention;
 } hal_sim_step_t;
+
+/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass; the first graph in each. */
+typedef struct {
+    const char *name;
+    uint32_t first, count, every;
+} hal_sim_graph_t;
 
 /* A transfer occupies its direction of the hop for setup + (bytes * byte_milli * (1000 + contention) / 1000 +
  * lines * line_milli + 999) / 1000 cycles. Where `shared` is set both directions are one engine. */
@@ -66,6 +120,9 @@ typedef struct {
     uint32_t buffer_count;
     const hal_sim_step_t *steps;
     uint32_t step_count;
+    const hal_sim_graph_t *graphs;
+    uint32_t graph_count;
+    uint32_t passes, accumulate; /* in all, and per update: the first of these overwrites the accumulators */
     uint32_t cores; /* unless --cores says otherwise */
 } hal_sim_t;
 

@@ -1,0 +1,494 @@
+/* The trace that the plan prescribes: for each operand the boxes in the order of the step's loops, and for each kernel
+ * call the arguments. A step's program may interleave operands as it likes; each box must come, be used and leave in
+ * this order, in the slot whose turn it is. Boxes of an operand are numbered from 1 per hop. */
+#include "hal_host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS 16
+#define ELEMENT 4u
+#define NEAR 64u /* bytes around a box in which a stray write is likely its operand's */
+
+/* Where the loops are: the stage's part and the piece of every dim. */
+typedef struct {
+    uint32_t parts[DIMS], pieces[DIMS];
+} position_t;
+
+/* The transfers of an operand through a hop in one direction: `at` is the box that is due. */
+typedef struct {
+    position_t at;
+    uint32_t started, done;
+} flow_t;
+
+/* The boxes in the parts of a slot: the one that came in last, the one written last; 0 for none. */
+typedef struct {
+    flow_t in, out;
+    uint32_t held[HOST_PARTS], written[HOST_PARTS];
+} hop_state_t;
+
+typedef struct {
+    hop_state_t hops[2];
+    uint32_t box, finished; /* of the kernel call that is due; boxes of which the last call ran */
+} operand_state_t;
+
+static operand_state_t *states;
+static position_t due; /* of the next kernel call */
+
+static const hal_sim_step_t *step(void) { return &hal_sim.steps[host.step]; }
+static operand_state_t *state_of(const hal_sim_operand_t *o) { return &states[o - step()->operands]; }
+static const hal_sim_operand_t *operands_end(void) { return step()->operands + step()->operand_count; }
+static uint32_t comes_in(const hal_sim_operand_t *o) { return o->in && !(o->fresh && order_resets()); }
+static uint32_t slots_at(const hal_sim_operand_t *o, uint32_t hop) { return hop ? o->stage : o->slot; }
+
+/* ---- positions ---- */
+
+static uint32_t first_piece(const hal_sim_dim_t *dim, uint32_t part) { return part ? dim->ends[part - 1] : 0; }
+
+static void begin_part(position_t *at) {
+    for (uint32_t i = 0; i < step()->dim_count; i++) at->pieces[i] = first_piece(&step()->dims[i], at->parts[i]);
+}
+
+/* Goes on along the first `turns` dims of the tile loop; 0 at the end of the part, where it begins again. */
+static uint32_t advance_tile(position_t *at, uint32_t turns) {
+    for (uint32_t i = turns; i-- > 0;) {
+        const hal_sim_dim_t *dim = &step()->dims[i];
+        if (++at->pieces[i] < dim->ends[at->parts[i]]) return 1;
+        at->pieces[i] = first_piece(dim, at->parts[i]);
+    }
+    return 0;
+}
+
+/* The same along the first `turns` dims of the stage's loop; 0 at the end of the step. */
+static uint32_t advance_part(position_t *at, uint32_t turns) {
+    uint32_t more = 0;
+    for (uint32_t i = turns; i-- > 0 && !more;) {
+        const uint32_t dim = step()->stage_order[i];
+        more = ++at->parts[dim] < step()->dims[dim].parts;
+        if (!more) at->parts[dim] = 0;
+    }
+    begin_part(at);
+    return more;
+}
+
+static void advance_flow(flow_t *flow, const hal_sim_operand_t *o, uint32_t hop) {
+    flow->started++;
+    if (hop) flow->done = !advance_part(&flow->at, o->stage_turns);
+    else flow->done = !advance_tile(&flow->at, o->turns) && !advance_part(&flow->at, step()->dim_count);
+}
+
+/* How many boxes of the operand come before this tile's in the part. */
+static uint32_t boxes_before(const hal_sim_operand_t *o, const position_t *at) {
+    uint32_t boxes = 0;
+    for (uint32_t i = 0; i < o->turns; i++) {
+        const uint32_t first = first_piece(&step()->dims[i], at->parts[i]);
+        boxes = boxes * (step()->dims[i].ends[at->parts[i]] - first) + at->pieces[i] - first;
+    }
+    return boxes;
+}
+
+/* The number of the part's box in the stage. */
+static uint32_t stage_box(const hal_sim_operand_t *o, const position_t *at) {
+    uint32_t boxes = 0;
+    for (uint32_t i = 0; i < o->stage_turns; i++) {
+        const uint32_t dim = step()->stage_order[i];
+        boxes = boxes * step()->dims[dim].parts + at->parts[dim];
+    }
+    return boxes + 1;
+}
+
+static uint32_t begins_box(const hal_sim_operand_t *o, const position_t *at) {
+    for (uint32_t i = o->turns; i < step()->dim_count; i++)
+        if (at->pieces[i] > first_piece(&step()->dims[i], at->parts[i])) return 0;
+    return 1;
+}
+
+static uint32_t ends_box(const hal_sim_operand_t *o, const position_t *at) {
+    for (uint32_t i = o->turns; i < step()->dim_count; i++)
+        if (at->pieces[i] + 1 < step()->dims[i].ends[at->parts[i]]) return 0;
+    return 1;
+}
+
+/* "n=0+16 k=32+8": start and length along each dim of a tile, or of a part of the stage. */
+static const char *tile_text(const position_t *at, uint32_t staged) {
+    const char *text = "";
+    for (uint32_t i = 0; i < step()->dim_count; i++) {
+        const hal_sim_dim_t *dim = &step()->dims[i];
+        const uint32_t first = staged ? first_piece(dim, at->parts[i]) : at->pieces[i];
+        const uint32_t last = staged ? dim->ends[at->parts[i]] - 1 : at->pieces[i];
+        const uint32_t start = dim->pieces[first].first;
+        const uint32_t length = dim->pieces[last].first + dim->pieces[last].length - start;
+        text = host_text("%s%s%s=%u+%u", text, i ? " " : "", dim->name, start, length);
+    }
+    return text;
+}
+
+/* ---- boxes ---- */
+
+static const hal_sim_span_t *tile_span(const hal_sim_axis_t *axis, const position_t *at) {
+    return &axis->pieces[axis->dim == HAL_SIM_NONE ? 0 : at->pieces[axis->dim]];
+}
+
+static const hal_sim_span_t *part_span(const hal_sim_axis_t *axis, const position_t *at) {
+    return &axis->parts[axis->dim == HAL_SIM_NONE ? 0 : at->parts[axis->dim]];
+}
+
+static void add_level(host_box_t *box, uint32_t count, uint32_t stride) {
+    if (count == 1) return;
+    host_level_t *inner = &box->levels[box->rank - 1];
+    if (inner->count * inner->stride == stride) inner->count *= count;
+    else box->levels[box->rank++] = (host_level_t){count, stride};
+}
+
+/* The box of the tile, or of the part where `staged`, inside its tensor, or inside the part's box where `within`. */
+static host_box_t box_at(const hal_sim_operand_t *o, const position_t *at, uint32_t staged, uint32_t within) {
+    host_box_t box = {.bytes = ELEMENT, .rank = 1, .levels = {{ELEMENT, 1}}};
+    uint32_t stride = ELEMENT;
+    for (uint32_t i = o->rank; i-- > 0;) {
+        const hal_sim_axis_t *axis = &o->axes[i];
+        const hal_sim_span_t *span = (staged ? part_span : tile_span)(axis, at);
+        const hal_sim_span_t whole = within ? *part_span(axis, at) : (hal_sim_span_t){0, axis->extent};
+        box.start += (span->first - whole.first) * stride;
+        box.bytes *= span->length;
+        add_level(&box, span->length, stride);
+        stride *= whole.length;
+    }
+    return box;
+}
+
+/* What a transfer moves at its outer end, in the same form. */
+static host_box_t box_of(const host_side_t *side) {
+    host_box_t box = {.start = side->place.offset, .bytes = side->run * side->count * side->planes, .rank = 1,
+                      .levels = {{side->run, 1}}};
+    add_level(&box, side->count, side->stride);
+    add_level(&box, side->planes, side->plane_stride);
+    return box;
+}
+
+static uint32_t is_same(const host_box_t *a, const host_box_t *b) {
+    if (a->start != b->start || a->bytes != b->bytes || a->rank != b->rank) return 0;
+    for (uint32_t i = 0; i < a->rank; i++)
+        if (a->levels[i].count != b->levels[i].count || a->levels[i].stride != b->levels[i].stride) return 0;
+    return 1;
+}
+
+static const char *box_text(uint32_t level, const host_box_t *box) {
+    const char *text = host_text("%u B at %s + 0x%x", box->bytes, hal_sim.levels[level].name, box->start);
+    for (uint32_t i = 0; i < box->rank && box->rank > 1; i++)
+        text = i ? host_text("%s, %u times every %u B", text, box->levels[i].count, box->levels[i].stride)
+                 : host_text("%s in runs of %u B", text, box->levels[i].count);
+    return text;
+}
+
+/* ---- slots ---- */
+
+static uint32_t part_bytes(const hal_sim_buffer_t *b) { return b->bytes / b->parts; }
+
+/* The part of the slot whose turn it is. */
+static uint32_t part_at(const hal_sim_operand_t *o, const position_t *at, uint32_t hop) {
+    const uint32_t before = hop ? stage_box(o, at) - 1 : boxes_before(o, at);
+    return before % hal_sim.buffers[slots_at(o, hop)].parts;
+}
+
+static uint32_t part_offset(const hal_sim_operand_t *o, const position_t *at, uint32_t hop) {
+    const hal_sim_buffer_t *slots = &hal_sim.buffers[slots_at(o, hop)];
+    return slots->address + part_at(o, at, hop) * part_bytes(slots);
+}
+
+/* The operand whose boxes pass that slot in that direction, or NULL. */
+static const hal_sim_operand_t *find_operand(uint32_t hop, uint32_t inward, const hal_sim_buffer_t *slots) {
+    const uint32_t number = (uint32_t)(slots - hal_sim.buffers);
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
+        if (slots_at(o, hop) == number && (inward ? comes_in(o) : o->out)) return o;
+    return NULL;
+}
+
+/* ---- transfers ---- */
+
+/* A transfer that begins; `transfer` is NULL where it moves no bytes. */
+typedef struct {
+    const host_transfer_t *transfer;
+    uint32_t hop, inward;
+    const host_place_t *inner;
+    const hal_sim_operand_t *operand;
+} move_t;
+
+static const char *way_text(uint32_t hop, uint32_t inward) {
+    return host_text("%s through hop %u", inward ? "in" : "out", hop);
+}
+
+static const char *move_text(const move_t *m) {
+    if (m->transfer) return dma_name(m->transfer);
+    return host_text("an empty transfer %s, %s,", way_text(m->hop, m->inward), memory_name(m->inner));
+}
+
+static const char *slot_text(const hal_sim_operand_t *o, uint32_t hop, uint32_t part) {
+    return host_text("part %u of '%s'", part, hal_sim.buffers[slots_at(o, hop)].name);
+}
+
+/* What was written into the part must have been sent before another box is. */
+static void check_sent(const move_t *m, uint32_t hop, uint32_t part, uint32_t box) {
+    const hop_state_t *s = &state_of(m->operand)->hops[hop];
+    if (s->written[part] != box && s->written[part] > s->out.started)
+        host_fail("swapped-slot", "%s overwrites box %u in %s, which was never sent out", move_text(m), s->written[part],
+                  slot_text(m->operand, hop, part));
+}
+
+/* What came into the part must have been used before another box does. */
+static void check_used(const move_t *m, uint32_t part) {
+    const operand_state_t *state = state_of(m->operand);
+    const uint32_t held = state->hops[m->hop].held[part];
+    const flow_t *inner = &state->hops[0].in;
+    const uint32_t used = m->hop ? inner->done || stage_box(m->operand, &inner->at) > held : state->finished >= held;
+    if (!used)
+        host_fail("swapped-slot", "%s overwrites box %u in %s, which is still needed", move_text(m), held,
+                  slot_text(m->operand, m->hop, part));
+}
+
+static void check_stage_holds(const move_t *m, const position_t *at) {
+    const uint32_t box = stage_box(m->operand, at), part = part_at(m->operand, at, 1);
+    const uint32_t held = state_of(m->operand)->hops[1].held[part];
+    if (held != box)
+        host_fail("swapped-slot", "%s reads box %u from %s, which %s", move_text(m), box, slot_text(m->operand, 1, part),
+                  held ? host_text("holds box %u", held) : "nobody filled in this step");
+}
+
+static void enter_slot(const move_t *m, uint32_t part) {
+    hop_state_t *s = &state_of(m->operand)->hops[m->hop];
+    check_used(m, part);
+    if (m->operand->out) check_sent(m, m->hop, part, 0);
+    if (!m->hop && m->operand->stage != HAL_SIM_NONE) check_stage_holds(m, &s->in.at);
+    s->held[part] = s->in.started + 1;
+}
+
+/* A box of the stage is finished when all boxes of the part went out into it. */
+static uint32_t is_finished(const move_t *m, uint32_t box) {
+    const operand_state_t *state = state_of(m->operand);
+    const flow_t *inner = &state->hops[0].out;
+    return m->hop ? inner->done || stage_box(m->operand, &inner->at) > box : state->finished >= box;
+}
+
+static void leave_slot(const move_t *m, uint32_t part) {
+    hop_state_t *s = &state_of(m->operand)->hops[m->hop];
+    const uint32_t box = s->out.started + 1, held = s->written[part];
+    if (held != box || !is_finished(m, box))
+        host_fail("stale-egress", "%s sends box %u from %s, which %s", move_text(m), box,
+                  slot_text(m->operand, m->hop, part), held == box ? "is not finished" : host_text("holds box %u", held));
+    if (m->hop || m->operand->stage == HAL_SIM_NONE) return;
+    const uint32_t to = part_at(m->operand, &s->out.at, 1), stage = stage_box(m->operand, &s->out.at);
+    check_sent(m, 1, to, stage);
+    state_of(m->operand)->hops[1].written[to] = stage;
+}
+
+static host_box_t wanted_box(const move_t *m, const position_t *at) {
+    const hal_sim_operand_t *o = m->operand;
+    const uint32_t staged = !m->hop && o->stage != HAL_SIM_NONE;
+    host_box_t wanted = box_at(o, at, m->hop, staged);
+    wanted.start += staged ? part_offset(o, at, 1) : hal_sim.buffers[o->home].address;
+    return wanted;
+}
+
+static void check_box(const move_t *m, const flow_t *flow) {
+    const uint32_t inner = part_offset(m->operand, &flow->at, m->hop);
+    const host_box_t wanted = wanted_box(m, &flow->at), found = m->transfer ? box_of(&m->transfer->outer) : (host_box_t){0};
+    const uint32_t same = m->transfer ? is_same(&wanted, &found) : !wanted.bytes;
+    if (same && m->inner->offset == inner) return;
+    const char *level = hal_sim.levels[m->hop].name;
+    host_fail("trace", "transfer %u of operand '%s' %s, of tile %s, is to move %s and %s + 0x%x, found %s and %s + 0x%x",
+              flow->started, m->operand->arg, way_text(m->hop, m->inward), tile_text(&flow->at, m->hop),
+              box_text(m->hop + 1, &wanted), level, inner, m->transfer ? box_text(m->hop + 1, &found) : "0 B", level,
+              m->inner->offset);
+}
+
+void trace_transfer(const host_transfer_t *t, uint32_t hop, uint32_t inward, const host_place_t *inner) {
+    const hal_sim_operand_t *o = find_operand(hop, inward, inner->buffer);
+    const move_t m = {t, hop, inward, inner, o};
+    if (!o) host_fail("trace", "%s: the plan moves nothing %s there in this step", move_text(&m), way_text(hop, inward));
+    hop_state_t *s = &state_of(o)->hops[hop];
+    flow_t *flow = inward ? &s->in : &s->out;
+    if (flow->done)
+        host_fail("trace", "%s: operand '%s' has no more than %u transfers %s in this step", move_text(&m), o->arg,
+                  flow->started, way_text(hop, inward));
+    check_box(&m, flow);
+    (inward ? enter_slot : leave_slot)(&m, part_at(o, &flow->at, hop));
+    advance_flow(flow, o, hop);
+}
+
+/* ---- kernels ---- */
+
+static void visit_runs(const host_box_t *box, uint32_t level, uint32_t start, void (*visit)(uint32_t, uint32_t)) {
+    if (!level) {
+        visit(start, box->levels[0].count);
+        return;
+    }
+    for (uint32_t i = 0; i < box->levels[level].count; i++)
+        visit_runs(box, level - 1, start + i * box->levels[level].stride, visit);
+}
+
+/* The box of the tile in the inner level: packed in a slot, or a part of the home. */
+static host_box_t inner_box(const hal_sim_operand_t *o, const position_t *at) {
+    host_box_t box = box_at(o, at, 0, 0);
+    const uint32_t packed = box.bytes;
+    if (o->slot == HAL_SIM_NONE) box.start += hal_sim.buffers[o->home].address;
+    else box = (host_box_t){.start = part_offset(o, at, 0), .bytes = packed, .rank = 1, .levels = {{packed, 1}}};
+    return box;
+}
+
+static void check_pointer(const hal_sim_operand_t *o, const void *args) {
+    const uint8_t *found, *wanted = hal_sim.levels[0].memory + inner_box(o, &due).start;
+    memcpy(&found, (const uint8_t *)args + o->offset, sizeof found);
+    if (found == wanted) return;
+    host_fail("argument", "operand '%s' of kernel call %u, of tile %s, is to be %s, found %s", o->arg, host.calls,
+              tile_text(&due, 0), memory_text(wanted), memory_text(found));
+}
+
+static uint32_t is_at_end(uint32_t last) {
+    for (const hal_sim_dim_t *dim = step()->dims; dim < step()->dims + step()->dim_count; dim++) {
+        const uint32_t piece = due.pieces[dim - step()->dims];
+        if (dim->reduction && piece != (last ? dim->ends[dim->parts - 1] - 1 : 0)) return 0;
+    }
+    return 1;
+}
+
+static uint32_t value_at(const hal_sim_scalar_t *s) {
+    const hal_sim_operand_t *o = &step()->operands[s->index];
+    uint32_t product = 1;
+    switch (s->form) {
+    case HAL_SIM_EXTENT: return step()->dims[s->index].pieces[due.pieces[s->index]].length;
+    case HAL_SIM_START: return step()->dims[s->index].pieces[due.pieces[s->index]].first;
+    case HAL_SIM_FIRST: return is_at_end(0);
+    case HAL_SIM_LAST: return is_at_end(1);
+    case HAL_SIM_FLAG: return order_resets();
+    case HAL_SIM_LENGTH: return tile_span(&o->axes[s->axis], &due)->length;
+    case HAL_SIM_STRIDE:
+        for (uint32_t i = s->axis + 1; i < o->rank; i++) product *= tile_span(&o->axes[i], &due)->length;
+        return product;
+    case HAL_SIM_ENTRY: return (uint32_t)s->table[due.pieces[s->index]];
+    default: return s->value;
+    }
+}
+
+static void check_scalar(const hal_sim_scalar_t *s, const void *args) {
+    const void *pointer;
+    uint32_t found;
+    if (s->form == HAL_SIM_NULL) {
+        memcpy(&pointer, (const uint8_t *)args + s->offset, sizeof pointer);
+        if (pointer)
+            host_fail("argument", "operand '%s' of kernel call %u is to be NULL, found %s", s->name, host.calls,
+                      memory_text(pointer));
+        return;
+    }
+    memcpy(&found, (const uint8_t *)args + s->offset, sizeof found);
+    const uint32_t wanted = value_at(s);
+    if (found != wanted)
+        host_fail("argument", "'%s' of kernel call %u, of tile %s, is to be %d (0x%x), found %d (0x%x)", s->name,
+                  host.calls, tile_text(&due, 0), (int)wanted, wanted, (int)found, found);
+}
+
+static void use_slot(const hal_sim_operand_t *o) {
+    operand_state_t *state = state_of(o);
+    const uint32_t part = part_at(o, &due, 0), held = state->hops[0].held[part];
+    if (comes_in(o) && held != state->box)
+        host_fail("swapped-slot", "kernel call %u reads box %u of operand '%s' from part %u of '%s', which %s", host.calls,
+                  state->box, o->arg, part, hal_sim.buffers[o->slot].name,
+                  held ? host_text("holds box %u", held) : "nobody filled in this step");
+    if (!o->out) return;
+    const uint32_t written = state->hops[0].written[part];
+    if (written != state->box && written > state->hops[0].out.started)
+        host_fail("swapped-slot", "kernel call %u overwrites box %u in part %u of '%s', which was never sent out",
+                  host.calls, written, part, hal_sim.buffers[o->slot].name);
+    state->hops[0].written[part] = state->box;
+}
+
+void trace_kernel(const void *args) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) check_pointer(o, args);
+    for (uint32_t i = 0; i < step()->scalar_count; i++) check_scalar(&step()->scalars[i], args);
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
+        if (o->slot != HAL_SIM_NONE) use_slot(o);
+}
+
+void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        const host_box_t box = inner_box(o, &due);
+        if (o->writes && box.bytes) visit_runs(&box, box.rank - 1, box.start, visit);
+    }
+}
+
+static uint32_t box_end(const host_box_t *box) {
+    uint32_t end = box->start + 1;
+    for (uint32_t i = 0; i < box->rank; i++) end += (box->levels[i].count - 1) * box->levels[i].stride;
+    return end;
+}
+
+const char *trace_beside(uint32_t at) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        const host_box_t box = inner_box(o, &due);
+        if (!o->writes || !box.bytes) continue;
+        const uint32_t end = box_end(&box);
+        const char *tile = host_text("the box of operand '%s' in tile %s", o->arg, tile_text(&due, 0));
+        if (at >= end && at - end < NEAR) return host_text(", %u B past the end of %s", at - end, tile);
+        if (at < box.start && box.start - at <= NEAR) return host_text(", %u B before %s", box.start - at, tile);
+        if (at >= box.start && at < end) return host_text(", between the runs of %s", tile);
+    }
+    return "";
+}
+
+void trace_kernel_done(void) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
+        if (ends_box(o, &due)) state_of(o)->finished++;
+    if (!advance_tile(&due, step()->dim_count)) advance_part(&due, step()->dim_count);
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
+        if (begins_box(o, &due)) state_of(o)->box++;
+}
+
+/* ---- a step's beginning and end ---- */
+
+static void begin_flow(flow_t *flow, uint32_t moves) {
+    flow->done = !moves;
+    begin_part(&flow->at);
+}
+
+void trace_enter(void) {
+    free(states);
+    states = host_allocate(step()->operand_count, sizeof *states);
+    memset(&due, 0, sizeof due);
+    begin_part(&due);
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        operand_state_t *state = state_of(o);
+        state->box = 1;
+        for (uint32_t hop = 0; hop < 2; hop++) {
+            const uint32_t moves = slots_at(o, hop) != HAL_SIM_NONE;
+            begin_flow(&state->hops[hop].in, moves && comes_in(o));
+            begin_flow(&state->hops[hop].out, moves && o->out);
+        }
+    }
+}
+
+static void check_done(const hal_sim_operand_t *o, uint32_t hop, uint32_t inward) {
+    const hop_state_t *s = &state_of(o)->hops[hop];
+    const flow_t *flow = inward ? &s->in : &s->out;
+    if (!flow->done)
+        host_fail("trace", "the step ends without transfer %u of operand '%s' %s, of tile %s", flow->started, o->arg,
+                  way_text(hop, inward), tile_text(&flow->at, hop));
+}
+
+void trace_leave(void) {
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
+        for (uint32_t way = 0; way < 4; way++) check_done(o, way / 2, way % 2);
+}
+
+static void check_operand_map(const hal_sim_step_t *s, const hal_sim_operand_t *o) {
+    const uint32_t none = HAL_SIM_NONE, count = hal_sim.buffer_count;
+    uint32_t good = o->home < count && o->turns <= s->dim_count && o->stage_turns <= s->dim_count && o->rank < DIMS;
+    good = good && (o->slot == none || (o->slot < count && !hal_sim.buffers[o->slot].level));
+    good = good && (o->stage == none || (o->stage < count && hal_sim.buffers[o->stage].level == 1 && o->slot != none));
+    for (uint32_t i = 0; good && i < o->rank; i++) good = o->axes[i].dim == none || o->axes[i].dim < s->dim_count;
+    if (!good) host_usage("simulation map: operand '%s' of '%s' is not within its step", o->arg, s->name);
+}
+
+void trace_init(void) {
+    for (const hal_sim_step_t *s = hal_sim.steps; s < hal_sim.steps + hal_sim.step_count; s++) {
+        if (s->dim_count > DIMS) host_usage("simulation map: '%s' has %u dims", s->name, s->dim_count);
+        for (uint32_t i = 0; i < s->operand_count; i++) check_operand_map(s, &s->operands[i]);
+    }
+}
