@@ -66,8 +66,8 @@ TWO = node("Constant", (), ("two",), value_ints=[2])
 TRAINING: dict[str, tuple[Case, str]] = {
     "transB 2": (with_gemm(transB=2), "(Gemm): transB is 2"),
     "transB -1": (with_gemm(transB=-1), "transB 0 or 1"),
-    "transB text": (with_gemm(transB="1"), "transB is '1'"),
-    "transB 1.0": (with_gemm(transB=1.0), "transB is 1.0"),
+    "transB text": (with_gemm(transB="1"), "attribute 'transB' is of kind STRING"),
+    "transB 1.0": (with_gemm(transB=1.0), "attribute 'transB' is of kind FLOAT"),
     "alpha NaN": (with_gemm(transB=1, alpha=NAN), "node 'fc' (Gemm): alpha is nan"),
     "beta infinite": (with_gemm(transB=1, beta=INF), "beta is inf"),
     "alpha text": (with_gemm(transB=1, alpha="one"), "alpha"),
