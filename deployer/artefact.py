@@ -12,6 +12,7 @@ import json
 import math
 import types
 import typing
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -124,14 +125,20 @@ def _from_union(options: tuple[Any, ...], value: Any) -> Any:
 
 
 def _from_fields(cls: type, value: Any) -> Any:
-    hints = typing.get_type_hints(cls)
-    names = [f.name for f in dataclasses.fields(cls)]
+    hints = _hints(cls)
     if not isinstance(value, dict) or value.get("_") != cls.__name__:
         raise TypeError(f"expected a {cls.__name__}, found {_shown(value)}")
-    unknown = sorted(set(value) - {"_"} - set(names))
+    unknown = sorted(set(value) - {"_"} - set(hints))
     if unknown:
         raise ValueError(f"{cls.__name__} has no field {unknown[0]!r}")
-    return cls(**{name: from_jsonable(hints[name], value[name]) for name in names})
+    return cls(**{name: from_jsonable(hint, value[name]) for name, hint in hints.items()})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The type of each field, in their order."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 
 def dumps(artefact: Any) -> str:

@@ -260,9 +260,9 @@ def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
         raise OptionProblem(f"{path} was made for {counts}", hint=hint)
 
 
-def tiling_from(path: Path) -> Tiling:
-    """Re-enter at a dumped tiling; OptionProblem where the file is another artefact."""
+def tiling_from(path: Path, sealed: bool = False) -> Tiling:
+    """Re-enter at a dumped tiling, which may be edited unless `sealed`; OptionProblem where it is another artefact."""
     kind = artefact.kind_of(path)
     if kind != "Tiling":
         raise OptionProblem(f"{path} is a {kind}", hint="--from takes tiling.json; a plan.json goes to `deployer emit`")
-    return artefact.load(Tiling, path)
+    return artefact.load(Tiling, path, sealed)

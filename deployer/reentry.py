@@ -33,7 +33,7 @@ def plan_from(path: Path) -> Plan:
         verify_plan_alone(plan)
     beside = path.with_name("tiling.json")
     if beside.is_file():
-        _check_beside(plan, path, pipeline.tiling_from(beside), beside)
+        _check_beside(plan, path, pipeline.tiling_from(beside, sealed=True), beside)
     return plan
 
 
@@ -59,7 +59,7 @@ def existing(case: Case, directory: Path) -> Plan:
     for path in (plan, tiling, data):
         if not path.is_file():
             raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
-    pipeline.check_origin(case, pipeline.tiling_from(tiling), tiling)
+    pipeline.check_origin(case, pipeline.tiling_from(tiling, sealed=True), tiling)
     found = plan_from(plan)
     if data.read_bytes() != pipeline.input_bytes(case, found):
         raise FileProblem(f"{data} holds other numbers than {case.directory}", hint="run once without --skipgen")

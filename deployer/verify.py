@@ -14,6 +14,7 @@ __all__ = ["verify_plan", "verify_program", "verify_tiling"]
 
 def verify_program(program: Program) -> None:
     """Raises VerifyFailed with the rule: ssa, producer, storage, order, typed or reachable."""
+    _dtypes(program)
     _ssa(program)
     _operators(program)
     _producers(program)
@@ -173,11 +174,15 @@ def _operators(program: Program) -> None:
         )
 
 
-def _typed(program: Program) -> None:
-    """Known dtypes, at least one element, and every node gives its outputs their types."""
+def _dtypes(program: Program) -> None:
+    """Known dtypes, and at least one element."""
     for tensor in program.tensors.values():
         known = tensor.type.dtype in DTYPES and all(size > 0 for size in tensor.type.shape)
         _need(known, "typed", f"{tensor.name!r} has no usable type", ("type", str(tensor.type)))
+
+
+def _typed(program: Program) -> None:
+    """Every node gives its outputs their types."""
     for node in program.nodes:
         try:
             given = registry()[node.op].infer(node, [program.tensors[n].type if n else None for n in node.inputs])
