@@ -9,6 +9,7 @@ from cases import case_dir
 from command_line import deployer, generated, refused
 
 from deployer import output
+from deployer.calibrate import kept_on_failure
 from deployer.errors import OptionProblem
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -235,3 +236,21 @@ def test_dump_appears_whole_or_not(case: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "replace", refuse)
     assert deployer("train", "-t", case, "-o", tmp_path / "c", "--dump", dump) == 2
     assert contents(dump.parent) == {"d": before}
+
+
+def test_costs_outlive_a_failed_calibration(tmp_path: Path) -> None:
+    """A calibration that does not reach its end leaves the costs, or that there were none."""
+    for before in (b"measured", None):
+        costs = tmp_path / "costs.toml"
+        costs.unlink(missing_ok=True)
+        if before is not None:
+            costs.write_bytes(before)
+
+        def calibrate(path: Path = costs) -> None:
+            with kept_on_failure(path):
+                output.replace_file(path, b"half")
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            calibrate()
+        assert (costs.read_bytes() if costs.exists() else None) == before

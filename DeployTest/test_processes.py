@@ -100,9 +100,11 @@ def test_the_holder_is_named(case: Path, tmp_path: Path, capsys: pytest.CaptureF
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=HERE.parent) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        for command in ("train", "compile"):
-            assert f"(process {holder.pid})" in refused(capsys, command, "-t", case, "-o", tmp_path)
-        holder.kill()
+        try:
+            for command in ("train", "compile"):
+                assert f"(process {holder.pid})" in refused(capsys, command, "-t", case, "-o", tmp_path)
+        finally:
+            holder.kill()
     assert deployer("train", "-t", case, "-o", tmp_path) == 0
 
 

@@ -59,7 +59,7 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
     """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on."""
     target = targets.load(name)
     costs = costs_file(name)
-    with _kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
+    with kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         progress("dispatch and transfers")
         dispatch, hops = _machine(target, folder / "machine")
@@ -91,7 +91,7 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
 
 
 @contextmanager
-def _kept_on_failure(costs: Path) -> Iterator[None]:
+def kept_on_failure(costs: Path) -> Iterator[None]:
     """The costs as they were where calibration does not reach its end; OSError at once where they cannot be written."""
     check_writable(costs)
     before = costs.read_bytes() if costs.is_file() else None
