@@ -28,7 +28,7 @@ _CODE = re.compile(
     r"""(?:\#define\ )?(?:
         [A-Za-z0-9_ +\-%=<>!&|^~?:;,.()\[\]{}\n] # words, numbers, operators: no quotes, no directives
         |\*(?!/)|/(?![*/])                       # of comments only a number is allowed, a float in decimal
-        |/\*\ -?[0-9.e+-]+\ \*/
+        |/\*\ (?:\\\n\ *)?-?[0-9.e+-]+\ (?:\\\n\ *)?\*/
         |"[A-Za-z0-9_\ ]*"
         |\\\n                                    # a macro over several lines
     )*""",
