@@ -74,8 +74,7 @@ def options_of(a: argparse.Namespace) -> Options:
 def run_case(a: argparse.Namespace, console: Console) -> int:
     """Compile, build, run and compare a case."""
     timings: dict[str, float] = {}
-    if a.guards is not None and not targets.load(a.platform).guard_bytes:
-        raise OptionProblem(f"target {a.platform!r} takes no --guards", hint="stray writes are seen on -p host alone")
+    _check_guards(a)
     with _timed(console, timings) as progress:
         case = load_case(a)
         directory = a.output or Path("out") / case.directory.name / a.platform
@@ -91,6 +90,13 @@ def run_case(a: argparse.Namespace, console: Console) -> int:
         console.print(f"built {directory / 'network'}, not run")
         return 0
     return _judge(a, case, plan, outcome, directory, console, timings)
+
+
+def _check_guards(a: argparse.Namespace) -> None:
+    """OptionProblem where stray writes are to be looked for in memories that are not simulated."""
+    if a.guards is not None and not targets.load(a.platform).guard_bytes:
+        simulated = " or ".join(f"-p {name}" for name in targets.names() if targets.load(name).guard_bytes)
+        raise OptionProblem(f"target {a.platform!r} takes no --guards", hint=f"leave it out, or use {simulated}")
 
 
 def _simulator_flags(a: argparse.Namespace) -> list[str]:
