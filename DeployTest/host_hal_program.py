@@ -315,7 +315,7 @@ FAULTS = {
     ),
     "kernel_past_its_box": (
         "guard",
-        "kernel call 3 wrote where it must not, 0x00 instead of 0xde: 'y_l1' part 1 + 56 (L1 + 0x168), 0 B past "
+        "kernel call 3 wrote where it must not, 0x00 instead of 0x70: 'y_l1' part 1 + 58 (L1 + 0x16a), 2 B past "
         "the end of the box of operand 'y' in tile i=48+14",
         "add: p->y[i] = p->a[i] + p->b[i]; => p->y[i] = p->a[i] + p->b[i];\n    if (p->n == 14) p->y[14] = 0;",
     ),

@@ -124,7 +124,7 @@ FAULTS = {
     "the stage's other slot in the transfer": (
         r"(hal_dma_in_\w+\(0, .*STAGE_\w+ \+ )(\w+_use) \* ",
         r"\g<1>(1 - \g<2>) * ",
-        "trace: ",
+        "trace: |forgotten-wait: ",
     ),
     "the stage's slot one element late": (
         r"(hal_dma_in_\w+\(1, STAGE_\w+.*, HOME_\w+ \+ coming_\w+( \* \d+)?)",
