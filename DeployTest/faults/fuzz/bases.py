@@ -62,9 +62,7 @@ def training(number: int) -> Files:
         for attempt in range(200):
             model.write_bytes(_forward(Draw("training", number, attempt), number).SerializeToString())
             try:
-                build_train_graph(
-                    model, loss, "sgd", 0.05, "", folder, samples=2, n_accum=1 + number % 2, n_batches=2
-                )
+                build_train_graph(model, loss, "sgd", 0.05, "", folder, samples=2, n_accum=1 + number % 2, n_batches=2)
                 break
             except DeployerError:
                 continue

@@ -17,9 +17,7 @@ from .trial import Finding, Reached, Trial, contained, refusal
 from .written import drawn_words
 
 
-def command(
-    trial: Trial, words: Sequence[object], programs: bool = False, reach: bool = False
-) -> tuple[int, str, str]:
+def command(trial: Trial, words: Sequence[object], programs: bool = False, reach: bool = False) -> tuple[int, str, str]:
     """Exit code, output and errors of a command in this process; `reach`: Reached where it begins to build."""
     out, errors = io.StringIO(), io.StringIO()
     stop = mock.patch.object(build_stage, "run", side_effect=Reached) if reach else contextlib.nullcontext()
@@ -72,4 +70,3 @@ def build_inference(trial: Trial, program: Program, feeds: Mapping[str, np.ndarr
     if code == 1 and worst > table()["fuzz"]["conditioning"]:
         return "built: beyond the tolerance, and so is numpy's float32"
     raise Finding("wrong run" if code == 1 else f"exit {code}", f"{errors.strip()}\n{out.strip()}"[-3000:])
-

@@ -122,7 +122,12 @@ class Campaign:
                     process.process.kill()
 
     def _feed(
-        self, process: Process, inputs: Iterator[int], build: bool, chooser: selectors.BaseSelector, rest: Sequence[int] = ()
+        self,
+        process: Process,
+        inputs: Iterator[int],
+        build: bool,
+        chooser: selectors.BaseSelector,
+        rest: Sequence[int] = (),
     ) -> None:
         """Give a process the rest of its task or the next one; start it where it is not alive."""
         chunk = list(rest) or [i for i, _ in zip(inputs, range(10 if build else CHUNK), strict=False)]

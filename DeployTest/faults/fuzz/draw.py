@@ -16,13 +16,13 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-7, 1e-45, 3.4e38, -3.4e38, float("n
 MARK = "zqMARKqz"
 """In every hostile name, so that it is found in what is written."""
 HOSTILE = (
-    f"{MARK}*/ __asm__(\"{MARK}\"); /*",
+    f'{MARK}*/ __asm__("{MARK}"); /*',
     f"{MARK}\n#include <{MARK}>\n",
     f"{MARK}\r\nint {MARK};",
     f"{MARK}\\",
-    f"{MARK}??/\n__asm__(\"x\");",
+    f'{MARK}??/\n__asm__("x");',
     f"{MARK}// {MARK}",
-    f"{MARK}\"); __asm__(\"{MARK}",
+    f'{MARK}"); __asm__("{MARK}',
     f"<script>{MARK}</script>",
     f"{MARK}</script><img src=x onerror={MARK}>",
     f"{MARK}\x1b[31m\x1b]0;{MARK}\x07",

@@ -14,7 +14,12 @@ from .register import kind
 from .trial import Finding, Reached, Trial
 
 COSTLY = ("--help", "--version", "-h")
-FOREIGN = {"precious.c": b"int precious;\n", "notes.h": b"/* mine */\n", "plan.json": b'{"mine": 1}\n', "data.bin": b"1"}
+FOREIGN = {
+    "precious.c": b"int precious;\n",
+    "notes.h": b"/* mine */\n",
+    "plan.json": b'{"mine": 1}\n',
+    "data.bin": b"1",
+}
 """Files of the user's in a folder that may be named as the output."""
 
 
@@ -94,7 +99,20 @@ def _value(trial: Trial, action: argparse.Action, draw: Draw, proper: bool) -> s
         return draw.one(HOSTILE).replace("\0", "")
     if proper:
         return draw.one(("1", "2", "4", "2000", "64000", "0.5"))
-    numbers = [str(n) for n in INTEGERS] + ["nan", "inf", "-inf", "1e300", "1e-300", "-0.0", "", "x", "1_0", "٣", "1e5", "0x10"]
+    numbers = [str(n) for n in INTEGERS] + [
+        "nan",
+        "inf",
+        "-inf",
+        "1e300",
+        "1e-300",
+        "-0.0",
+        "",
+        "x",
+        "1_0",
+        "٣",
+        "1e5",
+        "0x10",
+    ]
     return draw.one(numbers)
 
 
@@ -114,11 +132,21 @@ def _path(trial: Trial, action: argparse.Action, draw: Draw, proper: bool) -> st
         for key, values in fitting.items():
             if key in words:
                 return draw.one(values)
-    others = ["", ".", "foreign", "foreign/precious.c", "missing", "precious.c/below", "data.bin", "earlier", "a\nb", "é"]
+    others = [
+        "",
+        ".",
+        "foreign",
+        "foreign/precious.c",
+        "missing",
+        "precious.c/below",
+        "data.bin",
+        "earlier",
+        "a\nb",
+        "é",
+    ]
     others += [str(trial.case), str(trial.case / "m_train" / "network.onnx"), "x" * 300, "--", "-", "\udcff"]
     if "output" in words:
         others = [o for o in others if not o.startswith("/")]
     if "dump" in words:
         others = ["", ".", "foreign", "missing/made.npz", "x" * 300, "a\nb.npz", "precious.c/below"]
     return draw.one(others)
-

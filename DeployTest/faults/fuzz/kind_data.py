@@ -16,7 +16,21 @@ from .register import kind
 from .trial import Trial, contained
 
 Arrays = dict[str, np.ndarray]
-KINDS = ("float64", "float16", "int64", "int32", "uint8", "uint64", "bool", "complex64", "U4", "S3", "M8[s]", "O", ">f4")
+KINDS = (
+    "float64",
+    "float16",
+    "int64",
+    "int32",
+    "uint8",
+    "uint64",
+    "bool",
+    "complex64",
+    "U4",
+    "S3",
+    "M8[s]",
+    "O",
+    ">f4",
+)
 
 
 @kind(10)

@@ -111,7 +111,9 @@ def shown(path: Path) -> str:
         raise Finding("crash", f"onnx.load fails on an accepted model: {error}") from error
     lines = [_node_line(node) for node in model.graph.node]
     opsets = ", ".join(f"{o.domain or 'ai.onnx'}:{o.version}" for o in model.opset_import)
-    kinds = sorted({onnx.TensorProto.DataType.Name(t.data_type) for t in model.graph.initializer if t.data_type in _KNOWN})
+    kinds = sorted(
+        {onnx.TensorProto.DataType.Name(t.data_type) for t in model.graph.initializer if t.data_type in _KNOWN}
+    )
     values = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
     kinds += sorted({onnx.TensorProto.DataType.Name(v) for v in values if v in _KNOWN})
     lines.append(f"opsets {opsets}; elements {' '.join(dict.fromkeys(kinds))}")
@@ -135,4 +137,3 @@ def _node_line(node: onnx.NodeProto) -> str:
     inputs, outputs = ",".join(node.input), ",".join(node.output)
     domain = f" domain={node.domain}" if node.domain else ""
     return f"{node.op_type or '(empty)'} ({ascii(inputs)}) -> ({ascii(outputs)}) {' '.join(map(ascii, given))}{domain}"
-

@@ -90,8 +90,26 @@ def _data(trial: Trial, feeds: dict) -> None:
         program = check.run(parse.run(trial.case / "network.onnx", None))
     except Exception:  # the command itself will say so
         program = None
-    arrays = {} if program is None else {f"a{i}": np.zeros(program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64) for i, n in enumerate(program.data)}
-    results = {} if program is None else {f"a{i}": np.zeros(program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64) for i, n in enumerate(program.outputs)}
+    arrays = (
+        {}
+        if program is None
+        else {
+            f"a{i}": np.zeros(
+                program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64
+            )
+            for i, n in enumerate(program.data)
+        }
+    )
+    results = (
+        {}
+        if program is None
+        else {
+            f"a{i}": np.zeros(
+                program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64
+            )
+            for i, n in enumerate(program.outputs)
+        }
+    )
     np.savez(trial.case / "inputs.npz", allow_pickle=False, **arrays)
     np.savez(trial.case / "outputs.npz", allow_pickle=False, **results)
 
@@ -100,4 +118,3 @@ def _infer(trial: Trial, feeds: dict) -> str:
     from deployer.stages import check, parse
 
     return build_inference(trial, check.run(parse.run(trial.case / "network.onnx", None)), feeds)
-

@@ -98,4 +98,3 @@ def toml_key(lines: list[str], draw: Draw) -> None:
     at = draw.one(_keys(lines))
     if lines and "=" in lines[at]:
         lines[at] = f"{draw.one(('evil', 'name', 'bytes', 'levels', 'cores', 'kernels'))} ={lines[at].split('=', 1)[1]}"
-

@@ -121,7 +121,9 @@ def build(trial: Trial) -> str:
     code, out, errors = command(trial, words, programs=True)
     if code in (0, 2):
         return "built and passed" if code == 0 else "not built: refused"
-    worst = max([*(float(np.abs(weights[n] - moved[n]).max(initial=0.0)) for n in gold), *np.abs(np.subtract(losses, narrow))])
+    worst = max(
+        [*(float(np.abs(weights[n] - moved[n]).max(initial=0.0)) for n in gold), *np.abs(np.subtract(losses, narrow))]
+    )
     if code == 1 and worst > table()["fuzz"]["conditioning"]:
         return "built: beyond the tolerance, and so is numpy's float32"
     raise Finding("wrong run" if code == 1 else f"exit {code}", f"{errors.strip()}\n{out.strip()}"[-3000:])
@@ -176,7 +178,9 @@ def slopes(program: Program, dataset: Dataset, text: str) -> str:
         picked = {int(np.abs(gradient).argmax()), *generator.integers(0, gradient.size, ENTRIES).tolist()}
         for flat in sorted(picked):
             at = tuple(map(int, np.unravel_index(flat, gradient.shape)))
-            losses = [_loss(program, dataset, weights, name, at, step) for step in (-STEP, -STEP / 2, 0.0, STEP / 2, STEP)]
+            losses = [
+                _loss(program, dataset, weights, name, at, step) for step in (-STEP, -STEP / 2, 0.0, STEP / 2, STEP)
+            ]
             slope = (losses[4] - losses[0]) / (2 * STEP)
             fine = (losses[3] - losses[1]) / STEP
             sides = (losses[4] - losses[2]) / STEP, (losses[2] - losses[0]) / STEP
@@ -184,7 +188,9 @@ def slopes(program: Program, dataset: Dataset, text: str) -> str:
             if not np.isfinite(losses).all() or abs(sides[0] - sides[1]) > bound or abs(slope - fine) > bound / 8:
                 continue
             if not abs(slope - gradient[at]) <= bound:
-                raise Finding("gradient", f"of an element is {gradient[at]:.9g}, the slope {slope:.9g}\n{name}{at}\n{text}")
+                raise Finding(
+                    "gradient", f"of an element is {gradient[at]:.9g}, the slope {slope:.9g}\n{name}{at}\n{text}"
+                )
     return "gradients equal slopes"
 
 
@@ -205,4 +211,3 @@ def _loss(
     moved = {**weights, name: weights[name].copy()}
     moved[name][at] += step
     return float(_pass(program, dataset, moved)[program.outputs[0]].item())
-

@@ -124,9 +124,7 @@ def _wide(array: Array, kind: str) -> Array:
     return array.astype(WIDE.get(kind, np.float32))
 
 
-def _check(
-    program: Program, inputs: Mapping[str, Array], wanted: Mapping[str, Array], half: bool, shown: str
-) -> None:
+def _check(program: Program, inputs: Mapping[str, Array], wanted: Mapping[str, Array], half: bool, shown: str) -> None:
     data = {n: inputs[n] for n in program.data}
     with np.errstate(all="ignore"):
         narrow = run_inference(program, data, np.float32)

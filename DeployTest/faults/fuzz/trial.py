@@ -180,7 +180,11 @@ def hidden(text: str) -> list[str]:
 def place_of(error: BaseException) -> str:
     """File and function of the innermost frame in the project, else of the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if f.filename.startswith(str(ROOT)) and "/faults/" not in f.filename and ".venv" not in f.filename]
+    ours = [
+        f
+        for f in frames
+        if f.filename.startswith(str(ROOT)) and "/faults/" not in f.filename and ".venv" not in f.filename
+    ]
     if not frames:
         return "nowhere"
     frame = (ours or list(frames))[-1]
