@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-
 RUNS = 20_000
 """Inputs per reader."""
 READERS = ("protobuf", "npz")

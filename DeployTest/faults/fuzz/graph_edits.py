@@ -7,7 +7,7 @@ from .attribute_edits import node_of
 from .draw import Draw
 from .edits import edits_of
 
-ELEMENTS = tuple(TensorProto.DataType.values()) + (99, -1)
+ELEMENTS = (*TensorProto.DataType.values(), 99, -1)
 
 
 def value_names(model: onnx.ModelProto) -> list[str]:

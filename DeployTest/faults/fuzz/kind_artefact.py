@@ -160,9 +160,8 @@ def kind_replaced(envelope: Any, draw: Draw) -> None:
         deep: Any = []
         for _ in range(draw.one((3, 3, 2000))):
             deep = [deep]
-        place[0][place[1]] = draw.one(
-            (None, True, "x", 0, 1.5, [], {}, [1], {"_": "Whole"}, {"_": "float", "text": "nan"}, deep)
-        )
+        others = ({"_": "Whole"}, {"_": "float", "text": "nan"}, deep)
+        place[0][place[1]] = draw.one((None, True, "x", 0, 1.5, [], {}, [1], *others))
 
 
 @edits_of("artefact")

@@ -13,7 +13,6 @@ from .draw import HOSTILE, INTEGERS, Draw
 from .register import kind
 from .trial import Finding, Reached, Trial
 
-COSTLY = ("--help", "--version", "-h")
 FOREIGN = {
     "precious.c": b"int precious;\n",
     "notes.h": b"/* mine */\n",

@@ -116,7 +116,7 @@ def shown(path: Path) -> str:
     )
     values = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
     kinds += sorted({onnx.TensorProto.DataType.Name(v) for v in values if v in _KNOWN})
-    lines.append(f"opsets {opsets}; elements {' '.join(dict.fromkeys(kinds))}")
+    lines.append(f"opsets {opsets}; elements {' '.join(kinds)}")
     if model.functions:
         lines.append("functions " + " ".join(f"{f.domain}.{f.name}" for f in model.functions))
     return "\n".join(line[:400] for line in lines)
@@ -136,4 +136,4 @@ def _node_line(node: onnx.NodeProto) -> str:
         given.append(f"{a.name}={str(value)[:60]}")
     inputs, outputs = ",".join(node.input), ",".join(node.output)
     domain = f" domain={node.domain}" if node.domain else ""
-    return f"{node.op_type or '(empty)'} ({ascii(inputs)}) -> ({ascii(outputs)}) {' '.join(map(ascii, given))}{domain}"
+    return f"{node.op_type or '(empty)'} ({inputs!a}) -> ({outputs!a}) {' '.join(map(ascii, given))}{domain}"

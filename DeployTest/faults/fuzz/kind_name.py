@@ -1,11 +1,15 @@
 """Hostile names in every place a file has for one, through to the C, the reports and the terminal."""
 
+import contextlib
 import json
+from collections.abc import Mapping
 
+import numpy as np
 import onnx
 
+from deployer.errors import DeployerError
+from deployer.stages import check, parse
 
-from . import bases
 from .building import build_inference, command, judge_exit
 from .draw import HOSTILE
 from .graph_edits import rename, value_names
@@ -45,10 +49,10 @@ def names(trial: Trial) -> str:
     words: list[object] = ["compile", "-t", trial.case, "-o", trial.work / "out", "--verbose", "--plotMemAlloc"]
     words += ["--profileTiling", "--buffering", "single"]
     if not training:
-        _data(trial, made.feeds)
+        _data(trial)
     code, out, errors = command(trial, words)
     if hidden(out + errors):
-        raise Finding("unsafe text", f"the terminal gets {ascii(hidden(out + errors)[0])}")
+        raise Finding("unsafe text", f"the terminal gets {hidden(out + errors)[0]!a}")
     verdict = judge_exit(code, errors)
     if code == 0:
         files = sorted(p for p in trial.work.rglob("*") if p.suffix in (".c", ".h", ".html", ".json"))
@@ -80,41 +84,18 @@ def _rename(trial: Trial, models: list[onnx.ModelProto], number: int) -> None:
                 rename(other, old, new)
 
 
-def _data(trial: Trial, feeds: dict) -> None:
-    """Archives by position: names that are not the graph's own."""
-    import numpy as np
-
-    from deployer.stages import check, parse
-
-    try:
-        program = check.run(parse.run(trial.case / "network.onnx", None))
-    except Exception:  # the command itself will say so
-        program = None
-    arrays = (
-        {}
-        if program is None
-        else {
-            f"a{i}": np.zeros(
-                program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64
-            )
-            for i, n in enumerate(program.data)
-        }
-    )
-    results = (
-        {}
-        if program is None
-        else {
-            f"a{i}": np.zeros(
-                program.tensors[n].type.shape, np.float32 if program.tensors[n].type.dtype == "float32" else np.int64
-            )
-            for i, n in enumerate(program.outputs)
-        }
-    )
-    np.savez(trial.case / "inputs.npz", allow_pickle=False, **arrays)
-    np.savez(trial.case / "outputs.npz", allow_pickle=False, **results)
+def _data(trial: Trial) -> None:
+    """Archives by position, so that names are the graph's alone; none where the graph cannot be read."""
+    path = trial.case / "network.onnx"
+    arrays: dict[str, dict[str, np.ndarray]] = {"inputs.npz": {}, "outputs.npz": {}}
+    with contextlib.suppress(DeployerError, TypeError, UnicodeError):  # the command itself will say so
+        program = check.run(parse.run(path, None))
+        for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
+            types = [program.tensors[n].type for n in names]
+            arrays[file] = {f"a{i}": np.zeros(t.shape, t.dtype) for i, t in enumerate(types)}
+    for file, content in arrays.items():
+        np.savez(trial.case / file, allow_pickle=False, **content)
 
 
-def _infer(trial: Trial, feeds: dict) -> str:
-    from deployer.stages import check, parse
-
+def _infer(trial: Trial, feeds: Mapping[str, np.ndarray]) -> str:
     return build_inference(trial, check.run(parse.run(trial.case / "network.onnx", None)), feeds)

@@ -111,7 +111,7 @@ def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mappi
         integer = name in program.tensors and program.tensors[name].type.dtype != "float32"
         array = np.asarray(feeds[name]) if name in feeds else draw.array(shape)
         array = np.resize(array, shape) if array.size else np.zeros(shape, array.dtype)
-        if HALF == kinds.get(name):
+        if kinds.get(name) == HALF:
             array = array.astype(np.float16)
         if kinds.get(name) == "tensor(bool)":
             array = array.astype(np.bool_)

@@ -180,15 +180,15 @@ def hidden(text: str) -> list[str]:
 def place_of(error: BaseException) -> str:
     """File and function of the innermost frame in the project, else of the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [
-        f
-        for f in frames
-        if f.filename.startswith(str(ROOT)) and "/faults/" not in f.filename and ".venv" not in f.filename
-    ]
+    ours = [f for f in frames if _is_ours(f.filename)]
     if not frames:
         return "nowhere"
     frame = (ours or list(frames))[-1]
     return f"{Path(frame.filename).name}:{frame.name}"
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(str(ROOT)) and "/faults/" not in file and "/.venv/" not in file
 
 
 def _stable(text: str) -> str:
@@ -203,7 +203,7 @@ def _timed(seconds: float) -> Iterator[None]:
     def late(_: int, frame: FrameType | None) -> None:
         where = "nowhere"
         while frame is not None:
-            if frame.f_code.co_filename.startswith(str(ROOT)) and "/faults/" not in frame.f_code.co_filename:
+            if _is_ours(frame.f_code.co_filename):
                 where = f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}"
                 break
             frame = frame.f_back

@@ -30,7 +30,7 @@ def check_written(files: Mapping[str, str]) -> None:
     for name, text in files.items():
         bad = [c for c in hidden(text) if c != "\t"]
         if bad and not name.endswith(".json"):
-            raise Finding("unsafe text", f"{_kind(name)} holds {ascii(bad[0])}")
+            raise Finding("unsafe text", f"{_kind(name)} holds {bad[0]!a}")
         if name.endswith((".c", ".h")):
             _check_code(name, text)
         if name.endswith(".html") and re.search(rf"<(script|img)[^>]*{MARK}|<script>{MARK}", text):
