@@ -13,7 +13,7 @@ from deployer.ir import Program
 from deployer.stages import build as build_stage
 from DeployTest.tolerances import table
 
-from .trial import Finding, Reached, Trial, contained, refusal
+from .trial import Finding, Reached, Refused, Trial, contained, refusal
 from .written import drawn_words
 
 
@@ -30,8 +30,8 @@ def command(trial: Trial, words: Sequence[object], programs: bool = False, reach
     return code, out.getvalue(), errors.getvalue()
 
 
-def judge_exit(code: int, errors: str, allowed: Sequence[int] = (0, 2)) -> str:
-    """What an exit code says; Finding for a code that an input cannot be to blame for."""
+def judge_exit(words: str, code: int, errors: str, allowed: Sequence[int] = (0, 2)) -> str:
+    """What an exit code of the command `words` says: Refused for 2, Finding for what no input can be to blame for."""
     if code not in allowed:
         raise Finding("exit 70" if code == 70 else f"exit {code}", f"{errors.strip()[:3000]}")
     if code == 2:
@@ -39,8 +39,8 @@ def judge_exit(code: int, errors: str, allowed: Sequence[int] = (0, 2)) -> str:
         verdict = refusal(errors if not errors.startswith("usage:") else "", lines[0] if lines else "", "command")
         if verdict.end == "finding":
             raise Finding(verdict.sort, f"{verdict.place}: {verdict.text}")
-        return "refused with exit 2"
-    return "accepted with exit 0"
+        raise Refused(f"{words}: {lines[0]}")
+    return f"{words}: exit {code}"
 
 
 def build_inference(trial: Trial, program: Program, feeds: Mapping[str, np.ndarray]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from . import coverage
 from .draw import Draw
 from .trial import ROOT
 from .worker import Worker, kind_of
@@ -205,6 +206,17 @@ def run(seed: int, inputs: Sequence[int], built: int, folder: Path, workers: int
     return campaign.summary
 
 
+def cover(summary: Summary, folder: Path, seed: int) -> None:
+    """The readers under atheris, where it is installed."""
+    if not coverage.available():
+        print("atheris is not installed: the readers were not fuzzed by coverage")
+        return
+    found = coverage.run(folder, seed)
+    print(f"atheris: {coverage.RUNS} inputs each for {', '.join(coverage.READERS)}, {len(found)} findings")
+    for reader, text in found.items():
+        summary.findings[f"coverage: {reader}"] = {"count": 1, "kind": reader, "text": text, "files": str(folder)}
+
+
 def show(summary: Summary, console: Console) -> None:
     """The tables of a campaign."""
     table = Table("kind", "inputs", "refused", "accepted", "findings", "ms each", box=None, header_style="bold")
@@ -273,6 +285,7 @@ def main() -> int:
     inputs = range(a.first, a.first + a.inputs)
     chosen = [i for i in inputs if not a.kinds or kind_of(a.seed, i)[0] in a.kinds]
     summary = run(a.seed, chosen, a.built, folder, a.workers)
+    cover(summary, folder, a.seed)
     console = Console(width=160)
     show(summary, console)
     write(summary, a.seed, folder / "result.json", time.monotonic() - began)

@@ -35,10 +35,9 @@ def plan(trial: Trial) -> str:
     if way == "emit":
         (folder / "tiling.json").unlink()
     code, _, errors = command(trial, ["emit", "--plan", folder / "plan.json", "-o", trial.work / "again"])
-    verdict = judge_exit(code, errors)
-    if code == 0:
-        _check_folder(trial)
-    return f"emit: {verdict}"
+    verdict = judge_exit("emit", code, errors)
+    _check_folder(trial)
+    return verdict
 
 
 @kind(4)
@@ -56,12 +55,9 @@ def tiling(trial: Trial) -> str:
     path = trial.work / "edited.json"
     path.write_bytes(edited)
     code, _, errors = command(trial, ["compile", "-t", trial.case, "--from", path, "-o", folder])
-    verdict = judge_exit(code, errors)
-    if code == 0:
-        _check_folder(trial)
-    if code == 0 and trial.build:
-        return _skipgen(trial, folder)
-    return f"compile --from: {verdict}"
+    verdict = judge_exit("compile --from", code, errors)
+    _check_folder(trial)
+    return _skipgen(trial, folder) if trial.build else verdict
 
 
 def _skipgen(trial: Trial, folder: "bases.Path") -> str:
@@ -70,15 +66,15 @@ def _skipgen(trial: Trial, folder: "bases.Path") -> str:
     code, out, errors = command(trial, words, programs=trial.build, reach=not trial.build)
     if trial.build and code == 1:
         raise Finding("wrong run", f"{errors}\n{out}"[-3000:])
-    verdict = judge_exit(code, errors)
-    return "built and passed" if trial.build and code == 0 else f"skipgen: {verdict}"
+    verdict = judge_exit("--skipgen", code, errors)
+    return "built and passed" if trial.build else verdict
 
 
 def _rerun(trial: Trial, folder: "bases.Path") -> str:
     """What an accepted plan prints must train to the same bits, or fail by name."""
     code, _, errors = command(trial, ["emit", "--plan", folder / "plan.json", "-o", folder])
-    judge_exit(code, errors)
-    return _skipgen(trial, folder) if code == 0 else "not built: refused"
+    judge_exit("emit", code, errors)
+    return _skipgen(trial, folder)
 
 
 def _check_folder(trial: Trial) -> None:

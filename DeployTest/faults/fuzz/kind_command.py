@@ -56,7 +56,7 @@ def command_line(trial: Trial) -> str:
                 raise Finding("user's file", f"lost or changed: {file}\n{' '.join(map(repr, words))}")
     if out.startswith("usage:") and code == 0:
         return "help"
-    return f"{name}: {judge_exit(code, errors)}"
+    return judge_exit(name, code, errors)
 
 
 def _words(trial: Trial, parser: argparse.ArgumentParser, draw: Draw) -> list[str]:

@@ -53,7 +53,7 @@ def names(trial: Trial) -> str:
     code, out, errors = command(trial, words)
     if hidden(out + errors):
         raise Finding("unsafe text", f"the terminal gets {hidden(out + errors)[0]!a}")
-    verdict = judge_exit(code, errors)
+    verdict = judge_exit("compile", code, errors)
     if code == 0:
         files = sorted(p for p in trial.work.rglob("*") if p.suffix in (".c", ".h", ".html", ".json"))
         check_written({p.name: p.read_bytes().decode() for p in files})

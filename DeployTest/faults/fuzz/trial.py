@@ -38,8 +38,8 @@ class Reached(BaseException):
     """The input was accepted as far as the C compiler."""
 
 
-class Unequal(Exception):
-    """The input is accepted, and means something else here than in the reference."""
+class Refused(Exception):
+    """The command refused the input as it should; the text is what it said first."""
 
 
 class Finding(Exception):
@@ -145,6 +145,8 @@ def _judged(trial: Trial, kind: Kind) -> Verdict:
         return Verdict("accepted", kind(trial))
     except UserError as error:
         return refusal(str(error), error.cause, f"{type(error).__name__}: {place_of(error)}")
+    except Refused as said:
+        return Verdict("refused", place=_stable(str(said)), text=str(said))
     except Reached:
         return Verdict("accepted", "reached the C compiler")
     except Finding as found:
