@@ -15,6 +15,8 @@ from .trial import Finding, Trial
 from .written import check_written
 
 Holder = tuple[Any, Any]
+DEEP = 5000
+"""Lists inside of one another that no reader by recursion outlives."""
 
 
 @kind(5)
@@ -92,7 +94,8 @@ def _edited(trial: Trial, data: bytes, draw: Draw) -> bytes:
     if draw.chance(0.5) and isinstance(envelope, dict) and "body" in envelope:
         text = json.dumps(envelope["body"], sort_keys=True)
         envelope["digest"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return json.dumps(envelope, indent=1, ensure_ascii=draw.chance(0.8)).encode("utf-8", "surrogatepass")
+    data = json.dumps(envelope, indent=1, ensure_ascii=draw.chance(0.8)).encode("utf-8", "surrogatepass")
+    return data.replace(b"[]", b"[" * DEEP + b"]" * DEEP, 1) if draw.chance(0.02) else data
 
 
 def leaves(value: Any, wanted: Callable[[Any], bool]) -> list[Holder]:
@@ -154,7 +157,7 @@ def kind_replaced(envelope: Any, draw: Draw) -> None:
     place = _pick(envelope, lambda v: True, draw)
     if place is not None:
         deep: Any = []
-        for _ in range(draw.one((3, 3, 2000))):
+        for _ in range(draw.one((1, 3, 60))):
             deep = [deep]
         others = ({"_": "Whole"}, {"_": "float", "text": "nan"}, deep)
         place[0][place[1]] = draw.one((None, True, "x", 0, 1.5, [], {}, [1], *others))

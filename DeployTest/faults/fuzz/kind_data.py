@@ -119,7 +119,7 @@ def kind_changed(arrays: Arrays, draw: Draw) -> None:
     with np.errstate(all="ignore"):
         try:
             arrays[key] = arrays[key].astype(draw.one(KINDS))
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             arrays[key] = np.array(["x"], dtype=object)
 
 
