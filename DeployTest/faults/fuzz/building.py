@@ -2,18 +2,20 @@
 
 import contextlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from deployer import cli
+from deployer import cli, commands
+from deployer.errors import InternalError
 from deployer.interpret import run_inference
 from deployer.ir import Program
 from deployer.stages import build as build_stage
 from DeployTest.tolerances import table
 
-from .trial import Finding, Reached, Refused, Trial, contained, refusal
+from .trial import Finding, Reached, Refused, Trial, contained, place_of, refusal
 from .written import drawn_words
 
 
@@ -21,13 +23,35 @@ def command(trial: Trial, words: Sequence[object], programs: bool = False, reach
     """Exit code, output and errors of a command in this process; `reach`: Reached where it begins to build."""
     out, errors = io.StringIO(), io.StringIO()
     stop = mock.patch.object(build_stage, "run", side_effect=Reached) if reach else contextlib.nullcontext()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), stop, contained(trial, programs=programs):
+    raised: list[Exception] = []
+    streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)
+    with streams[0], streams[1], stop, contained(trial, programs=programs), _noting(raised):
         try:
             code = cli.main([str(word) for word in words])
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
+    if code == 70 and raised and not isinstance(raised[0], InternalError):
+        raise raised[0]
+    if code == 70 and raised:
+        raise Finding("exit 70", f"{type(raised[0]).__name__} {place_of(raised[0])}\n{errors.getvalue()[-3000:]}")
     trial.log.append("deployer " + " ".join(map(repr, map(str, words))) + f" -> {code}")
     return code, out.getvalue(), errors.getvalue()
+
+
+@contextlib.contextmanager
+def _noting(raised: list[Exception]) -> Iterator[None]:
+    """Keep what a command raises, which the command line turns into a code and a text."""
+    dispatch = commands.dispatch
+
+    def noted(*given: Any) -> int:
+        try:
+            return dispatch(*given)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    with mock.patch.object(commands, "dispatch", noted):
+        yield
 
 
 def judge_exit(words: str, code: int, errors: str, allowed: Sequence[int] = (0, 2)) -> str:

@@ -15,6 +15,10 @@ _CHANGES |= {"os.truncate": 1, "os.chmod": 1, "shutil.rmtree": 1, "shutil.move":
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "socket.connect")
 
 
+_HARMLESS = ("uname",)
+"""Programs that Python's own `platform` starts where a report says what machine it is."""
+
+
 class StrayError(PermissionError):
     """Something outside of what an input may touch was touched; the operation did not take place."""
 
@@ -60,7 +64,7 @@ class Watch:
         elif name in _CHANGES:
             for path in given[: _CHANGES[name]]:
                 self._written(path)
-        elif name in _PROCESSES and not self.programs:
+        elif name in _PROCESSES and not self.programs and given[0] not in _HARMLESS:
             self._note(f"starts {str(given[0])[:80]}")
 
 

@@ -49,6 +49,7 @@ class Worker:
         scratch.mkdir(parents=True, exist_ok=True)
         tempfile.tempdir = str(scratch)
         os.environ["XDG_CACHE_HOME"] = str(self.folder.parent / "cache")
+        os.environ["XDG_STATE_HOME"] = str(scratch / "state")
 
     def say(self, **words: Any) -> None:
         """One line to the campaign."""
