@@ -1,5 +1,6 @@
 """A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
 
+import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -293,8 +294,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
 
 
-def _merged(path: Path) -> dict[str, Any]:
-    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain."""
+def _merged(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
+
+    `above` are the files that simulate this one; TargetInvalid where that never ends.
+    """
+    if path in above:
+        raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
     raw = _read(path)
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
@@ -302,7 +308,9 @@ def _merged(path: Path) -> dict[str, Any]:
     base = raw.get("simulates")
     if base is None:
         return raw
-    inherited = _merged(path.with_name(f"{base}.toml"))
+    if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
+        raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
+    inherited = _merged(path.with_name(f"{base}.toml"), (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 
