@@ -245,6 +245,10 @@ def parse(path: Path) -> Target:
         ("evicted", int),
     ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
+    for key, kind in (("description", str), ("guard_bytes", int)):
+        faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
+    guard = raw.get("guard_bytes", 0)
+    faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
     for key in ("dispatch", "step", "tile", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")

@@ -105,8 +105,6 @@ SEEN: dict[str, tuple[Callable[[Trial], str], str]] = {
     "memory": (_raises(MemoryError()), "memory"),
     "exit 70": (_raises(InternalError("[rule] broken")), "exit 70"),
     "no cause": (_raises(GraphProblem("")), "message"),
-    "long message": (_raises(GraphProblem("x\n" * 100)), "message"),
-    "hidden characters": (_raises(GraphProblem("a\x1b[31m")), "message"),
 }
 
 
@@ -118,6 +116,13 @@ def test_fault_is_a_finding(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     kind, sort = SEEN[name]
     verdict = _verdict(tmp_path, kind)
     assert (verdict.end, verdict.sort) == ("finding", sort)
+
+
+@pytest.mark.parametrize("message", ["x\n" * 100, "x" * 10_000, "a\x1b[31m", "a\rb", "a\u202eb"])
+def test_bad_message_is_a_finding(message: str) -> None:
+    """A refusal that does not fit a screen, or acts on it, is none."""
+    assert trial.refusal(message, "cause", "place").sort == "message"
+    assert trial.refusal("one line\n  try  another", "cause", "place").end == "refused"
 
 
 def test_a_stray_write_does_not_happen(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from deployer.interpret import run_inference
-from deployer.ir import Program
+from deployer.interpret import Memory, Trace, run_graph, run_inference
+from deployer.ir import Node, Program
 from deployer.operator import registry
 from DeployTest.tolerances import table
 
@@ -129,13 +129,67 @@ def _check(program: Program, inputs: Mapping[str, Array], wanted: Mapping[str, A
     with np.errstate(all="ignore"):
         narrow = run_inference(program, data, np.float32)
         exact = run_inference(program, data, np.float64)
+        _equal(program, data, (narrow, exact), wanted, half, shown)
+
+
+def _equal(
+    program: Program,
+    data: Mapping[str, Array],
+    ours: tuple[Mapping[str, Array], Mapping[str, Array]],
+    wanted: Mapping[str, Array],
+    half: bool,
+    shown: str,
+) -> None:
+    narrow, exact = ours
     for name in program.outputs:
         if name not in wanted:
             raise Finding("different", f"output {name!r} is unknown to onnxruntime\n{shown}")
         difference = unequal(narrow[name], exact[name], np.asarray(wanted[name]), half)
+        if difference and magnified(program, data, name, exact[name], np.asarray(wanted[name])):
+            continue
         reason = excused("different", shown) if difference else ""
         if difference and not reason:
             raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{shown}")
+
+
+def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Array, other: Array) -> bool:
+    """Whether noise of one rounding in every float result moves an output as far as the other one lies.
+
+    The noise is a float32 unit roundoff of the largest operand or result of the node, as sums have; what only such
+    a graph magnifies, at a pole or by cancellation, is no difference of meaning.
+    """
+    generator, runs = np.random.default_rng(0), []
+    for _ in range(NOISY):
+        memory = Memory(program, np.float64)
+        memory.update(data)
+        run_graph(program.graphs[0], memory, _noise(memory, generator))
+        runs.append(memory[name].astype(np.float64))
+    changes = np.array([np.isfinite(run) != np.isfinite(exact) for run in runs]).any(0)
+    wild = changes | ~np.isfinite(exact)
+    if (~np.isfinite(other) & ~wild).any() or other.dtype.kind != "f":
+        return False
+    moved = np.array([np.abs(np.where(wild, 0, run - np.where(wild, 0, exact))) for run in runs]).max(0)
+    distance = np.abs(np.where(wild, 0, other) - np.where(wild, 0, exact))
+    unclear = changes.any() or not wild.any()
+    return bool(unclear and (distance <= table()["fuzz"]["float32"]["rounding"] * moved.max(initial=0.0)).all())
+
+
+def _noise(memory: Memory, generator: np.random.Generator) -> Trace:
+    def trace(node: Node, results: Sequence[Array]) -> None:
+        operands = [memory[n] for n in node.inputs if n]
+        sizes = [
+            float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (*operands, *results) if x.dtype.kind == "f"
+        ]
+        for output, result in zip(node.outputs, results, strict=False):
+            if output and result.dtype.kind == "f":
+                sign = generator.choice((-1.0, 0.0, 1.0), result.shape)
+                memory[output] = result + sign * max(sizes, default=0.0) * np.finfo(np.float32).eps / 2
+
+    return trace
+
+
+NOISY = 8
+"""Runs with noise: an element at a pole escapes all of them once in 26."""
 
 
 def _ops(shown: str) -> str:
