@@ -1,11 +1,11 @@
-# make demo | make test | make check | make bench | make golden | make clean. The first use builds .venv from the pinned requirements.
+# make demo | make test | make fuzz | make check | make bench | make golden | make clean. The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow check package bench golden clean
+.PHONY: demo test test-slow fuzz check package bench golden clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -16,6 +16,9 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
+	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)
 
 check: $(READY)
 	$(PY) -m ruff check .

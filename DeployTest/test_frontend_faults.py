@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from small_graphs import (
@@ -22,6 +23,7 @@ from small_graphs import (
     with_nodes,
 )
 
+from deployer import pipeline
 from deployer.errors import (
     DeployerError,
     FileProblem,
@@ -30,7 +32,8 @@ from deployer.errors import (
     ShapeMismatch,
     UnsupportedOperator,
 )
-from deployer.stages import parse
+from deployer.plan import Options
+from deployer.stages import generate, parse
 from deployer.verify import verify_program
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -143,6 +146,12 @@ def test_optimizer_that_does_not_fit(tmp_path: Path) -> None:
         Case(optimizer=replace(OPTIMIZER, nodes=relu)).program(tmp_path, learning_rate=0.1)
 
 
+def test_update_that_reads_no_accumulator(tmp_path: Path) -> None:
+    blind = (node("SGD", ("w", "w"), ("w_updated",), "step", lr=0.25),)
+    with raises(GraphProblem, "the update of weight 'w' reads no gradient accumulator", "w_updated"):
+        Case(optimizer=replace(OPTIMIZER, nodes=blind)).program(tmp_path)
+
+
 def test_reads_of_overwritten_memory(tmp_path: Path) -> None:
     fc, _, *backward = TRAIN.nodes
     stale = (
@@ -195,6 +204,13 @@ def test_static_input_that_is_computed(tmp_path: Path) -> None:
         infer(tmp_path, replace(model, inputs=(*model.inputs, value("s", (1,), INT64))))
 
 
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (1, 1, 2)])
+def test_static_input_of_a_higher_rank(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    wide = constant("s", np.array([3, 2]).reshape(shape))
+    with raises(UnsupportedOperator, "input 1 ('s'), its 'shape'", str(list(shape))):
+        infer(tmp_path, chain(node("Reshape", ("x", "s"), ("y",)), initializers=(wide,)))
+
+
 def test_nodes_without_the_form_of_their_operator(tmp_path: Path) -> None:
     with raises(UnsupportedOperator, "(Relu)", "it has 0 inputs", "at least 1 inputs"):
         infer(tmp_path, chain(node("Relu", (), ("y",))))
@@ -239,6 +255,33 @@ def test_sequence_input(tmp_path: Path) -> None:
     sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
     with raises(ShapeMismatch, "'x' is a sequence_type"):
         infer(tmp_path, Model((node("Relu", ("x",), ("y",)),), (sequence,), (value("y", None),)))
+
+
+@pytest.mark.parametrize("place", ["outputs", "infos"])
+def test_sequence_output_and_value(tmp_path: Path, place: str) -> None:
+    sequence = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    with raises(ShapeMismatch, "'y' is a sequence_type"):
+        infer(tmp_path, replace(chain(node("Relu", ("x",), ("y",))), **{place: (sequence,)}))
+
+
+def test_file_of_a_newer_form(tmp_path: Path) -> None:
+    path = chain(node("Relu", ("x",), ("y",))).save(tmp_path / "network.onnx")
+    model = onnx.load(path)
+    for version in (onnx.IR_VERSION + 1, 2**40):
+        model.ir_version = version
+        path.write_bytes(model.SerializeToString())
+        with raises(FileProblem, f"IR version {version}", str(onnx.IR_VERSION)):
+            parse.run(path, None)
+
+
+def test_graph_without_a_step(tmp_path: Path) -> None:
+    """A graph whose results are known at compile time needs no step, and has a plan all the same."""
+    model = chain(node("Shape", ("x",), ("y",)))
+    program = infer(tmp_path, replace(model, outputs=(value("y", (2,), INT64),)))
+    for strategy in ("auto", "single", "double"):
+        _, plan = pipeline.plan_program(program, Options(strategy=strategy))
+        assert plan.steps == ()
+        assert generate.run(plan)
 
 
 def test_values_that_do_not_fit(tmp_path: Path) -> None:

@@ -205,6 +205,16 @@ def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
     assert work.parallel > 0
 
 
+def test_max_pool_passes_over_nan() -> None:
+    """As in ONNX Runtime, and as in the kernel: the maximum is that of the numbers in a window."""
+    x = np.array([np.nan, 5, 2, np.nan, 1, np.nan, 3, 4], np.float32).reshape(1, 1, 8)
+    step = step_of(registry()["MaxPool"], Sample("nan", (x,), {"kernel_shape": (2,), "strides": (2,)}))
+    [reference] = step.operator.reference(step.node, step.arrays)
+    [kernel] = run_step(step, step.access.sizes)
+    np.testing.assert_array_equal(reference, _onnxruntime(step)[0])
+    np.testing.assert_array_equal(kernel, reference)
+
+
 BY_KERNEL = {op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)}
 
 

@@ -96,6 +96,12 @@ def test_all_faults_at_once(folder: Path) -> None:
     [
         ("host.toml", (r'^simulates = "\w+"', ""), "0 levels"),
         ("host.toml", (r'^simulates = "\w+"', 'simulates = "atlantis"'), "atlantis"),
+        ("host.toml", (r'^simulates = "\w+"', 'simulates = "host"'), "simulates itself"),
+        ("siracusa.toml", (r"^clock = ", 'simulates = "host"\nclock = '), "simulates itself"),
+        ("host.toml", (r'^simulates = "\w+"', "simulates = 1"), "simulates"),
+        ("host.toml", (r"^guard_bytes = \d+", "guard_bytes = []"), "guard_bytes is no int"),
+        ("host.toml", (r"^guard_bytes = \d+", "guard_bytes = -4"), "guard_bytes is negative"),
+        ("host.toml", (r"^description = .*", "description = 3"), "description is no str"),
         ("host.toml", (r'^name = "host"', 'name = "host'), "line 1"),
         ("host.toml", (r'^name = "host"', 'name = "host"\nlevels = 3\ncost = 4'), "levels is no list"),
         ("siracusa/costs.toml", (r'^\[kernels\."?default"?\]', "[kernels.usual]"), "kernels.default is missing"),

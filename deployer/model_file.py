@@ -39,6 +39,11 @@ def load_model(path: Path) -> ModelProto:
         raise FileProblem(f"{path} is truncated or not an ONNX file", cause, WAY_OUT) from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise FileProblem(f"{path} holds no ONNX graph", facts, WAY_OUT)
+    if model.ir_version > onnx.IR_VERSION:
+        known = [("known", f"up to IR version {onnx.IR_VERSION}")]
+        raise FileProblem(
+            f"{path} is of IR version {model.ir_version}", known, "an exporter's older form, or a newer onnx"
+        )
     if len(model.graph.node) > NODES:
         facts = [("nodes", str(len(model.graph.node))), ("at most", str(NODES))]
         raise GraphProblem(f"the graph of {path} has too many nodes", facts, "a smaller model")

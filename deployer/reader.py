@@ -54,7 +54,7 @@ def read_graph(path: Path, name: str) -> RawGraph:
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
     declared = {v.name: _declared(v) for v in (*graph.value_info, *graph.output)}
-    inputs = tuple(Input(v.name, _declared_input(v)) for v in graph.input)
+    inputs = tuple(Input(v.name, _declared(v)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
 
@@ -159,17 +159,14 @@ def _element(name: str, element: int) -> str:
 
 
 def _declared(value: onnx.ValueInfoProto) -> Declared:
-    if not value.type.HasField("tensor_type"):
+    """What a declaration says; ShapeMismatch where that is no tensor."""
+    kind = value.type.WhichOneof("value")
+    if kind not in ("tensor_type", None):
+        raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
+    if kind is None:
         return Declared()
     tensor = value.type.tensor_type
     dtype = _element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
         return Declared(dtype)
     return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
-
-
-def _declared_input(value: onnx.ValueInfoProto) -> Declared:
-    kind = value.type.WhichOneof("value")
-    if kind not in ("tensor_type", None):
-        raise ShapeMismatch(f"graph input {value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
-    return _declared(value)

@@ -130,6 +130,10 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
                 f"input {position} ({name!r}), its {attribute!r}, is computed at run time",
                 "a constant, an initializer, or a Shape of a tensor with static shape",
             )
+        if state.constants[name].ndim > 1:
+            shape = list(state.constants[name].shape)
+            cause = f"input {position} ({name!r}), its {attribute!r}, has shape {shape}"
+            raise unsupported(node, cause, "a list of numbers, or one number")
         attrs[attribute] = _attribute(state.constants[name])
         inputs[position] = ""
     outputs = list(node.outputs)

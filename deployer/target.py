@@ -1,5 +1,6 @@
 """A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
 
+import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -244,6 +245,10 @@ def parse(path: Path) -> Target:
         ("evicted", int),
     ):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
+    for key, kind in (("description", str), ("guard_bytes", int)):
+        faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
+    guard = raw.get("guard_bytes", 0)
+    faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
     for key in ("dispatch", "step", "tile", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
@@ -293,8 +298,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
 
 
-def _merged(path: Path) -> dict[str, Any]:
-    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain."""
+def _merged(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
+
+    `above` are the files that simulate this one; TargetInvalid where that never ends.
+    """
+    if path in above:
+        raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
     raw = _read(path)
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
@@ -302,7 +312,9 @@ def _merged(path: Path) -> dict[str, Any]:
     base = raw.get("simulates")
     if base is None:
         return raw
-    inherited = _merged(path.with_name(f"{base}.toml"))
+    if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
+        raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
+    inherited = _merged(path.with_name(f"{base}.toml"), (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 

@@ -124,6 +124,8 @@ def greedy(problem: Problem) -> Choice | None:
 
 def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     """The choice of least cycles CP-SAT finds, never worse than the hint; None where nothing fits."""
+    if not problem.candidates:
+        return Choice((), frozenset(), 0)
     start = min((c for c in (hint, greedy(problem)) if c is not None), key=lambda c: c.cycles, default=None)
     model = cp_model.CpModel()
     picked = [[model.new_bool_var(f"x{s}_{i}") for i in range(len(c))] for s, c in enumerate(problem.candidates)]

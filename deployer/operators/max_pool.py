@@ -25,8 +25,9 @@ class MaxPool(Pool):
         return (y, TensorType("int32", y.shape)) if len(node.outputs) > 1 else (y,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The maximum over the window's positions."""
+        """The maximum over the numbers at the window's positions; NaN is none."""
         x = arrays(inputs, 1)[0]
+        x = np.where(np.isnan(x), x.dtype.type(-np.inf), x)
         h, w = plane(node, x.shape)
         y = stacked(padded(x, h, w, -np.inf), h, w).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)

@@ -1,0 +1,148 @@
+"""Valid forward models, drawn: operators from the registry with their samples, chained where the types allow it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from deployer.errors import DeployerError
+from deployer.ir import Node, TensorType
+from deployer.operator import Array, Operator, Sample, registry
+
+from .draw import Draw
+
+OPSET = 21
+LARGEST = 4096
+"""Elements of a value; a larger sample makes a slow input and no other one."""
+Entry = tuple[Operator, Sample]
+
+
+@cache
+def entries(standard: bool) -> tuple[Entry, ...]:
+    """Samples of all operators; of those whose form ONNX Runtime knows where `standard`."""
+    found = []
+    for name, operator in registry().items():
+        for sample in operator.samples() if name == operator.name else ():
+            small = all(x is None or np.size(x) <= LARGEST for x in sample.inputs)
+            if small and (sample.onnx or not standard):
+                found.append((operator, sample))
+    return tuple(found)
+
+
+@cache
+def _by_operator(standard: bool) -> dict[str, tuple[Entry, ...]]:
+    names = dict.fromkeys(op.name for op, _ in entries(standard))
+    return {name: tuple(e for e in entries(standard) if e[0].name == name) for name in names}
+
+
+@dataclass
+class Chain:
+    """A model under construction: `values` has what later nodes may read, `feeds` a value per graph input."""
+
+    draw: Draw
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    values: dict[str, TensorType] = field(default_factory=dict)
+    feeds: dict[str, Array] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    last: list[str] = field(default_factory=list)
+
+    def append(self, entry: Entry) -> None:
+        """One node more; it reads the newest value where its operator takes that type."""
+        operator, sample = entry
+        at = len(self.nodes)
+        arrays, linked = self._linked(operator, sample)
+        names = [self._operand(f"v{at}_{i}", x, i in linked) for i, x in enumerate(arrays)]
+        outputs = [f"o{at}_{i}" for i in range(sample.outputs)]
+        node = Node(f"n{at}", operator.name, tuple(names), tuple(outputs), dict(sample.attrs))
+        types = operator.infer(node, [self._type(x) for x in arrays])
+        self.values.update(zip(outputs, types, strict=False))
+        self.last = outputs
+        self.nodes.append(self._proto(operator, node))
+
+    @staticmethod
+    def _type(x: Array | None) -> TensorType | None:
+        return None if x is None else TensorType(x.dtype.name, x.shape)
+
+    def _linked(self, operator: Operator, sample: Sample) -> tuple[list[Array | None], set[int]]:
+        """The operands' values, those of one shape retyped to the newest value's if the operator takes it."""
+        arrays = [None if x is None else np.asarray(x) for x in sample.inputs]
+        newest = self.values[self.last[0]] if self.last else None
+        floats = [i for i, x in enumerate(arrays) if x is not None and x.dtype == np.float32]
+        if newest is None or newest.dtype != "float32" or not floats or not newest.size:
+            return arrays, set()
+        shape = arrays[floats[0]].shape  # type: ignore[union-attr]
+        changed = list(arrays)
+        for i in floats:
+            if arrays[i].shape == shape:  # type: ignore[union-attr]
+                changed[i] = np.resize(arrays[i], newest.shape)  # type: ignore[arg-type]
+        node = Node("try", operator.name, tuple(f"x{i}" for i in range(len(arrays))), ("y",), dict(sample.attrs))
+        try:
+            types = operator.infer(node, [self._type(x) for x in changed])
+        except (DeployerError, IndexError, ValueError):
+            return arrays, set()
+        return (changed, {floats[0]}) if all(t.size <= LARGEST for t in types) else (arrays, set())
+
+    def _operand(self, name: str, x: Array | None, linked: bool) -> str:
+        if x is None:
+            return ""
+        if linked:
+            return self.last[0]
+        wide = x.astype(np.int64) if x.dtype == np.int32 else x
+        if self.draw.chance(0.5) or not self.feeds:
+            self.feeds[name] = wide
+        else:
+            self.constants[name] = wide
+        return name
+
+    def _proto(self, operator: Operator, node: Node) -> onnx.NodeProto:
+        """The node as ONNX has it: attributes that this opset wants as inputs become constants."""
+        attrs, names = dict(node.attrs), list(node.inputs)
+        for position, attribute in operator.static_inputs.items():
+            if attribute not in attrs:
+                continue
+            names += [""] * (position + 1 - len(names))
+            names[position] = f"{node.name}_{attribute}"
+            given = attrs.pop(attribute)
+            value = np.float32(given) if isinstance(given, float) else np.array(_listed(given), np.int64)
+            self.constants[names[position]] = np.asarray(value)
+        domain = "" if onnx.defs.has(node.op) else "com.microsoft"
+        return helper.make_node(node.op, names, node.outputs, node.name, domain=domain, **attrs)
+
+    def model(self) -> onnx.ModelProto:
+        """The file."""
+        read = {name for node in self.nodes for name in node.input}
+        ends = [n for n in self.values if n not in read] or list(self.last)
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [_value(n, x.dtype, x.shape) for n, x in self.feeds.items()],
+            [_value(n, np.dtype(_wide(self.values[n].dtype)), self.values[n].shape) for n in ends],
+            [numpy_helper.from_array(x, n) for n, x in self.constants.items()],
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="fuzz")
+
+
+def _wide(dtype: str) -> str:
+    return "int64" if dtype == "int32" else dtype
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _value(name: str, dtype: np.dtype, shape: Sequence[int]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+
+def chain(draw: Draw, longest: int = 5, standard: bool | None = None) -> Chain:
+    """A chain of drawn operators, each operator as likely as another; custom operators seldom, or never."""
+    made = Chain(draw)
+    for _ in range(draw.number(1, longest)):
+        known = draw.chance(0.85) if standard is None else standard
+        table = _by_operator(known)
+        made.append(draw.one(table[draw.one(sorted(table))]))
+    return made

@@ -1,0 +1,226 @@
+"""What ONNX Runtime says of a model, beside what the interpreter computes; one list of excused differences."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from deployer.interpret import Memory, Trace, run_graph, run_inference
+from deployer.ir import Node, Program
+from deployer.operator import registry
+from DeployTest.tolerances import table
+
+from .draw import Draw
+from .trial import Finding, Trial
+
+Array = np.ndarray
+HERE = Path(__file__).resolve().parent
+WIDE = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+WIDE |= {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+HALF = "tensor(float16)"
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """A difference from ONNX Runtime that is known: a pattern in its message or in the model, and the reason."""
+
+    sort: str
+    pattern: str
+    reason: str
+
+
+@cache
+def excuses() -> tuple[Excuse, ...]:
+    """The committed list; CUSTOM stands for any operator of the registry that ONNX does not have."""
+    rows = tomllib.loads((HERE / "excuses.toml").read_text())["excuse"]
+    custom = "|".join(name for name in registry() if not onnx.defs.has(name))
+    return tuple(Excuse(row["sort"], row["pattern"].replace("CUSTOM", f"({custom})"), row["reason"]) for row in rows)
+
+
+def excused(sort: str, text: str) -> str:
+    """The reason of the first excuse whose pattern is in the text, or nothing."""
+    return next((e.reason for e in excuses() if e.sort == sort and re.search(e.pattern, text)), "")
+
+
+def session(data: bytes | Path) -> onnxruntime.InferenceSession:
+    """A session on one thread that says nothing."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(data if isinstance(data, bytes) else str(data), options)
+
+
+def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Array], shown: str) -> str:
+    """Run an accepted inference model both ways; Finding where they differ. `shown` lists the model's nodes.
+
+    Returns what the comparison was: `equal`, or why there was none.
+    """
+    trial.phase("onnxruntime")
+    try:
+        runtime = session(model)
+    except Exception as error:  # ONNX Runtime has no common type of its errors
+        return _refused(str(error), shown)
+    finally:
+        trial.phase("")
+    kinds = {x.name: x.type for x in runtime.get_inputs()}
+    inputs = _inputs(trial.draw("feeds"), program, kinds, feeds)
+    names = [x.name for x in runtime.get_outputs()]
+    trial.phase("onnxruntime")
+    try:
+        given = {n: _wide(inputs[n], kinds[n]) for n in kinds if n in inputs}
+        wanted = dict(zip(names, runtime.run(None, given), strict=True))
+    except Exception as error:  # as above
+        return _refused(str(error), shown)
+    finally:
+        trial.phase("")
+    half = HALF in {*kinds.values(), *(x.type for x in runtime.get_outputs())} or "FLOAT16" in shown
+    _check(program, inputs, wanted, half, shown)
+    return "equal to onnxruntime"
+
+
+def _refused(message: str, shown: str) -> str:
+    line = " ".join(message.split())
+    reason = excused("refused", f"{line}\n{shown}")
+    if reason:
+        return f"onnxruntime refuses: {reason}"
+    raise Finding("onnxruntime refuses", f"{_code(line)}\n{re.sub(r'0x[0-9a-f]+', '', line)[:400]}\n{shown}")
+
+
+def _code(line: str) -> str:
+    """The part of a message that names the fault, without names and numbers."""
+    end = re.split(r"failed:|, Error |Status Message: |is an invalid model\. ", line)[-1]
+    end = re.sub(r"(attribute|operator|registered for|op):? \S+", r"\1 _", end)
+    return " ".join(re.sub(r"\([^)]*\)|'[^']*'|\S*/\S*|\b[nov]\d+\w*", "", end).split()[:12])
+
+
+def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """A value for each data input: the one that came with the model where it fits, else one drawn."""
+    found: dict[str, Array] = {}
+    for name in dict.fromkeys([*program.data, *kinds]):
+        if name not in program.tensors:
+            shape: tuple[int, ...] = feeds[name].shape if name in feeds else (1,)
+        else:
+            shape = program.tensors[name].type.shape
+        integer = name in program.tensors and program.tensors[name].type.dtype != "float32"
+        array = np.asarray(feeds[name]) if name in feeds else draw.array(shape)
+        array = np.resize(array, shape) if array.size else np.zeros(shape, array.dtype)
+        if kinds.get(name) == HALF:
+            array = array.astype(np.float16)
+        if kinds.get(name) == "tensor(bool)":
+            array = array.astype(np.bool_)
+        found[name] = np.abs(array).astype(np.int32) % 3 if integer and name not in feeds else array
+        found[name] = found[name].astype(np.int32 if integer else np.float32)
+    return found
+
+
+def _wide(array: Array, kind: str) -> Array:
+    return array.astype(WIDE.get(kind, np.float32))
+
+
+def _check(program: Program, inputs: Mapping[str, Array], wanted: Mapping[str, Array], half: bool, shown: str) -> None:
+    data = {n: inputs[n] for n in program.data}
+    with np.errstate(all="ignore"):
+        narrow = run_inference(program, data, np.float32)
+        exact = run_inference(program, data, np.float64)
+        _equal(program, data, (narrow, exact), wanted, half, shown)
+
+
+def _equal(
+    program: Program,
+    data: Mapping[str, Array],
+    ours: tuple[Mapping[str, Array], Mapping[str, Array]],
+    wanted: Mapping[str, Array],
+    half: bool,
+    shown: str,
+) -> None:
+    narrow, exact = ours
+    for name in program.outputs:
+        if name not in wanted:
+            raise Finding("different", f"output {name!r} is unknown to onnxruntime\n{shown}")
+        difference = unequal(narrow[name], exact[name], np.asarray(wanted[name]), half)
+        if difference and magnified(program, data, name, exact[name], np.asarray(wanted[name])):
+            continue
+        reason = excused("different", shown) if difference else ""
+        if difference and not reason:
+            raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{shown}")
+
+
+def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Array, other: Array) -> bool:
+    """Whether noise of one rounding in every float result moves an output as far as the other one lies.
+
+    The noise is a float32 unit roundoff of the largest operand or result of the node, as sums have; what only such
+    a graph magnifies, at a pole or by cancellation, is no difference of meaning.
+    """
+    generator, runs = np.random.default_rng(0), []
+    for _ in range(NOISY):
+        memory = Memory(program, np.float64)
+        memory.update(data)
+        run_graph(program.graphs[0], memory, _noise(memory, generator))
+        runs.append(memory[name].astype(np.float64))
+    changes = np.array([np.isfinite(run) != np.isfinite(exact) for run in runs]).any(0)
+    wild = changes | ~np.isfinite(exact)
+    if (~np.isfinite(other) & ~wild).any() or other.dtype.kind != "f":
+        return False
+    moved = np.array([np.abs(np.where(wild, 0, run - np.where(wild, 0, exact))) for run in runs]).max(0)
+    distance = np.abs(np.where(wild, 0, other) - np.where(wild, 0, exact))
+    unclear = changes.any() or not wild.any()
+    return bool(unclear and (distance <= table()["fuzz"]["float32"]["rounding"] * moved.max(initial=0.0)).all())
+
+
+def _noise(memory: Memory, generator: np.random.Generator) -> Trace:
+    def trace(node: Node, results: Sequence[Array]) -> None:
+        operands = [memory[n] for n in node.inputs if n]
+        sizes = [
+            float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (*operands, *results) if x.dtype.kind == "f"
+        ]
+        for output, result in zip(node.outputs, results, strict=False):
+            if output and result.dtype.kind == "f":
+                sign = generator.choice((-1.0, 0.0, 1.0), result.shape)
+                memory[output] = result + sign * max(sizes, default=0.0) * np.finfo(np.float32).eps / 2
+
+    return trace
+
+
+NOISY = 8
+"""Runs with noise: an element at a pole escapes all of them once in 26."""
+
+
+def _ops(shown: str) -> str:
+    return "+".join(sorted({line.split()[0] for line in shown.splitlines()}))
+
+
+def unequal(narrow: Array, exact: Array, other: Array, half: bool) -> str:
+    """How far another float32 result is from ours, or nothing where that is rounding."""
+    if narrow.shape != other.shape:
+        return f"has shape {list(narrow.shape)}, onnxruntime's {list(other.shape)}"
+    if narrow.dtype.kind != "f":
+        same = np.array_equal(narrow.astype(np.int64), other.astype(np.int64))
+        return "" if same else f"is {_few(narrow)}, onnxruntime's {_few(other)}"
+    figures = table()["fuzz"]["half" if half else "float32"]
+    narrow, other = narrow.astype(np.float64), other.astype(np.float64)
+    finite = np.isfinite(narrow) & np.isfinite(exact) & np.isfinite(other)
+    special = np.isnan(narrow) != np.isnan(other)
+    special |= np.isinf(narrow) & np.isinf(other) & (narrow != other)
+    special |= np.isinf(narrow) != np.isinf(other)
+    limit = table()["fuzz"]["overflow"]
+    special &= ~((np.abs(np.nan_to_num(exact)) > limit) | half)
+    if special.any():
+        return f"is {narrow[special][0]}, onnxruntime's {other[special][0]}"
+    if not finite.any():
+        return ""
+    a, e, b = narrow[finite], exact[finite], other[finite]
+    rounding = np.abs(a - e).max(initial=0.0)
+    allowed = figures["atol"] + figures["rtol"] * np.abs(e).max(initial=0.0) + figures["rounding"] * rounding
+    at = int(np.argmax(np.abs(b - e)))
+    return "" if abs(b[at] - e[at]) <= allowed else f"is {a[at]:.9g} (float64 {e[at]:.9g}), onnxruntime's {b[at]:.9g}"
+
+
+def _few(array: Array) -> str:
+    return str(array.reshape(-1)[:6].tolist())

@@ -1,0 +1,219 @@
+"""The fuzzer: a bounded campaign without findings, inputs that can be repeated, and faults that it must see."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from deployer.errors import GraphProblem, InternalError
+from deployer.operator import registry
+from DeployTest.faults.fuzz import campaign, coverage, draw, edits, models, reference, register, trial, watch, worker
+from DeployTest.faults.fuzz.trial import Trial, Verdict
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+SEED, INPUTS, BUILT = 1, 300, 5
+
+
+def test_campaign(tmp_path: Path) -> None:
+    """The first inputs of a fixed seed show nothing, and reach every kind, onnxruntime and the C compiler."""
+    summary = campaign.run(SEED, range(INPUTS), BUILT, tmp_path, workers=1, quiet=True)
+    lines = [f"{key}\n{found.get('replay')}\n{found.get('text')}" for key, found in summary.findings.items()]
+    assert not lines, "\n\n".join(lines)
+    assert {kind for kind, _ in summary.counts} == set(register.kinds())
+    assert summary.compared["equal to onnxruntime"] > 0
+    assert summary.built["built and passed"] >= BUILT
+
+
+def _judge(tmp_path: Path, index: int) -> tuple[list[str], Verdict]:
+    with (tmp_path / "phases").open("w") as sink:
+        made, verdict = worker.Worker(SEED, tmp_path / "w", sink).judge(index)
+    return made.log, verdict
+
+
+@pytest.fixture
+def kept_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker sets where caches and temporary files lie; in this process that ends with the test."""
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+
+
+@pytest.mark.usefixtures("kept_environment")
+def test_an_input_is_always_the_same(tmp_path: Path) -> None:
+    """Drawn edits, verdict and message of an input do not depend on what was judged before it."""
+    graphs = [i for i in range(60) if worker.kind_of(SEED, i)[0] in ("graph", "graph_bytes", "data")][:12]
+    first = [_judge(tmp_path, i) for i in graphs]
+    again = [_judge(tmp_path, i) for i in reversed(graphs)][::-1]
+    assert first == again
+
+
+def _verdict(tmp_path: Path, kind: Callable[[Trial], str]) -> Verdict:
+    return trial.run(Trial(SEED, 0, tmp_path / "trial"), kind)
+
+
+def _writes(made: Trial) -> str:
+    with trial.contained(made):
+        (made.case / "network.onnx").write_text("x")
+    return "accepted"
+
+
+def _removes(made: Trial) -> str:
+    precious = made.work / "mine.c"
+    precious.write_text("int mine;")
+    with trial.contained(made, precious):
+        precious.unlink()
+    return "accepted"
+
+
+def _reads(made: Trial) -> str:
+    (made.secret / "key").write_text("x")
+    (made.case / "link").symlink_to(made.secret / "key")
+    with trial.contained(made):
+        (made.case / "link").read_text()
+    return "accepted"
+
+
+def _starts(made: Trial) -> str:
+    with trial.contained(made):
+        os.system("true")
+    return "accepted"
+
+
+def _spins(made: Trial) -> str:
+    while True:
+        pass
+
+
+def _raises(error: BaseException) -> Callable[[Trial], str]:
+    def kind(made: Trial) -> str:
+        raise error
+
+    return kind
+
+
+SEEN: dict[str, tuple[Callable[[Trial], str], str]] = {
+    "write": (_writes, "stray access"),
+    "remove": (_removes, "stray access"),
+    "read": (_reads, "stray access"),
+    "program": (_starts, "stray access"),
+    "hang": (_spins, "hang"),
+    "crash": (_raises(KeyError("x")), "crash"),
+    "memory": (_raises(MemoryError()), "memory"),
+    "exit 70": (_raises(InternalError("[rule] broken")), "exit 70"),
+    "no cause": (_raises(GraphProblem("")), "message"),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_fault_is_a_finding(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class of fault, committed by a kind of input of its own."""
+    monkeypatch.setattr(trial, "SECONDS", 0.2)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    kind, sort = SEEN[name]
+    verdict = _verdict(tmp_path, kind)
+    assert (verdict.end, verdict.sort) == ("finding", sort)
+
+
+@pytest.mark.parametrize("message", ["x\n" * 100, "x" * 10_000, "a\x1b[31m", "a\rb", "a\u202eb"])
+def test_bad_message_is_a_finding(message: str) -> None:
+    """A refusal that does not fit a screen, or acts on it, is none."""
+    assert trial.refusal(message, "cause", "place").sort == "message"
+    assert trial.refusal("one line\n  try  another", "cause", "place").end == "refused"
+
+
+def test_a_stray_write_does_not_happen(tmp_path: Path) -> None:
+    """What an input may not touch stays as it was."""
+    (tmp_path / "mine").write_text("mine")
+    with watch.watching([tmp_path / "allowed"]) as seen, pytest.raises(watch.StrayError):
+        (tmp_path / "mine").write_text("x")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert len(seen) == 1
+
+
+@pytest.mark.usefixtures("kept_environment")
+def test_wrong_meaning_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator whose reference is off by 1e-3 differs from onnxruntime in some input that has it."""
+
+    def wrong(node: object, inputs: list[np.ndarray]) -> tuple[np.ndarray]:
+        return (np.maximum(inputs[0], 0) + inputs[0].dtype.type(1e-3),)
+
+    monkeypatch.setattr(registry()["Relu"], "reference", wrong)
+    with (tmp_path / "phases").open("w") as sink:
+        judge = worker.Worker(SEED, tmp_path / "w", sink).judge
+        standard = (i for i in range(3000) if worker.kind_of(SEED, i)[0] == "standard_graph")
+        verdicts = (judge(i)[1] for i in standard if _has(i, "Relu"))
+        assert any(v.sort == "different" for v in verdicts)
+
+
+def _has(index: int, op: str) -> bool:
+    made = models.chain(draw.Draw(SEED, index, "model"), longest=8, standard=True)
+    return any(n.op_type == op for n in made.nodes)
+
+
+def test_a_dead_worker_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The input a process died of is named, and the others are judged all the same."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "def hook(name, given):\n"
+        "    if name == 'os.chdir' and os.environ.get('DIES_AT') and 'trial/work' in str(given[0]):\n"
+        "        count = int(open(os.environ['DIES_AT']).read() or 0) + 1\n"
+        "        open(os.environ['DIES_AT'], 'w').write(str(count))\n"
+        "        if count == 3: os.abort()\n"
+        "sys.addaudithook(hook)\n"
+    )
+    (tmp_path / "count").write_text("0")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DIES_AT", str(tmp_path / "count"))
+    inputs = [i for i in range(200) if worker.kind_of(SEED, i)[0] == "graph_bytes"][:6]
+    summary = campaign.run(SEED, inputs, 0, tmp_path / "out", workers=1, quiet=True)
+    assert sum(summary.counts.values()) == len(inputs)
+    [(key, found)] = [(k, f) for k, f in summary.findings.items() if k.startswith("worker died")]
+    assert f"--only {inputs[2]} " in found["replay"]
+    assert "status -6" in key
+
+
+def test_every_operator_is_drawn() -> None:
+    """Operators come from the registry: none is left out, and every chain is a model."""
+    names = {op.name for op, _ in models.entries(False)}
+    assert names == {op.name for op in registry().values()}
+    for index in range(20):
+        onnx.shape_inference.infer_shapes(models.chain(draw.Draw(SEED, index)).model())
+
+
+def test_excuses() -> None:
+    """An excuse is a pattern and a reason; a different result has none without a minimal case, and there is none."""
+    assert all(e.reason and e.pattern for e in reference.excuses())
+    assert [e for e in reference.excuses() if e.sort == "different"] == []
+    assert reference.excused("refused", "Fatal error: com.microsoft:ReluGrad(-1) is not a registered function/op")
+    assert not reference.excused("refused", "Fatal error: com.microsoft:Relu(-1) is not a registered function/op")
+    assert not reference.excused("refused", "Fatal error: evil:ReluGrad(-1) is not a registered function/op")
+
+
+def test_edits_are_registered_once() -> None:
+    """Each kind has edits, and no two of one kind share a name."""
+    for kind in ("graph", "archive", "artefact", "toml"):
+        names = [e.__name__ for e in edits.edits(kind)]
+        assert len(names) > 2
+        assert len(names) == len(set(names))
+
+
+def test_readers_under_coverage(tmp_path: Path) -> None:
+    """What atheris calls takes damaged bytes without an exception; so do the readers without it."""
+    for name in coverage.READERS:
+        once = coverage.reader(name, tmp_path / name)
+        for data in (b"", b"PK\x03\x04", b"\x0a\xff\xff\xff", os.urandom(64)):
+            once(data)
+
+
+def test_time_is_the_processors(tmp_path: Path) -> None:
+    """An input that sleeps is no hang of its own: other processes may hold the machine."""
+
+    def sleeps(made: Trial) -> str:
+        time.sleep(0.3)
+        return "slept"
+
+    assert _verdict(tmp_path, sleeps).end == "accepted"
