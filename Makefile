@@ -1,11 +1,11 @@
-# make demo | make test | make check | make bench | make golden | make clean. The first use builds .venv from the pinned requirements.
+# make demo | make test | make check | make bench | make detection | make golden | make clean. The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow check package bench golden clean
+.PHONY: demo test test-slow check package bench detection golden clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -29,6 +29,9 @@ package: $(READY)
 
 bench: $(READY) # needs GVSOC_INSTALL_DIR
 	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
+
+detection: $(READY) # plants faults in generated programs, about ten minutes
+	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_readme.py --update-golden
