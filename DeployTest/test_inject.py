@@ -24,21 +24,27 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return make(RECIPES[0], "double", tmp_path_factory.mktemp("faults"))
 
 
+@pytest.fixture(scope="module")
+def sites(program: Program) -> dict[str, list[Fault]]:
+    """All its faults by class."""
+    return proposals(program)
+
+
 def first(program: Program, kind: str, *, step: int | None = None) -> Fault:
     """The first fault of a class, of a step where one is given."""
     return next(f for f in CLASSES[kind].faults(program) if step in (None, f.step))
 
 
-def test_every_place_is_met(program: Program) -> None:
+def test_every_place_is_met(program: Program, sites: dict[str, list[Fault]]) -> None:
     """Each class that has sites, each step and each operand; the same for a seed, and others for another."""
-    faults = draw(program, 1)
-    assert {f.kind for f in faults} == {kind for kind, found in proposals(program).items() if found}
+    faults = draw(program, 1, sites=sites)
+    assert {f.kind for f in faults} == {kind for kind, found in sites.items() if found}
     met = {(f.step, f.arg) for f in faults}
     wanted = {(s.index, o.arg) for s in program.plan.steps for o in s.operands}
-    operands = {(f.step, f.arg) for found in proposals(program).values() for f in found} & wanted
+    operands = {(f.step, f.arg) for found in sites.values() for f in found} & wanted
     assert wanted == operands <= met
     assert {s.index for s in program.plan.steps} <= {step for step, _ in met}
-    assert draw(program, 1) == faults != draw(program, 2)
+    assert draw(program, 1, sites=sites) == faults != draw(program, 2, sites=sites)
 
 
 def test_census_follows_the_plan(program: Program) -> None:
@@ -54,9 +60,9 @@ def test_the_right_program_passes(program: Program) -> None:
     assert list(judge_all(program, [], modes_of(program), 1)) == []
 
 
-def test_sample_is_noticed(program: Program) -> None:
+def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> None:
     """One fault of each class in the simulator's default mode."""
-    faults = draw(program, 4, per_class=1)[: len(CLASSES)]
+    faults = draw(program, 4, 1, sites)[: len(CLASSES)]
     found = list(judge_all(program, faults, modes_of(program)[:1], 2))
     assert [f"{f.kind}: {f.text}" for f, _, judgement in found if judgement.result == UNSEEN] == []
     assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in found}

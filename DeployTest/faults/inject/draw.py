@@ -30,10 +30,10 @@ def proposals(program: Program) -> dict[str, list[Fault]]:
 
 
 def draw(
-    program: Program, seed: int, per_class: int = PER_CLASS, all_: dict[str, list[Fault]] | None = None
+    program: Program, seed: int, per_class: int = PER_CLASS, sites: dict[str, list[Fault]] | None = None
 ) -> list[Fault]:
     """`per_class` faults of each class, then one for each step and operand that none of them is about."""
-    proposed = all_ if all_ is not None else proposals(program)
+    proposed = sites if sites is not None else proposals(program)
     generator = random.Random(f"{seed} {program.name}")
     chosen: list[Fault] = []
     met: set[tuple[int, str]] = set()
