@@ -154,8 +154,9 @@ def wrong_sample(program: Program) -> Sites:
     _, passes = loaded(program)
     for at, reads in enumerate(passes):
         for number, other in zip(reads, passes[(at + 1) % len(passes)], strict=True):
-            offset = program.census.reads[other][2]
-            action = Action(Point.READ, Op.OTHER, ordinal=number, values=(offset,))
+            _, size, own = program.census.reads[number]
+            values = own, program.census.reads[other][2], size
+            action = Action(Point.READ, Op.OTHER, ordinal=number, values=values)
             yield -1, "", f"data input {number - reads[0]} in pass {at}", (action,)
 
 

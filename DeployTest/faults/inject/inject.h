@@ -85,6 +85,8 @@ void inject_parse(const char *text); /* points and operations are numbers; see D
 /* The action at this place, or NULL. */
 const inject_action_t *inject_find(inject_point_t point, uint32_t step, uint32_t region, uint32_t way,
                                    uint32_t ordinal);
+/* The first action of that kind, wherever it is, or NULL. */
+const inject_action_t *inject_first(inject_point_t point, inject_op_t op);
 
 /* ---- inject_census.c: what the right program does ---- */
 

@@ -57,6 +57,12 @@ const inject_action_t *inject_find(inject_point_t point, uint32_t step, uint32_t
     return NULL;
 }
 
+const inject_action_t *inject_first(inject_point_t point, inject_op_t op) {
+    for (const inject_action_t *a = actions; a < actions + action_count; a++)
+        if (a->point == point && a->op == op) return a;
+    return NULL;
+}
+
 /* ---- census ---- */
 
 void census_open(const char *path) {

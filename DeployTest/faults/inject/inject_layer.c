@@ -54,7 +54,6 @@ static struct { /* a step that is to run again, or later */
 
 static uint32_t train_passes, updates, reads, writes;
 static uint64_t file_offset;
-static const char *input_path;
 static struct {
     uint32_t cores;
     const inject_action_t *action;
@@ -387,23 +386,15 @@ void __wrap_hal_print(const char *text) {
     __real_hal_print(text);
 }
 
-static void fill_from_file(uint8_t *destination, uint32_t bytes, uint64_t offset) {
-    FILE *file = fopen(input_path, "rb");
-    if (!file || fseek(file, (long)offset, SEEK_SET) || fread(destination, 1, bytes, file) != bytes) abort();
-    fclose(file);
-}
-
 void __wrap_hal_read(void *destination, uint32_t bytes) {
     const inject_action_t *a = inject_find(AT_READ, 0, 0, 0, reads++);
     census_read(destination, bytes, file_offset);
-    uint8_t *saved = malloc(bytes);
-    if (!saved) abort();
-    memcpy(saved, destination, bytes);
-    if (!(a && a->op == OP_NEXT)) __real_hal_read(destination, bytes);
-    if (a && a->op == OP_DROP) memcpy(destination, saved, bytes);
-    if (a && a->op == OP_OTHER) fill_from_file(destination, bytes, (uint64_t)a->value[0]);
-    free(saved);
     file_offset += bytes;
+    if (a && a->op == OP_NEXT) return;
+    uint8_t *nowhere = malloc(bytes);
+    if (!nowhere) abort();
+    __real_hal_read(a && a->op == OP_DROP ? nowhere : destination, bytes);
+    free(nowhere);
 }
 
 void __wrap_hal_write(const void *source, uint32_t bytes) {
@@ -411,6 +402,41 @@ void __wrap_hal_write(const void *source, uint32_t bytes) {
     census_write(source, bytes);
     if (a && a->op == OP_OTHER) source = at_place(a->value[0], a->value[1]);
     __real_hal_write(source, bytes);
+}
+
+static uint8_t *whole_file(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) abort();
+    *bytes = (size_t)ftell(file);
+    uint8_t *content = malloc(*bytes);
+    rewind(file);
+    if (!content || fread(content, 1, *bytes, file) != *bytes) abort();
+    fclose(file);
+    return content;
+}
+
+/* A read that brings the bytes of another: in a copy of the input, beside the output, they stand in its place. */
+static char *other_input(const char *input, const char *output, const inject_action_t *a) {
+    size_t bytes;
+    uint8_t *content = whole_file(input, &bytes);
+    memmove(content + a->value[0], content + a->value[1], (size_t)a->value[2]);
+    char *path = malloc(strlen(output) + 8);
+    if (!path) abort();
+    sprintf(path, "%s.input", output);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(content, 1, bytes, file) != bytes || fclose(file)) abort();
+    free(content);
+    return path;
+}
+
+static void change_input(int argc, char **argv) {
+    char **input = NULL, **output = NULL;
+    const inject_action_t *a = inject_first(AT_READ, OP_OTHER);
+    for (int i = 1; i + 1 < argc; i++) {
+        if (!strcmp(argv[i], "--input")) input = &argv[i + 1];
+        if (!strcmp(argv[i], "--output")) output = &argv[i + 1];
+    }
+    if (a && input && output) *input = other_input(*input, *output, a);
 }
 
 /* A fault may make a program run for ever: it ends after seconds of its own time, however busy the machine is. */
@@ -422,10 +448,9 @@ static void limit_time(void) {
 
 void __wrap_hal_init(int argc, char **argv) {
     const char *fault = getenv("DEPLOYER_FAULT"), *census = getenv("DEPLOYER_CENSUS");
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], "--input")) input_path = argv[i + 1];
     limit_time();
     if (fault) inject_parse(fault);
+    change_input(argc, argv);
     if (census) census_open(census);
     __real_hal_init(argc, argv);
 }
