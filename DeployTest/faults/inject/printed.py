@@ -73,9 +73,10 @@ def field_names(step: PlanStep) -> tuple[str, ...]:
     return (*(p[0] for p in step.kernel.pointers), *(s[0] for s in step.kernel.scalars))
 
 
-def wrap_words(plan: Plan) -> list[str]:
-    """The linker's words that put the layer in place."""
-    return [f"-Wl,--wrap={name}" for name in (*HAL_CALLS, *(k.symbol for k in kernels(plan)))]
+def wrap_words() -> list[str]:
+    """The linker's words that put the layer in place: the same for all programs, which share objects by them."""
+    symbols = sorted({o.kernel.symbol for o in registry().values() if o.kernel})
+    return [f"-Wl,--wrap={name}" for name in (*HAL_CALLS, *symbols)]
 
 
 def source(plan: Plan, target: Target) -> str:

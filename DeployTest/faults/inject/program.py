@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from deployer.headers import kernel_header
 from deployer.naming import Memory
 from deployer.pipeline import Case
 from deployer.plan import Options, Plan, PlanOperand, PlanStep
-from deployer.stages import build
+from deployer.stages import build, generate
 from deployer.stages.tile import target_of
 from DeployTest.models import autoencoder, transformer
 from DeployTest.models.convnet import ConvNet
@@ -218,12 +217,11 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, chosen))
     directory = folder / f"{recipe.name}-{buffering}"
     pipeline.write_case(case, tiling, plan, directory)
-    for path in [*HERE.glob("*.c"), *HERE.glob("*.h")]:
-        shutil.copy(path, directory)
-    for kernel in printed.stand_ins(plan):
-        shutil.copy(build.COMMON / "kernels" / f"{kernel.symbol}.c", directory)
-        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))
-    with _layer_linked(printed.wrap_words(plan)):
-        build.run(plan, directory)
+    layer = [directory / "InjectPlan.c", *sorted(HERE.glob("*.c"))]
+    for kernel in printed.stand_ins(plan):
+        layer.append(build.COMMON / "kernels" / f"{kernel.symbol}.c")
+        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
+    with _layer_linked([f"-I{HERE}", *printed.wrap_words()]):
+        build.run(plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)])
     return Program(f"{recipe.name} {buffering}", case, plan, directory)
