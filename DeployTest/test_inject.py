@@ -8,7 +8,7 @@ import pytest
 from DeployTest.faults.inject.draw import GROUPS, draw, proposals
 from DeployTest.faults.inject.fault import CLASSES, Fault
 from DeployTest.faults.inject.judge import MODES, NAMED, NOTHING, UNSEEN, VERDICT, judge, judge_all, modes_of
-from DeployTest.faults.inject.program import BUFFERINGS, RECIPES, Program, make, walk
+from DeployTest.faults.inject.program import BUFFERINGS, RECIPES, Program, Recipe, make, walk
 from DeployTest.faults.inject.table import BEGIN, END
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
@@ -68,6 +68,16 @@ def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> N
     assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in found}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("buffering", BUFFERINGS)
+@pytest.mark.parametrize("recipe", RECIPES, ids=[r.name for r in RECIPES])
+def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
+    """Some faults of each class, each step and each operand, in all modes."""
+    program = make(recipe, buffering, tmp_path)
+    found = judge_all(program, draw(program, 5, per_class=1), MODES, 2)
+    assert [f"{mode.label}, {f.kind}: {f.text}" for f, mode, j in found if j.result == UNSEEN] == []
+
+
 def test_named_with_the_step(program: Program) -> None:
     """A dropped transfer is named with its step."""
     fault = first(program, "dropped")
@@ -120,3 +130,7 @@ def test_table_has_enough_and_nothing_unseen() -> None:
     names = {row[1] for row in seeds[2:]} - {"all six"}
     assert names == {f"{r.name} {b}" for r in RECIPES for b in BUFFERINGS}
     assert [row[0] for row in groups[2:]] == [*GROUPS, "all"]
+    for row in groups[2:]:
+        for text in row[2:]:
+            seen, live = re.findall(r"\d+", text)[:2]
+            assert seen == live, f"{row[0]}: {text}"

@@ -104,6 +104,25 @@ def other_slot(program: Program) -> Sites:
                 yield store(step, operand.arg, ordinal, (level, offset + delta), PLUS_ONE, f"slot {other}")
 
 
+def behind(kind: str, staged: bool) -> None:
+    """Register a class that writes where tiles of the operand come from or go to: in its home, or in its stage."""
+
+    @fault_class("overflows", kind)
+    def propose(program: Program) -> Sites:
+        for step, operand, ordinal, _, _ in written(program):
+            draw = random.Random(f"{kind} {step.index} {operand.arg} {ordinal}")
+            home, regions = program.home(operand), program.regions(step)
+            spans = [(r.hop, r.start, r.bytes) for r in regions if staged and r.hop and r.arg == operand.arg]
+            spans += [(home.level, home.start, home.end - home.start)] if operand.slots and not staged else []
+            for level, start, size in spans:
+                at = start + 4 * draw.randrange(size // 4)
+                yield store(step, operand.arg, ordinal, (level, at), PLUS_ONE, f"{at - start:+d} B")
+
+
+behind("the home of an operand that has slots", staged=False)
+behind("the stage of an operand", staged=True)
+
+
 def into_dead(kind: str, level: int, value: int) -> None:
     """Register a class that writes where nobody has anything."""
 
