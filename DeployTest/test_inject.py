@@ -7,7 +7,7 @@ import pytest
 
 from DeployTest.faults.inject.draw import GROUPS, draw, proposals
 from DeployTest.faults.inject.fault import CLASSES, Fault
-from DeployTest.faults.inject.judge import MODES, NAMED, NOTHING, UNSEEN, VERDICT, judge, judge_all, modes_of
+from DeployTest.faults.inject.judge import MODES, NAMED, NOTHING, UNSEEN, VERDICT, judge, judge_all
 from DeployTest.faults.inject.program import BUFFERINGS, RECIPES, Program, Recipe, make, walk
 from DeployTest.faults.inject.table import BEGIN, END
 
@@ -57,13 +57,13 @@ def test_census_follows_the_plan(program: Program) -> None:
 
 def test_the_right_program_passes(program: Program) -> None:
     """In all modes, with the same bits: judge_all raises otherwise."""
-    assert list(judge_all(program, [], modes_of(program), 1)) == []
+    assert list(judge_all(program, [], MODES, 1)) == []
 
 
 def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> None:
     """One fault of each class in the simulator's default mode."""
     faults = draw(program, 4, 1, sites)[: len(CLASSES)]
-    found = list(judge_all(program, faults, modes_of(program)[:1], 2))
+    found = list(judge_all(program, faults, MODES[:1], 2))
     assert [f"{f.kind}: {f.text}" for f, _, judgement in found if judgement.result == UNSEEN] == []
     assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in found}
 
@@ -81,20 +81,20 @@ def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
 def test_named_with_the_step(program: Program) -> None:
     """A dropped transfer is named with its step."""
     fault = first(program, "dropped")
-    judgement = judge(program, fault, modes_of(program)[0])
+    judgement = judge(program, fault, MODES[0])
     assert (judgement.result, judgement.at_step) == (NAMED, fault.step), judgement
 
 
 def test_same_bits_change_nothing(program: Program) -> None:
     """A flag that is set to what it is changes nothing: results are not taken for a fault's because one was planted."""
     faults = list(CLASSES["lazy-reset flag constant 1"].faults(program))
-    assert judge(program, faults[1], modes_of(program)[0]).result == NOTHING, faults[1].place
+    assert judge(program, faults[1], MODES[0]).result == NOTHING, faults[1].place
 
 
 def test_a_fault_that_is_not_reached_is_an_error(program: Program) -> None:
     """Or else a class whose sites do not exist would count as harmless."""
     with pytest.raises(RuntimeError, match="no action was reached"):
-        judge(program, Fault("given", -1, "", "", (), "1 999 0 0 0 1 0 0 0 0 0 0 0"), modes_of(program)[0])
+        judge(program, Fault("given", -1, "", "", (), "1 999 0 0 0 1 0 0 0 0 0 0 0"), MODES[0])
 
 
 def test_known_faults_are_classes() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from . import table
 from .draw import PER_CLASS, draw, proposals
 from .fault import Fault
-from .judge import RESULTS, UNSEEN, Mode, judge, judge_all, modes_of
+from .judge import MODES, RESULTS, UNSEEN, Mode, judge, judge_all
 from .program import BUFFERINGS, RECIPES, make
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
             sites = proposals(program)
             for seed in seeds:
                 faults = draw(program, seed, per_class, sites)
-                for fault, mode, judgement in judge_all(program, faults, modes_of(program), jobs):
+                for fault, mode, judgement in judge_all(program, faults, MODES, jobs):
                     rows.append(table.Row(seed, program.name, fault, mode, judgement))
             of = [r for r in rows if r.program == program.name]
             shown = ", ".join(f"{count} {name}" for name, count in sorted(table.counted(of).items()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deployer.pipeline import Case
+from deployer import pipeline
 from deployer.stages import report
 from deployer.stages.run import _outcome
 
@@ -48,20 +48,6 @@ MODES = (
     Mode("off", "early"),
     Mode("full", "early"),
 )
-
-
-def modes_of(program: Program) -> tuple[Mode, ...]:
-    """The modes its simulator knows."""
-    if has_guards(program):
-        return MODES
-    return tuple(Mode("", m.order) for m in MODES if m.guards == "fast")
-
-
-@cache
-def has_guards(program: Program) -> bool:
-    """Whether the simulator takes --guards."""
-    with tempfile.TemporaryDirectory() as folder:
-        return program.run("", ("--guards", "full"), Path(folder) / "output.bin").returncode == 0
 
 
 @dataclass(frozen=True)
@@ -114,12 +100,10 @@ def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
 
 def verdict(program: Program, dump: bytes, said: str) -> tuple[str, ...]:
     """What `deployer train` finds wrong in the results."""
-    case: Case = program.case
+    case = program.case
     outcome = _outcome(program.plan, case.program, dump, case.passes, said)
-    assert case.dataset is not None
-    losses = tuple(map(float, case.dataset.expected_losses))
-    found = report.run(program.plan, outcome, losses, case.expected, case.note, program.plan.options.tolerance)
-    return found.faults
+    expected = pipeline.expectation(case, program.plan)
+    return report.run(program.plan, outcome, expected, program.plan.options.tolerance).faults
 
 
 def changes(right: bytes, dump: bytes) -> str:
