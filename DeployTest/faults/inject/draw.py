@@ -9,7 +9,7 @@ from .program import Program
 
 REGISTERING = (classes_calls, classes_moves, classes_steps, classes_stores)
 """The modules whose import fills CLASSES."""
-PER_CLASS = 3
+PER_CLASS = 4
 GROUPS = (
     "transfers",
     "waits",

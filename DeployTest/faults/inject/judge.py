@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deployer import pipeline
 from deployer.stages import report
 from deployer.stages.run import _outcome
 
@@ -58,10 +57,9 @@ class Judgement:
     said: str
 
     @property
-    def at_step(self) -> int | None:
-        """The step that the simulator named."""
-        found = re.match(r"hal: step (\d+) ", self.said)
-        return int(found[1]) if found else None
+    def steps(self) -> set[int]:
+        """The steps that the simulator named: where it was, and which was due or came instead."""
+        return {int(number) for number in re.findall(r"\b(?:step |hal_step\()(\d+) '", self.said)}
 
 
 @cache
@@ -102,8 +100,7 @@ def verdict(program: Program, dump: bytes, said: str) -> tuple[str, ...]:
     """What `deployer train` finds wrong in the results."""
     case = program.case
     outcome = _outcome(program.plan, case.program, dump, case.passes, said)
-    expected = pipeline.expectation(case, program.plan)
-    return report.run(program.plan, outcome, expected, program.plan.options.tolerance).faults
+    return report.run(program.plan, outcome, program.expected, program.plan.options.tolerance).faults
 
 
 def changes(right: bytes, dump: bytes) -> str:

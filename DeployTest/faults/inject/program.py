@@ -17,6 +17,7 @@ from deployer.pipeline import Case
 from deployer.plan import Options, Plan, PlanOperand, PlanStep
 from deployer.stages import build, generate
 from deployer.stages.tile import target_of
+from deployer.verdict import Expected
 from DeployTest.models import autoencoder, transformer
 from DeployTest.models.convnet import ConvNet
 
@@ -99,6 +100,11 @@ class Program:
         path = self.directory / "census.txt"
         self.run("", ("--dma-order", "early"), self.directory / "census.bin", {"DEPLOYER_CENSUS": str(path)})
         return census.read(path, {s.index: printed.layout(s.kernel) for s in self.plan.steps})
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What its results are compared with."""
+        return pipeline.expectation(self.case, self.plan)
 
     def regions(self, step: PlanStep) -> tuple[printed.Region, ...]:
         """Where the operands' tiles lie."""

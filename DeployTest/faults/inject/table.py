@@ -101,7 +101,7 @@ def in_place(rows: Sequence[Row], modes: Sequence[Mode]) -> str:
     parts = []
     for mode in modes:
         named = [r for r in rows if r.mode == mode and r.judgement.result == NAMED and r.fault.step >= 0]
-        same = sum(r.judgement.at_step == r.fault.step for r in named)
+        same = sum(r.fault.step in r.judgement.steps for r in named)
         parts.append(f"{same} of {len(named)} ({mode.label})")
     return ", ".join(parts)
 
@@ -126,7 +126,7 @@ def tables(rows: Sequence[Row]) -> str:
         "",
         *by_seed(rows, modes[0]),
         "",
-        f"The step that is named is the faulty one in {in_place(rows, modes)}.",
+        f"The faulty step is among those that the message names in {in_place(rows, modes)}.",
     ]
     return "\n".join(lines)
 
