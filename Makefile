@@ -1,11 +1,12 @@
-# make demo | make test | make fuzz | make check | make bench | make golden | make clean. The first use builds .venv from the pinned requirements.
+# make demo | test | check | bench | golden | clean, and what searches for faults: make fuzz | detection | mutants.
+# The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow fuzz check package bench golden clean
+.PHONY: demo test test-slow check package bench golden fuzz detection mutants clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -32,6 +33,9 @@ package: $(READY)
 
 bench: $(READY) # needs GVSOC_INSTALL_DIR
 	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
+
+detection: $(READY) # plants faults in generated programs, about ten minutes
+	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_readme.py --update-golden

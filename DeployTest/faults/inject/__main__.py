@@ -1,0 +1,80 @@
+"""python -m DeployTest.faults.inject table | replay PROGRAM FAULT: plant faults and say who notices."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import table
+from .draw import PER_CLASS, draw, proposals
+from .fault import Fault
+from .judge import MODES, RESULTS, UNSEEN, Mode, judge, judge_all
+from .program import BUFFERINGS, RECIPES, make
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENT = ROOT / "docs" / "detection.md"
+FOLDER = ROOT / "out" / "detection"
+
+
+def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
+    """Every program, seed, fault and mode."""
+    rows: list[table.Row] = []
+    for recipe in RECIPES:
+        for buffering in BUFFERINGS:
+            begin = time.monotonic()
+            program = make(recipe, buffering, FOLDER)
+            sites = proposals(program)
+            for seed in seeds:
+                faults = draw(program, seed, per_class, sites)
+                for fault, mode, judgement in judge_all(program, faults, MODES, jobs):
+                    rows.append(table.Row(seed, program.name, fault, mode, judgement))
+            of = [r for r in rows if r.program == program.name]
+            shown = ", ".join(f"{count} {name}" for name, count in sorted(table.counted(of).items()))
+            print(f"{program.name}: {shown}; {time.monotonic() - begin:.0f} s", flush=True)
+    return rows
+
+
+def make_table(given: argparse.Namespace) -> int:
+    """Write the tables into the document, and the list of what nobody saw beside the programs."""
+    rows = rows_of(given.seeds, given.per_class, given.jobs)
+    given.output.write_text(table.renewed(given.output.read_text(), rows))
+    unseen = FOLDER / "unseen.md"
+    unseen.write_text(table.unseen_list(rows))
+    count = table.counted(rows)
+    print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {given.output}, {unseen}")
+    return 1 if count[UNSEEN] else 0
+
+
+def replay(given: argparse.Namespace) -> int:
+    """Plant one fault and print what becomes of it."""
+    name, buffering = given.program.split()
+    recipe = next(r for r in RECIPES if r.name == name)
+    program = make(recipe, buffering, FOLDER)
+    found = judge(program, Fault("given", -1, "", "", (), given.fault), Mode(given.guards, given.dma_order))
+    print(found.result, found.said)
+    return 0
+
+
+def main() -> int:
+    """Parse the command line and do it."""
+    parser = argparse.ArgumentParser(prog="python -m DeployTest.faults.inject", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    making = commands.add_parser("table", help="draw faults, plant them, write docs/detection.md")
+    making.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the faults' draw")
+    making.add_argument("--per-class", type=int, default=PER_CLASS, help="faults of a class per program and seed")
+    making.add_argument("--jobs", type=int, default=2, help="programs that run at a time")
+    making.add_argument("-o", "--output", type=Path, default=DOCUMENT, help="the document whose tables are renewed")
+    making.set_defaults(run=make_table)
+    again = commands.add_parser("replay", help="plant one fault, as the list of unseen ones prints it")
+    again.add_argument("program", help="a case and its buffering, such as 'dense double'")
+    again.add_argument("fault", help="the numbers of its actions")
+    again.add_argument("--guards", default="", help="off, fast or full; the simulator's default without it")
+    again.add_argument("--dma-order", default="early", help="early, late or random")
+    again.set_defaults(run=replay)
+    given = parser.parse_args()
+    return int(given.run(given))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

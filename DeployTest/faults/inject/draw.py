@@ -1,0 +1,60 @@
+"""Which faults of a program are planted: some of each class, drawn from a seed; every step and operand is met."""
+
+import random
+from collections.abc import Sequence
+
+from . import classes_calls, classes_moves, classes_steps, classes_stores
+from .fault import CLASSES, Fault
+from .program import Program
+
+REGISTERING = (classes_calls, classes_moves, classes_steps, classes_stores)
+"""The modules whose import fills CLASSES."""
+PER_CLASS = 4
+GROUPS = (
+    "transfers",
+    "waits",
+    "steps",
+    "resets",
+    "operands",
+    "scalars",
+    "kernel calls",
+    "overflows",
+    "data",
+    "harness",
+)
+
+
+def proposals(program: Program) -> dict[str, list[Fault]]:
+    """All faults of each class that a program has sites for."""
+    return {kind: list(found.faults(program)) for kind, found in sorted(CLASSES.items())}
+
+
+def draw(
+    program: Program, seed: int, per_class: int = PER_CLASS, sites: dict[str, list[Fault]] | None = None
+) -> list[Fault]:
+    """`per_class` faults of each class, then one for each step and operand that none of them is about."""
+    proposed = sites if sites is not None else proposals(program)
+    generator = random.Random(f"{seed} {program.name}")
+    chosen: list[Fault] = []
+    met: set[tuple[int, str]] = set()
+    for kind in sorted(proposed):
+        faults = list(proposed[kind])
+        generator.shuffle(faults)
+        for _ in range(min(per_class, len(faults))):
+            fault = _newest(faults, met)
+            faults.remove(fault)
+            chosen.append(fault)
+            met |= {(fault.step, fault.arg), (fault.step, "")}
+    operands = {(s.index, o.arg) for s in program.plan.steps for o in s.operands} - met
+    rest = [fault for kind in sorted(proposed) for fault in proposed[kind] if (fault.step, fault.arg) in operands]
+    generator.shuffle(rest)
+    for fault in rest:
+        if (fault.step, fault.arg) not in met:
+            chosen.append(fault)
+            met |= {(fault.step, fault.arg), (fault.step, "")}
+    return chosen
+
+
+def _newest(faults: Sequence[Fault], met: set[tuple[int, str]]) -> Fault:
+    """The first that is about a step and operand not met yet, else the first."""
+    return next((f for f in faults if (f.step, f.arg) not in met), faults[0])

@@ -1,0 +1,456 @@
+/* The calls of the HAL, each with its fault where the run has one there. */
+#include "inject.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+void __real_hal_init(int argc, char **argv);
+void __real_hal_step(uint32_t step);
+void __real_hal_parallel(hal_kernel_t kernel, const void *args);
+hal_ticket_t __real_hal_dma_in_1d(uint32_t, void *, const void *, uint32_t);
+hal_ticket_t __real_hal_dma_in_2d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t);
+hal_ticket_t __real_hal_dma_in_3d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t);
+hal_ticket_t __real_hal_dma_out_1d(uint32_t, void *, const void *, uint32_t);
+hal_ticket_t __real_hal_dma_out_2d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t);
+hal_ticket_t __real_hal_dma_out_3d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t);
+void __real_hal_dma_wait(hal_ticket_t ticket);
+void __real_hal_read(void *destination, uint32_t bytes);
+void __real_hal_write(const void *source, uint32_t bytes);
+void __real_hal_print(const char *text);
+void __real_train_network_run(uint32_t lazy_reset);
+void __real_optimizer_network_run(void);
+
+enum { MOVES_MAX = 65536, CALLS_MAX = 16384, ALIAS = 0x40000000 };
+typedef enum { DIRECT, ABSENT, LOGGED, DEFERRED } way_t; /* how the calls of a step reach the HAL */
+
+typedef struct { /* a transfer of this execution; `alias` is the ticket that the program was given */
+    inject_move_t move;
+    uint32_t region, ordinal, waited;
+    hal_ticket_t ticket, alias;
+} started_t;
+
+typedef struct {
+    enum { LOG_MOVE, LOG_WAIT, LOG_CALL } kind;
+    uint32_t index; /* of the transfer */
+    hal_kernel_t kernel;
+    uint8_t args[INJECT_ARGS_MAX];
+} entry_t;
+
+static struct {
+    uint32_t step, calls, started_count, late_count;
+    way_t way;
+    started_t started[MOVES_MAX];
+    hal_ticket_t late[64];
+    uint8_t args[2][INJECT_ARGS_MAX]; /* of the call before and of the one that is changed */
+} now = {.step = HAL_NO_STEP};
+
+static struct { /* a step that is to run again, or later */
+    uint32_t step, count, waiting;
+    entry_t entries[CALLS_MAX];
+    started_t started[MOVES_MAX];
+} held;
+
+static uint32_t train_passes, updates, reads, writes;
+static uint64_t file_offset;
+static struct {
+    uint32_t cores;
+    const inject_action_t *action;
+} store;
+static struct {
+    uint8_t *home;
+    uint8_t saved[4];
+} loss;
+
+static const inject_step_t *plan_step(void) { return &inject_plan.steps[now.step]; }
+
+static uint8_t *at_place(int64_t level, int64_t offset) {
+    return level < 0 ? NULL : inject_plan.levels[level].memory + offset;
+}
+
+/* ---- transfers ---- */
+
+static hal_ticket_t start(const inject_move_t *m) {
+    const uint32_t form = m->form;
+    if (m->inward) {
+        if (form == 1) return __real_hal_dma_in_1d(m->hop, m->inner, m->outer, m->run);
+        if (form == 2) return __real_hal_dma_in_2d(m->hop, m->inner, m->outer, m->run, m->count, m->stride);
+        return __real_hal_dma_in_3d(m->hop, m->inner, m->outer, m->run, m->count, m->stride, m->planes,
+                                    m->plane_stride);
+    }
+    if (form == 1) return __real_hal_dma_out_1d(m->hop, m->outer, m->inner, m->run);
+    if (form == 2) return __real_hal_dma_out_2d(m->hop, m->outer, m->inner, m->run, m->count, m->stride);
+    return __real_hal_dma_out_3d(m->hop, m->outer, m->inner, m->run, m->count, m->stride, m->planes, m->plane_stride);
+}
+
+/* The operand that the transfer serves: the region at the inner end that has this direction. */
+static uint32_t region_of(const inject_move_t *m) {
+    if (now.step >= inject_plan.step_count) return UINT32_MAX;
+    const inject_step_t *s = plan_step();
+    uint32_t offset;
+    const uint32_t level = inject_place(m->inner, &offset);
+    for (uint32_t i = 0; i < s->region_count; i++) {
+        const inject_region_t *r = &s->regions[i];
+        if (r->hop == m->hop && level == m->hop && (m->inward ? r->reads : r->writes) && offset >= r->start &&
+            offset - r->start < r->bytes)
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t next_ordinal(uint32_t region, uint32_t inward) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < now.started_count; i++)
+        count += now.started[i].region == region && now.started[i].move.inward == inward;
+    return count;
+}
+
+static inject_move_t changed(const inject_move_t *m, const inject_action_t *a) {
+    inject_move_t c = *m;
+    c.inner += a->value[0];
+    c.outer += a->value[1];
+    c.run += (uint32_t)a->value[2];
+    c.count += (uint32_t)a->value[3];
+    c.stride += (uint32_t)a->value[4];
+    c.planes += (uint32_t)a->value[5];
+    c.plane_stride += (uint32_t)a->value[6];
+    if (a->op == OP_TURN) c.inward = !c.inward;
+    return c;
+}
+
+static hal_ticket_t start_faulty(const inject_move_t *m, const inject_action_t *a) {
+    if (!a) return start(m);
+    if (a->op == OP_DROP) return HAL_DONE;
+    const inject_move_t c = changed(m, a);
+    if (a->op == OP_TWICE) (void)start(&c);
+    if (a->op == OP_TWICE_WAITED) __real_hal_dma_wait(start(&c));
+    return start(&c);
+}
+
+static entry_t *log_entry(int kind, uint32_t index) {
+    if (held.count == CALLS_MAX) abort();
+    entry_t *e = &held.entries[held.count++];
+    e->kind = kind;
+    e->index = index;
+    return e;
+}
+
+static hal_ticket_t move(inject_move_t m) {
+    const uint32_t region = region_of(&m), index = now.started_count;
+    if (index == MOVES_MAX) abort();
+    started_t *s = &now.started[index];
+    *s = (started_t){.move = m, .region = region, .ordinal = next_ordinal(region, m.inward)};
+    census_move(&m, region);
+    now.started_count++;
+    if (now.way == LOGGED || now.way == DEFERRED) log_entry(LOG_MOVE, index);
+    if (now.way == ABSENT) return HAL_DONE;
+    if (now.way == DEFERRED) return s->alias = ALIAS + index;
+    s->ticket = start_faulty(&m, inject_find(AT_MOVE, now.step, region, m.inward, s->ordinal));
+    return s->alias = s->ticket;
+}
+
+hal_ticket_t __wrap_hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
+    return move((inject_move_t){hop, 1, inner, (uint8_t *)(uintptr_t)outer, bytes, 1, 0, 1, 0, 1});
+}
+hal_ticket_t __wrap_hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count,
+                                  uint32_t stride) {
+    return move((inject_move_t){hop, 1, inner, (uint8_t *)(uintptr_t)outer, run, count, stride, 1, 0, 2});
+}
+hal_ticket_t __wrap_hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count,
+                                  uint32_t stride, uint32_t planes, uint32_t pitch) {
+    return move((inject_move_t){hop, 1, inner, (uint8_t *)(uintptr_t)outer, run, count, stride, planes, pitch, 3});
+}
+hal_ticket_t __wrap_hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
+    return move((inject_move_t){hop, 0, (uint8_t *)(uintptr_t)inner, outer, bytes, 1, 0, 1, 0, 1});
+}
+hal_ticket_t __wrap_hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count,
+                                   uint32_t stride) {
+    return move((inject_move_t){hop, 0, (uint8_t *)(uintptr_t)inner, outer, run, count, stride, 1, 0, 2});
+}
+hal_ticket_t __wrap_hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count,
+                                   uint32_t stride, uint32_t planes, uint32_t pitch) {
+    return move((inject_move_t){hop, 0, (uint8_t *)(uintptr_t)inner, outer, run, count, stride, planes, pitch, 3});
+}
+
+/* ---- waits ---- */
+
+static hal_ticket_t other_ticket(const started_t *mine) {
+    for (uint32_t i = now.started_count; i-- > 0;)
+        if (&now.started[i] != mine && !now.started[i].waited && now.started[i].ticket) return now.started[i].ticket;
+    return mine->ticket + 1;
+}
+
+static void wait_for(started_t *s) {
+    const inject_action_t *a = inject_find(AT_WAIT, now.step, s->region, s->move.inward, s->ordinal);
+    if (a && a->op == OP_DROP) return;
+    if (a && a->op == OP_LATE && now.late_count < 64) {
+        now.late[now.late_count++] = s->ticket;
+        return;
+    }
+    if (a && a->op == OP_TWICE) __real_hal_dma_wait(s->ticket);
+    __real_hal_dma_wait(a && a->op == OP_OTHER ? other_ticket(s) : s->ticket);
+    s->waited = 1;
+}
+
+void __wrap_hal_dma_wait(hal_ticket_t ticket) {
+    started_t *s = NULL;
+    for (uint32_t i = now.started_count; ticket && !s && i-- > 0;)
+        if (now.started[i].alias == ticket) s = &now.started[i];
+    if (s && (now.way == LOGGED || now.way == DEFERRED)) log_entry(LOG_WAIT, (uint32_t)(s - now.started));
+    if (now.way == ABSENT || now.way == DEFERRED) return;
+    if (s) wait_for(s);
+    else __real_hal_dma_wait(ticket);
+}
+
+static void end_late_waits(void) {
+    for (uint32_t i = 0; i < now.late_count; i++) __real_hal_dma_wait(now.late[i]);
+    now.late_count = 0;
+}
+
+/* ---- kernels ---- */
+
+static void put(uint8_t *args, const inject_field_t *field, const void *value) {
+    memcpy(args + field->offset, value, field->kind == 'p' ? sizeof(void *) : 4);
+}
+
+static void change_scalar(uint8_t *args, const inject_field_t *field, const inject_action_t *a) {
+    int32_t whole;
+    float real;
+    memcpy(&whole, args + field->offset, 4);
+    memcpy(&real, args + field->offset, 4);
+    if (a->op == OP_ADD) whole += (int32_t)a->value[1], real += (float)a->value[1];
+    if (a->op == OP_SET) whole = (int32_t)a->value[1], real = (float)a->value[1];
+    if (a->op == OP_SCALE)
+        whole = (int32_t)(whole * a->value[1] / 1000), real *= (float)((double)a->value[1] / 1000.0);
+    if (a->op == OP_INVERT) whole = !whole;
+    if (field->kind == 'f') put(args, field, &real);
+    else put(args, field, &whole);
+}
+
+static void change_pointer(uint8_t *args, const inject_field_t *field, const inject_action_t *a) {
+    uint8_t *pointer;
+    memcpy(&pointer, args + field->offset, sizeof pointer);
+    pointer = a->op == OP_POINTER ? pointer + a->value[1] : at_place(a->value[1], a->value[2]);
+    put(args, field, &pointer);
+}
+
+static void exchange(uint8_t *args, const inject_field_t *one, const inject_field_t *other) {
+    void *a, *b;
+    memcpy(&a, args + one->offset, sizeof a);
+    memcpy(&b, args + other->offset, sizeof b);
+    put(args, one, &b);
+    put(args, other, &a);
+}
+
+/* The arguments with the fault; those of this call are kept for the next. */
+static const void *changed_args(const void *args, const inject_action_t *a) {
+    const inject_step_t *s = plan_step();
+    uint8_t *copy = now.args[1];
+    memcpy(copy, a->op == OP_BEFORE ? now.args[0] : args, s->args_bytes);
+    const inject_field_t *field = &s->fields[a->op == OP_BEFORE || a->op == OP_KERNEL ? 0 : a->value[0]];
+    if (a->op == OP_EXCHANGE) exchange(copy, field, &s->fields[a->value[1]]);
+    else if (a->op == OP_POINTER || a->op == OP_PLACE) change_pointer(copy, field, a);
+    else if (a->op != OP_BEFORE && a->op != OP_KERNEL) change_scalar(copy, field, a);
+    return copy;
+}
+
+static void call(hal_kernel_t kernel, const void *args) {
+    const inject_action_t *a = inject_find(AT_CALL, now.step, 0, 0, now.calls);
+    store.action = inject_find(AT_STORE, now.step, 0, 0, now.calls);
+    store.cores = 0;
+    if (a && a->op == OP_DROP) return;
+    if (a && a->op == OP_TWICE) __real_hal_parallel(kernel, args);
+    else if (a) args = changed_args(args, a);
+    __real_hal_parallel(a && a->op == OP_KERNEL ? inject_plan.kernels[a->value[0]] : kernel, args);
+    store.action = NULL;
+}
+
+void __wrap_hal_parallel(hal_kernel_t kernel, const void *args) {
+    if (now.step >= inject_plan.step_count) {
+        __real_hal_parallel(kernel, args);
+        return;
+    }
+    const uint32_t bytes = plan_step()->args_bytes;
+    uint8_t kept[INJECT_ARGS_MAX];
+    memcpy(kept, args, bytes);
+    census_call(now.step, kernel, args);
+    if (now.way == LOGGED || now.way == DEFERRED) {
+        entry_t *e = log_entry(LOG_CALL, 0);
+        e->kernel = kernel;
+        memcpy(e->args, args, bytes);
+    }
+    if (now.way == DIRECT || now.way == LOGGED) call(kernel, args);
+    memcpy(now.args[0], kept, bytes);
+    now.calls++;
+    end_late_waits();
+}
+
+/* One more element is written when the last core is done: value[2] 0 is the old value plus 1, else these bits. */
+void inject_after_kernel(void) {
+    const inject_action_t *a = store.action;
+    if (!a || ++store.cores != hal_core_count()) return;
+    uint8_t *at = at_place(a->value[0], a->value[1]);
+    uint32_t bits = (uint32_t)a->value[2];
+    if (!bits) {
+        float value;
+        memcpy(&value, at, sizeof value);
+        value = value - value == 0.0f ? value + 1.0f : 1.0f;
+        memcpy(&bits, &value, sizeof bits);
+    }
+    memcpy(at, &bits, sizeof bits);
+}
+
+/* ---- steps ---- */
+
+static void replay(void) {
+    __real_hal_step(held.step);
+    for (uint32_t i = 0; i < held.count; i++) {
+        entry_t *e = &held.entries[i];
+        started_t *s = &held.started[e->index];
+        if (e->kind == LOG_MOVE) s->ticket = start(&s->move);
+        else if (e->kind == LOG_WAIT) __real_hal_dma_wait(s->ticket);
+        else __real_hal_parallel(e->kernel, e->args);
+    }
+    held.count = 0;
+}
+
+/* Ends the step before: one that is to run twice runs again, one that was put off runs after the next. */
+static void leave_step(void) {
+    end_late_waits();
+    if (now.way == LOGGED || now.way == DEFERRED) {
+        held.step = now.step;
+        memcpy(held.started, now.started, now.started_count * sizeof *now.started);
+        if (now.way == LOGGED) replay();
+        else held.waiting = 1;
+    } else if (held.waiting) {
+        held.waiting = 0;
+        replay();
+    }
+}
+
+static void restore_loss(void) {
+    if (loss.home) memcpy(loss.home, loss.saved, sizeof loss.saved);
+    loss.home = NULL;
+}
+
+void __wrap_hal_step(uint32_t step) {
+    restore_loss();
+    leave_step();
+    const inject_action_t *a = step == HAL_NO_STEP ? NULL : inject_find(AT_STEP, step, 0, 0, 0);
+    now.step = step;
+    now.calls = now.started_count = 0;
+    now.way = DIRECT;
+    census_step(step);
+    if (a && a->op == OP_DROP) now.way = ABSENT;
+    if (a && a->op == OP_TWICE) now.way = LOGGED;
+    if (a && a->op == OP_NEXT) now.way = DEFERRED;
+    if (now.way == DIRECT || now.way == LOGGED)
+        __real_hal_step(a && a->op == OP_NUMBER ? (uint32_t)a->value[0] : step);
+}
+
+/* ---- graphs ---- */
+
+enum { TRAIN, OPTIMIZER };
+
+static void show_loss_from(uint32_t pass) {
+    const inject_action_t *a = inject_find(AT_LOSS, 0, 0, 0, pass);
+    if (!a) return;
+    loss.home = at_place(a->value[0], a->value[1]);
+    memcpy(loss.saved, loss.home, sizeof loss.saved);
+    memcpy(loss.home, at_place(a->value[2], a->value[3]), sizeof loss.saved);
+}
+
+void __wrap_train_network_run(uint32_t lazy_reset) {
+    const uint32_t pass = train_passes++;
+    const inject_action_t *a = inject_find(AT_GRAPH, TRAIN, 0, 0, pass);
+    if (a && a->op == OP_SET) lazy_reset = (uint32_t)a->value[0];
+    if (a && a->op == OP_INVERT) lazy_reset = !lazy_reset;
+    if (!(a && a->op == OP_DROP)) __real_train_network_run(lazy_reset);
+    if (a && a->op == OP_TWICE) __real_train_network_run(lazy_reset);
+    if (a && a->op == OP_EXTRA) __real_optimizer_network_run();
+    show_loss_from(pass);
+}
+
+void __wrap_optimizer_network_run(void) {
+    const inject_action_t *a = inject_find(AT_GRAPH, OPTIMIZER, 0, 0, updates++);
+    if (a && a->op == OP_DROP) return;
+    __real_optimizer_network_run();
+    if (a && a->op == OP_TWICE) __real_optimizer_network_run();
+}
+
+/* ---- the harness ---- */
+
+void __wrap_hal_print(const char *text) {
+    restore_loss();
+    __real_hal_print(text);
+}
+
+void __wrap_hal_read(void *destination, uint32_t bytes) {
+    const inject_action_t *a = inject_find(AT_READ, 0, 0, 0, reads++);
+    census_read(destination, bytes, file_offset);
+    file_offset += bytes;
+    if (a && a->op == OP_NEXT) return;
+    uint8_t *nowhere = malloc(bytes);
+    if (!nowhere) abort();
+    __real_hal_read(a && a->op == OP_DROP ? nowhere : destination, bytes);
+    free(nowhere);
+}
+
+void __wrap_hal_write(const void *source, uint32_t bytes) {
+    const inject_action_t *a = inject_find(AT_WRITE, 0, 0, 0, writes++);
+    census_write(source, bytes);
+    if (a && a->op == OP_OTHER) source = at_place(a->value[0], a->value[1]);
+    __real_hal_write(source, bytes);
+}
+
+static uint8_t *whole_file(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) abort();
+    *bytes = (size_t)ftell(file);
+    uint8_t *content = malloc(*bytes);
+    rewind(file);
+    if (!content || fread(content, 1, *bytes, file) != *bytes) abort();
+    fclose(file);
+    return content;
+}
+
+/* A read that brings the bytes of another: in a copy of the input, beside the output, they stand in its place. */
+static char *other_input(const char *input, const char *output, const inject_action_t *a) {
+    size_t bytes;
+    uint8_t *content = whole_file(input, &bytes);
+    memmove(content + a->value[0], content + a->value[1], (size_t)a->value[2]);
+    char *path = malloc(strlen(output) + 8);
+    if (!path) abort();
+    sprintf(path, "%s.input", output);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(content, 1, bytes, file) != bytes || fclose(file)) abort();
+    free(content);
+    return path;
+}
+
+static void change_input(int argc, char **argv) {
+    char **input = NULL, **output = NULL;
+    const inject_action_t *a = inject_first(AT_READ, OP_OTHER);
+    for (int i = 1; i + 1 < argc; i++) {
+        if (!strcmp(argv[i], "--input")) input = &argv[i + 1];
+        if (!strcmp(argv[i], "--output")) output = &argv[i + 1];
+    }
+    if (a && input && output) *input = other_input(*input, *output, a);
+}
+
+/* A fault may make a program run for ever: it ends after seconds of its own time, however busy the machine is. */
+static void limit_time(void) {
+    const struct rlimit limit = {3, 3}, none = {0, 0};
+    setrlimit(RLIMIT_CPU, &limit);
+    setrlimit(RLIMIT_CORE, &none);
+}
+
+void __wrap_hal_init(int argc, char **argv) {
+    const char *fault = getenv("DEPLOYER_FAULT"), *census = getenv("DEPLOYER_CENSUS");
+    limit_time();
+    if (fault) inject_parse(fault);
+    change_input(argc, argv);
+    if (census) census_open(census);
+    __real_hal_init(argc, argv);
+}

@@ -1,0 +1,126 @@
+"""Who notices a fault: the simulator by name, the verdict over losses and weights, a crash, or nobody."""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from deployer.stages import report
+from deployer.stages.run import _outcome
+
+from .fault import Fault
+from .program import Program
+
+NAMED, VERDICT, CRASHED, NOTHING, UNSEEN = "named", "verdict", "crashed", "changes nothing", "UNSEEN"
+RESULTS = (NAMED, VERDICT, CRASHED, NOTHING, UNSEEN)
+LIMIT = 20.0
+"""Seconds after which a program hangs: a right one takes a fortieth of that on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Guards and the order of simulated transfers."""
+
+    guards: str
+    order: str
+
+    @property
+    def label(self) -> str:
+        """A column's head."""
+        return f"{self.guards} {self.order}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags of the simulator."""
+        guards = ("--guards", self.guards) if self.guards else ()
+        return (*guards, "--dma-order", self.order, "--seed", "7")
+
+
+MODES = (
+    Mode("fast", "early"),
+    Mode("fast", "late"),
+    Mode("fast", "random"),
+    Mode("off", "early"),
+    Mode("full", "early"),
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a fault in a mode, and the words that said so."""
+
+    result: str
+    said: str
+
+    @property
+    def steps(self) -> set[int]:
+        """The steps that the simulator named: where it was, and which was due or came instead."""
+        return {int(number) for number in re.findall(r"\b(?:step |hal_step\()(\d+) '", self.said)}
+
+
+@cache
+def right_output(program: Program, mode: Mode) -> bytes:
+    """All bits that the right program dumps."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "output.bin"
+        done = program.run("", mode.flags, output)
+        if done.returncode != 0:
+            raise RuntimeError(f"{program.name} without a fault ended with {done.returncode}: {done.stderr}")
+        return output.read_bytes()
+
+
+def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
+    """Run the program with the fault, or as it is, and say who noticed."""
+    right = right_output(program, mode)
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "output.bin"
+        try:
+            done = program.run(fault.text if fault else "", mode.flags, output, limit=LIMIT)
+        except subprocess.TimeoutExpired:
+            return Judgement(CRASHED, f"did not end within {LIMIT:.0f} s")
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        if "inject: " in done.stderr:
+            raise RuntimeError(f"{program.name}, fault {fault}: {last}")
+        if done.returncode in (2, 3) and last.startswith("hal: "):
+            return Judgement(NAMED, last)
+        if done.returncode not in (0, 1):
+            return Judgement(CRASHED, f"status {done.returncode} {last}")
+        dump = output.read_bytes()
+    if dump == right:
+        return Judgement(NOTHING, "") if done.returncode == 0 else Judgement(VERDICT, f"exit {done.returncode}")
+    faults = verdict(program, dump, done.stdout)
+    return Judgement(VERDICT, faults[0]) if faults else Judgement(UNSEEN, changes(right, dump))
+
+
+def verdict(program: Program, dump: bytes, said: str) -> tuple[str, ...]:
+    """What `deployer train` finds wrong in the results."""
+    case = program.case
+    outcome = _outcome(program.plan, case.program, dump, case.passes, said)
+    return report.run(program.plan, outcome, program.expected, program.plan.options.tolerance).faults
+
+
+def changes(right: bytes, dump: bytes) -> str:
+    """How many words differ, for the list of what was not seen."""
+    words = sum(right[i : i + 4] != dump[i : i + 4] for i in range(0, min(len(right), len(dump)), 4))
+    return f"{words} of {len(right) // 4} words differ"
+
+
+def judge_all(
+    program: Program, faults: Iterable[Fault], modes: tuple[Mode, ...], jobs: int
+) -> Iterator[tuple[Fault, Mode, Judgement]]:
+    """Every fault in every mode; the right program as well, which must pass with the same bits in all of them."""
+    outputs = {right_output(program, mode) for mode in modes}
+    if len(outputs) != 1:
+        raise RuntimeError(f"{program.name} without a fault has other bits in another mode")
+    for mode in modes:
+        found = judge(program, None, mode)
+        if found.result != NOTHING or verdict(program, right_output(program, mode), "BENCH"):
+            raise RuntimeError(f"{program.name} without a fault in mode {mode.label}: {found}")
+    tasks = [(fault, mode) for fault in faults for mode in modes]
+    with ThreadPoolExecutor(jobs) as pool:
+        for (fault, mode), judgement in zip(tasks, pool.map(lambda t: judge(program, *t), tasks), strict=True):
+            yield fault, mode, judgement

@@ -1,0 +1,115 @@
+"""The plan as the layer needs it, in C: argument fields, where operands' tiles lie, levels and kernels."""
+
+from dataclasses import dataclass
+
+from deployer.naming import Memory, memory_name
+from deployer.operator import Kernel, registry
+from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.target import Target
+
+HAL_CALLS = (
+    *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "read", "write", "print")),
+    *(f"hal_dma_{way}_{form}d" for way in ("in", "out") for form in (1, 2, 3)),
+    "train_network_run",
+    "optimizer_network_run",
+)
+"""What the layer takes the place of, besides the kernels."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where the tiles of an operand lie in the inner level of a hop; `part` is the size of one slot."""
+
+    arg: str
+    hop: int
+    start: int
+    bytes: int
+    part: int
+    reads: bool
+    writes: bool
+
+
+def layout(kernel: Kernel) -> str:
+    """A letter per argument field, in the struct's order: p, u, i, f. Kernels of one layout are interchangeable."""
+    return "p" * len(kernel.pointers) + "".join(kind[0] for _, kind in kernel.scalars)
+
+
+def stand_ins(plan: Plan) -> tuple[Kernel, ...]:
+    """For each of the plan's kernels the first that the plan has not, of the same layout and in plain C."""
+    own = {s.kernel.symbol: s.kernel for s in plan.steps}
+    known = {o.kernel.symbol: o.kernel for o in registry().values() if o.kernel}
+    found: dict[str, Kernel] = {}
+    for kernel in own.values():
+        others = [k for name, k in sorted(known.items()) if name not in own and layout(k) == layout(kernel)]
+        if others:
+            found[others[0].symbol] = others[0]
+    return tuple(found[symbol] for symbol in sorted(found))
+
+
+def kernels(plan: Plan) -> tuple[Kernel, ...]:
+    """The plan's kernels and those that stand in for them, by their number in the layer."""
+    found = {k.symbol: k for k in (*(s.kernel for s in plan.steps), *stand_ins(plan))}
+    return tuple(found[symbol] for symbol in sorted(found))
+
+
+def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
+    """The regions of a step by their number: the slots of each operand, then those of its stage."""
+    inner, between = (level.name for level in plan.levels[:2])
+    found = []
+    for o in step.operands:
+        if o.slots:
+            found.append(_region(o, 0, memory.address(inner, o.slot_offset), o.slots, o.slot_bytes))
+        if o.stage_slots:
+            found.append(_region(o, 1, memory.address(between, o.stage_offset), o.stage_slots, o.stage_bytes))
+    return tuple(found)
+
+
+def _region(o: PlanOperand, hop: int, start: int, slots: int, size: int) -> Region:
+    return Region(o.arg, hop, start, slots * size, size, o.mode != "out", o.mode != "in")
+
+
+def field_names(step: PlanStep) -> tuple[str, ...]:
+    """Names of the argument fields, in the struct's order."""
+    return (*(p[0] for p in step.kernel.pointers), *(s[0] for s in step.kernel.scalars))
+
+
+def wrap_words() -> list[str]:
+    """The linker's words that put the layer in place: the same for all programs, which share objects by them."""
+    symbols = sorted({o.kernel.symbol for o in registry().values() if o.kernel})
+    return [f"-Wl,--wrap={name}" for name in (*HAL_CALLS, *symbols)]
+
+
+def source(plan: Plan, target: Target) -> str:
+    """InjectPlan.c."""
+    memory, symbols = Memory(plan, target), [k.symbol for k in kernels(plan)]
+    lines = ['#include "inject.h"', '#include "Network.h"', "#include <stddef.h>"]
+    lines += [f'#include "{symbol}.h"' for symbol in symbols]
+    for symbol in symbols:
+        lines += [f"void __real_{symbol}(const void *args);", f"void __wrap_{symbol}(const void *args);"]
+        lines += [f"void __wrap_{symbol}(const void *args) {{", f"    __real_{symbol}(args);"]
+        lines += ["    inject_after_kernel();", "}"]
+    for step in plan.steps:
+        lines += _tables(plan, memory, step)
+    lines += ["static const inject_step_t steps[] = {"]
+    for step in plan.steps:
+        size, count = f"sizeof({step.kernel.symbol}_args_t)", len(regions(plan, memory, step))
+        lines.append(f"    {{fields_{step.index}, {len(layout(step.kernel))}, {size}, regions_{step.index}, {count}}},")
+    lines += ["};", "static const inject_level_t levels[] = {"]
+    lines += [f"    {{{memory_name(x.name)}, {memory.sizes[x.name]}}}," for x in plan.levels]
+    lines += ["};", f"static const hal_kernel_t kernels[] = {{{', '.join(symbols)}}};"]
+    lines += [
+        "const inject_plan_t inject_plan = {"
+        f"levels, {len(plan.levels)}, steps, {len(plan.steps)}, kernels, {len(symbols)}}};"
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tables(plan: Plan, memory: Memory, step: PlanStep) -> list[str]:
+    """The fields and regions of a step."""
+    symbol = step.kernel.symbol
+    lines = [f"static const inject_field_t fields_{step.index}[] = {{"]
+    for name, kind in zip(field_names(step), layout(step.kernel), strict=True):
+        lines.append(f"    {{\"{name}\", offsetof({symbol}_args_t, {name}), '{kind}'}},")
+    found = [f"{{{r.hop}, {r.start}, {r.bytes}, {r.reads:d}, {r.writes:d}}}" for r in regions(plan, memory, step)]
+    rows = ", ".join(found or ["{0, 0, 0, 0, 0}"])
+    return [*lines, "};", f"static const inject_region_t regions_{step.index}[] = {{{rows}}};"]

@@ -1,0 +1,233 @@
+"""The programs that faults are planted in: their cases, their build with the layer, and their census."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from deployer import pipeline
+from deployer.access import Span, nested
+from deployer.headers import kernel_header
+from deployer.naming import Memory
+from deployer.pipeline import Case
+from deployer.plan import Options, Plan, PlanOperand, PlanStep
+from deployer.stages import build, generate
+from deployer.stages.tile import target_of
+from deployer.verdict import Expected
+from DeployTest.models import autoencoder, transformer
+from DeployTest.models.convnet import ConvNet
+
+from . import census, printed
+
+HERE = Path(__file__).resolve().parent
+ACCUMULATED = {"n_accum": 2, "n_batches": 4}
+"""Two updates of two passes: the lazy-reset flag is set in one pass and clear in the next, twice."""
+BUFFERINGS = ("single", "double")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A case and the memory it is given: small enough for tiles everywhere, and for spilling where L2 is given."""
+
+    name: str
+    l1: int
+    l2: int | None = None
+
+    def generate(self, folder: Path) -> Path:
+        """Write the case; its *_train folder."""
+        if self.name == "dense":
+            return autoencoder.generate(folder, **ACCUMULATED)
+        if self.name == "transformer":
+            return transformer.generate(folder, **ACCUMULATED)
+        return small_convnet(folder)
+
+
+RECIPES = (Recipe("dense", 8000), Recipe("convolutional", 6200, 9000), Recipe("transformer", 10000))
+
+
+def small_convnet(folder: Path) -> Path:
+    """ResNet8 and DSCNN in little: a residual block and a separable one over 9x9 images, with batch norm.
+
+    Odd extents leave tiles at the border that are shorter than their slots.
+    """
+    net = ConvNet("small_convnet", (1, 3, 9, 9), 0, True)
+    net.conv("stem", 5, (3, 3))
+    shortcut = net.relu("stem.relu")
+    net.conv("block.first", 5, (3, 3))
+    net.relu("block.first.relu")
+    net.conv("block.second", 5, (3, 3))
+    net.node("Add", "block.add", [net.x, shortcut])
+    net.relu("block.relu")
+    net.separable("separable", 7, 2)
+    net.node("GlobalAveragePool", "pool", [net.x])
+    net.classes(5)
+    return net.case(folder, 4, 1, learning_rate=0.05, **ACCUMULATED)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Bytes of a level that are in use in a step: a home, or the slots of one of its operands (`arg`)."""
+
+    name: str
+    level: int
+    start: int
+    end: int
+    storage: str
+    arg: str
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A built program with the layer in it; faults are drawn from its plan and census."""
+
+    name: str
+    case: Case
+    plan: Plan
+    directory: Path
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Addresses as the simulator has them."""
+        return Memory(self.plan, target_of(self.plan.options))
+
+    @cached_property
+    def census(self) -> census.Census:
+        """What the right program does."""
+        path = self.directory / "census.txt"
+        self.run("", ("--dma-order", "early"), self.directory / "census.bin", {"DEPLOYER_CENSUS": str(path)})
+        return census.read(path, {s.index: printed.layout(s.kernel) for s in self.plan.steps})
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What its results are compared with."""
+        return pipeline.expectation(self.case, self.plan)
+
+    def regions(self, step: PlanStep) -> tuple[printed.Region, ...]:
+        """Where the operands' tiles lie."""
+        return printed.regions(self.plan, self.memory, step)
+
+    def home(self, operand: PlanOperand) -> Buffer:
+        """The home of an operand's tensor."""
+        return self.storage(operand.storage)
+
+    @cached_property
+    def _homes(self) -> tuple[Buffer, ...]:
+        number = {level.name: i for i, level in enumerate(self.plan.levels)}
+        found = []
+        for h in self.plan.homes:
+            start = self.memory.address(h.level, h.offset)
+            found.append(Buffer(h.storage, number[h.level], start, start + h.bytes, h.storage, ""))
+        return tuple(found)
+
+    def storage(self, name: str) -> Buffer:
+        """The home of a storage."""
+        return next(b for b in self._homes if b.storage == name)
+
+    def kept(self) -> list[Buffer]:
+        """Homes that outlive every pass."""
+        return [b for h, b in zip(self.plan.homes, self._homes, strict=True) if h.persistent]
+
+    def live(self, step: PlanStep) -> list[Buffer]:
+        """Everything in use in a step, but for the argument tables."""
+        homes = zip(self.plan.homes, self._homes, strict=True)
+        found = [b for h, b in homes if h.persistent or h.first <= step.index <= h.last]
+        storage = {o.arg: o.storage for o in step.operands}
+        for r in self.regions(step):
+            found.append(Buffer(f"{step.name}.{r.arg}", r.hop, r.start, r.start + r.bytes, storage[r.arg], r.arg))
+        return found
+
+    def dead(self, step: PlanStep, level: int) -> list[Span]:
+        """(start, bytes) of what nobody uses in a step, the guards between buffers included."""
+        size = self.memory.sizes[self.plan.levels[level].name]
+        taken = sorted((b.start, b.end) for b in self.live(step) if b.level == level)
+        if level == 0 and self.plan.table_bytes:
+            taken.insert(0, (0, self.plan.table_bytes))
+        found, at = [], 0
+        for start, end in [*taken, (size, size)]:
+            if start - at >= 4:
+                found.append((at, start - at))
+            at = max(at, end)
+        return found
+
+    def command(self, flags: tuple[str, ...], output: Path) -> list[str]:
+        """The command that runs it."""
+        files = ["--input", str(self.directory / "input.bin"), "--output", str(output)]
+        return [str(self.directory / "network"), *files, *flags]
+
+    def run(
+        self, fault: str, flags: tuple[str, ...], output: Path, extra: dict[str, str] | None = None, limit: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run it with a fault; subprocess.TimeoutExpired where it does not end."""
+        environment = {**os.environ, **({"DEPLOYER_FAULT": fault} if fault else {}), **(extra or {})}
+        return subprocess.run(
+            self.command(flags, output),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            timeout=limit,
+            check=False,
+        )
+
+
+def walk(step: PlanStep) -> Iterator[dict[str, Span]]:
+    """The tiles of a step in the order of its kernel calls."""
+    cut = {d.name: nested(d.size, d.outer, d.tile) for d in step.dims}
+    outer = step.staging.order if step.staging else ()
+
+    def tiles(
+        names: tuple[str, ...], part: dict[str, tuple[Span, ...]], tile: dict[str, Span]
+    ) -> Iterator[dict[str, Span]]:
+        if not names:
+            yield dict(tile)
+            return
+        for piece in part[names[0]]:
+            yield from tiles(names[1:], part, {**tile, names[0]: piece})
+
+    def parts(names: tuple[str, ...], part: dict[str, tuple[Span, ...]]) -> Iterator[dict[str, tuple[Span, ...]]]:
+        if not names:
+            yield {**{n: c[0][1] for n, c in cut.items()}, **part}
+            return
+        for _, pieces in cut[names[0]]:
+            yield from parts(names[1:], {**part, names[0]: pieces})
+
+    for part in parts(outer, {}):
+        yield from tiles(tuple(d.name for d in step.dims), part, {})
+
+
+@contextmanager
+def _layer_linked(words: list[str]) -> Iterator[None]:
+    """The compiler's command with the linker's words, as a user gives it."""
+    before = os.environ.get("CC")
+    os.environ["CC"] = shlex.join([*shlex.split(before or "gcc"), *words])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CC"]
+        else:
+            os.environ["CC"] = before
+
+
+def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
+    """Compile a case with the layer between generated code and HAL."""
+    train = folder / recipe.name
+    found = sorted(train.glob("*_train"))
+    case = pipeline.load_training(found[0] if found else recipe.generate(train))
+    budgets = {"L1": recipe.l1, **({"L2": recipe.l2} if recipe.l2 else {})}
+    chosen = Options("host", buffering, budgets, outermost="L3" if recipe.l2 else "L2")
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, chosen))
+    directory = folder / f"{recipe.name}-{buffering}"
+    pipeline.write_case(case, tiling, plan, directory)
+    (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))
+    layer = [directory / "InjectPlan.c", *sorted(HERE.glob("*.c"))]
+    for kernel in printed.stand_ins(plan):
+        layer.append(build.COMMON / "kernels" / f"{kernel.symbol}.c")
+        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
+    with _layer_linked([f"-I{HERE}", *printed.wrap_words()]):
+        build.run(plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)])
+    return Program(f"{recipe.name} {buffering}", case, plan, directory)
