@@ -202,6 +202,7 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
     place_side(&t, &t.outer, hop + 1, "outer");
     check_conflicts(&t);
     trace_transfer(&t, hop, inward, &t.inner.place);
+    guard_source(dma_source(&t));
     begin(&t);
     *append() = t;
     return t.ticket;

@@ -133,6 +133,7 @@ const char *trace_beside(uint32_t at); /* for messages: the box the call writes 
 
 void guard_init(void);
 void guard_accept(const void *address, uint32_t bytes); /* what was just written was to be written */
+void guard_source(const host_side_t *side); /* what a transfer is about to read */
 void guard_kernel(void); /* after a call: the inner level, under "full" all levels */
 void guard_check(void);  /* all levels */
 
