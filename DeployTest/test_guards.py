@@ -109,6 +109,22 @@ def test_outer_levels(guards: str, staged: tuple[Plan, Path]) -> None:
         assert guards == "fast" or words.startswith(words.split("guard: ")[0] + "guard: kernel call 0 "), words
 
 
+@pytest.mark.parametrize("guards", ["fast", "full"])
+def test_what_comes_in_later(guards: str, staged: tuple[Plan, Path]) -> None:
+    """A byte of a home that the step brings in after the stray write, uses, and overwrites."""
+    plan, directory = staged
+    memory = Memory(plan, target_of(plan.options))
+    level = {use.name: i for i, use in enumerate(plan.levels)}
+    step, o = next(
+        (s, o) for s in plan.steps for o in s.operands if s.op == "SGD" and o.mode == "inout" and s.tiles > 3
+    )
+    home = plan.home(o.storage)
+    stray = Stray(step, 0, level[home.level], memory.address(home.level, home.offset) + home.bytes - 4, "the last tile")
+    code, words = said(directory, stray, "--guards", guards)
+    assert code == 3
+    assert words.startswith(f"hal: step {step.index} '{step.name}': guard: kernel call "), words
+
+
 def test_full_sees_what_a_transfer_covers_up(staged: tuple[Plan, Path]) -> None:
     """A byte of an outer level that the step itself overwrites later: no result depends on it, and only full knows."""
     plan, directory = staged

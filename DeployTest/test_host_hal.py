@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from host_hal_program import FAULTS, HEADER, MAP, PROGRAM
+from host_hal_faults import FAULTS
+from host_hal_program import HEADER, MAP, PROGRAM
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -96,9 +96,8 @@ const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end
 }
 
 static uint32_t sides_meet(const host_side_t *a, const host_side_t *b) {
-    if (a->place.level != b->place.level || first_common(a, b->place.offset, b->place.offset + (uint32_t)side_extent(b)) ==
-        UINT32_MAX)
-        return UINT32_MAX;
+    const uint32_t first = b->place.offset, end = first + (uint32_t)side_extent(b);
+    if (a->place.level != b->place.level || first_common(a, first, end) == UINT32_MAX) return UINT32_MAX;
     for (uint32_t i = 0; i < side_lines(b); i++) {
         const uint32_t start = side_run(b, i), at = first_common(a, start, start + b->run);
         if (at != UINT32_MAX) return at;
@@ -202,6 +201,7 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
     place_side(&t, &t.outer, hop + 1, "outer");
     check_conflicts(&t);
     trace_transfer(&t, hop, inward, &t.inner.place);
+    guard_source(dma_source(&t));
     begin(&t);
     *append() = t;
     return t.ticket;

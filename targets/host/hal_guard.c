@@ -60,6 +60,15 @@ void guard_check(void) {
     for (uint32_t i = 0; copies && i < hal_sim.level_count; i++) check_level(i);
 }
 
+void guard_source(const host_side_t *side) {
+    const uint32_t level = side->place.level;
+    for (uint32_t i = 0; copies && i < side_lines(side); i++) {
+        const uint32_t start = side_run(side, i);
+        const uint32_t at = memory_difference(level_memory(level) + start, copies[level] + start, side->run);
+        if (at < side->run) fail_stray(level, start + at);
+    }
+}
+
 static void accept_run(uint32_t start, uint32_t bytes) { guard_accept(level_memory(0) + start, bytes); }
 
 void guard_kernel(void) {

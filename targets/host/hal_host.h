@@ -1,6 +1,6 @@
-/* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels, buffers and their lives,
- * hal_dma.c transfers, hal_trace.c what the plan says a step moves and
- * calls, hal_check.c what must not happen at the same time, hal_guard.c stray writes. */
+/* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
+ * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
+ * hal_check.c what must not happen at the same time, hal_guard.c stray writes. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -115,7 +115,7 @@ typedef struct {
 } host_level_t;
 typedef struct {
     uint32_t start, bytes, rank;
-    host_level_t levels[16];
+    host_level_t levels[16]; /* one more than axes */
 } host_box_t;
 
 void trace_init(void);
@@ -133,6 +133,7 @@ const char *trace_beside(uint32_t at); /* for messages: the box the call writes 
 
 void guard_init(void);
 void guard_accept(const void *address, uint32_t bytes); /* what was just written was to be written */
+void guard_source(const host_side_t *side); /* what a transfer is about to read */
 void guard_kernel(void); /* after a call: the inner level, under "full" all levels */
 void guard_check(void);  /* all levels */
 

@@ -1,23 +1,16 @@
 /* The trace that the plan prescribes: for each operand the boxes in the order of the step's loops, and for each kernel
  * call the arguments. A step's program may interleave operands as it likes; each box must come, be used and leave in
  * this order, in the slot whose turn it is. Boxes of an operand are numbered from 1 per hop. */
-#include "hal_host.h"
+#include "hal_loops.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define DIMS 16
-#define ELEMENT 4u
 #define NEAR 64u /* bytes around a box in which a stray write is likely its operand's */
-
-/* Where the loops are: the stage's part and the piece of every dim. */
-typedef struct {
-    uint32_t parts[DIMS], pieces[DIMS];
-} position_t;
 
 /* The transfers of an operand through a hop in one direction: `at` is the box that is due. */
 typedef struct {
-    position_t at;
+    loop_at_t at;
     uint32_t started, done;
 } flow_t;
 
@@ -33,151 +26,17 @@ typedef struct {
 } operand_state_t;
 
 static operand_state_t *states;
-static position_t due; /* of the next kernel call */
+static loop_at_t due; /* of the next kernel call */
 
-static const hal_sim_step_t *step(void) { return &hal_sim.steps[host.step]; }
 static operand_state_t *state_of(const hal_sim_operand_t *o) { return &states[o - step()->operands]; }
 static const hal_sim_operand_t *operands_end(void) { return step()->operands + step()->operand_count; }
 static uint32_t comes_in(const hal_sim_operand_t *o) { return o->in && !(o->fresh && order_resets()); }
 static uint32_t slots_at(const hal_sim_operand_t *o, uint32_t hop) { return hop ? o->stage : o->slot; }
 
-/* ---- positions ---- */
-
-static uint32_t first_piece(const hal_sim_dim_t *dim, uint32_t part) { return part ? dim->ends[part - 1] : 0; }
-
-static void begin_part(position_t *at) {
-    for (uint32_t i = 0; i < step()->dim_count; i++) at->pieces[i] = first_piece(&step()->dims[i], at->parts[i]);
-}
-
-/* Goes on along the first `turns` dims of the tile loop; 0 at the end of the part, where it begins again. */
-static uint32_t advance_tile(position_t *at, uint32_t turns) {
-    for (uint32_t i = turns; i-- > 0;) {
-        const hal_sim_dim_t *dim = &step()->dims[i];
-        if (++at->pieces[i] < dim->ends[at->parts[i]]) return 1;
-        at->pieces[i] = first_piece(dim, at->parts[i]);
-    }
-    return 0;
-}
-
-/* The same along the first `turns` dims of the stage's loop; 0 at the end of the step. */
-static uint32_t advance_part(position_t *at, uint32_t turns) {
-    uint32_t more = 0;
-    for (uint32_t i = turns; i-- > 0 && !more;) {
-        const uint32_t dim = step()->stage_order[i];
-        more = ++at->parts[dim] < step()->dims[dim].parts;
-        if (!more) at->parts[dim] = 0;
-    }
-    begin_part(at);
-    return more;
-}
-
 static void advance_flow(flow_t *flow, const hal_sim_operand_t *o, uint32_t hop) {
     flow->started++;
-    if (hop) flow->done = !advance_part(&flow->at, o->stage_turns);
-    else flow->done = !advance_tile(&flow->at, o->turns) && !advance_part(&flow->at, step()->dim_count);
-}
-
-/* How many boxes of the operand come before this tile's in the part. */
-static uint32_t boxes_before(const hal_sim_operand_t *o, const position_t *at) {
-    uint32_t boxes = 0;
-    for (uint32_t i = 0; i < o->turns; i++) {
-        const uint32_t first = first_piece(&step()->dims[i], at->parts[i]);
-        boxes = boxes * (step()->dims[i].ends[at->parts[i]] - first) + at->pieces[i] - first;
-    }
-    return boxes;
-}
-
-/* The number of the part's box in the stage. */
-static uint32_t stage_box(const hal_sim_operand_t *o, const position_t *at) {
-    uint32_t boxes = 0;
-    for (uint32_t i = 0; i < o->stage_turns; i++) {
-        const uint32_t dim = step()->stage_order[i];
-        boxes = boxes * step()->dims[dim].parts + at->parts[dim];
-    }
-    return boxes + 1;
-}
-
-static uint32_t begins_box(const hal_sim_operand_t *o, const position_t *at) {
-    for (uint32_t i = o->turns; i < step()->dim_count; i++)
-        if (at->pieces[i] > first_piece(&step()->dims[i], at->parts[i])) return 0;
-    return 1;
-}
-
-static uint32_t ends_box(const hal_sim_operand_t *o, const position_t *at) {
-    for (uint32_t i = o->turns; i < step()->dim_count; i++)
-        if (at->pieces[i] + 1 < step()->dims[i].ends[at->parts[i]]) return 0;
-    return 1;
-}
-
-/* "n=0+16 k=32+8": start and length along each dim of a tile, or of a part of the stage. */
-static const char *tile_text(const position_t *at, uint32_t staged) {
-    const char *text = "";
-    for (uint32_t i = 0; i < step()->dim_count; i++) {
-        const hal_sim_dim_t *dim = &step()->dims[i];
-        const uint32_t first = staged ? first_piece(dim, at->parts[i]) : at->pieces[i];
-        const uint32_t last = staged ? dim->ends[at->parts[i]] - 1 : at->pieces[i];
-        const uint32_t start = dim->pieces[first].first;
-        const uint32_t length = dim->pieces[last].first + dim->pieces[last].length - start;
-        text = host_text("%s%s%s=%u+%u", text, i ? " " : "", dim->name, start, length);
-    }
-    return text;
-}
-
-/* ---- boxes ---- */
-
-static const hal_sim_span_t *tile_span(const hal_sim_axis_t *axis, const position_t *at) {
-    return &axis->pieces[axis->dim == HAL_SIM_NONE ? 0 : at->pieces[axis->dim]];
-}
-
-static const hal_sim_span_t *part_span(const hal_sim_axis_t *axis, const position_t *at) {
-    return &axis->parts[axis->dim == HAL_SIM_NONE ? 0 : at->parts[axis->dim]];
-}
-
-static void add_level(host_box_t *box, uint32_t count, uint32_t stride) {
-    if (count == 1) return;
-    host_level_t *inner = &box->levels[box->rank - 1];
-    if (inner->count * inner->stride == stride) inner->count *= count;
-    else box->levels[box->rank++] = (host_level_t){count, stride};
-}
-
-/* The box of the tile, or of the part where `staged`, inside its tensor, or inside the part's box where `within`. */
-static host_box_t box_at(const hal_sim_operand_t *o, const position_t *at, uint32_t staged, uint32_t within) {
-    host_box_t box = {.bytes = ELEMENT, .rank = 1, .levels = {{ELEMENT, 1}}};
-    uint32_t stride = ELEMENT;
-    for (uint32_t i = o->rank; i-- > 0;) {
-        const hal_sim_axis_t *axis = &o->axes[i];
-        const hal_sim_span_t *span = (staged ? part_span : tile_span)(axis, at);
-        const hal_sim_span_t whole = within ? *part_span(axis, at) : (hal_sim_span_t){0, axis->extent};
-        box.start += (span->first - whole.first) * stride;
-        box.bytes *= span->length;
-        add_level(&box, span->length, stride);
-        stride *= whole.length;
-    }
-    return box;
-}
-
-/* What a transfer moves at its outer end, in the same form. */
-static host_box_t box_of(const host_side_t *side) {
-    host_box_t box = {.start = side->place.offset, .bytes = side->run * side->count * side->planes, .rank = 1,
-                      .levels = {{side->run, 1}}};
-    add_level(&box, side->count, side->stride);
-    add_level(&box, side->planes, side->plane_stride);
-    return box;
-}
-
-static uint32_t is_same(const host_box_t *a, const host_box_t *b) {
-    if (a->start != b->start || a->bytes != b->bytes || a->rank != b->rank) return 0;
-    for (uint32_t i = 0; i < a->rank; i++)
-        if (a->levels[i].count != b->levels[i].count || a->levels[i].stride != b->levels[i].stride) return 0;
-    return 1;
-}
-
-static const char *box_text(uint32_t level, const host_box_t *box) {
-    const char *text = host_text("%u B at %s + 0x%x", box->bytes, hal_sim.levels[level].name, box->start);
-    for (uint32_t i = 0; i < box->rank && box->rank > 1; i++)
-        text = i ? host_text("%s, %u times every %u B", text, box->levels[i].count, box->levels[i].stride)
-                 : host_text("%s in runs of %u B", text, box->levels[i].count);
-    return text;
+    if (hop) flow->done = !loop_next_part(&flow->at, o->stage_turns);
+    else flow->done = !loop_next_tile(&flow->at, o->turns) && !loop_next_part(&flow->at, step()->dim_count);
 }
 
 /* ---- slots ---- */
@@ -185,12 +44,12 @@ static const char *box_text(uint32_t level, const host_box_t *box) {
 static uint32_t part_bytes(const hal_sim_buffer_t *b) { return b->bytes / b->parts; }
 
 /* The part of the slot whose turn it is. */
-static uint32_t part_at(const hal_sim_operand_t *o, const position_t *at, uint32_t hop) {
-    const uint32_t before = hop ? stage_box(o, at) - 1 : boxes_before(o, at);
+static uint32_t part_at(const hal_sim_operand_t *o, const loop_at_t *at, uint32_t hop) {
+    const uint32_t before = hop ? loop_stage_box(o, at) - 1 : loop_boxes_before(o, at);
     return before % hal_sim.buffers[slots_at(o, hop)].parts;
 }
 
-static uint32_t part_offset(const hal_sim_operand_t *o, const position_t *at, uint32_t hop) {
+static uint32_t part_offset(const hal_sim_operand_t *o, const loop_at_t *at, uint32_t hop) {
     const hal_sim_buffer_t *slots = &hal_sim.buffers[slots_at(o, hop)];
     return slots->address + part_at(o, at, hop) * part_bytes(slots);
 }
@@ -239,14 +98,14 @@ static void check_used(const move_t *m, uint32_t part) {
     const operand_state_t *state = state_of(m->operand);
     const uint32_t held = state->hops[m->hop].held[part];
     const flow_t *inner = &state->hops[0].in;
-    const uint32_t used = m->hop ? inner->done || stage_box(m->operand, &inner->at) > held : state->finished >= held;
+    const uint32_t used = m->hop ? inner->done || loop_stage_box(m->operand, &inner->at) > held : state->finished >= held;
     if (!used)
         host_fail("swapped-slot", "%s overwrites box %u in %s, which is still needed", move_text(m), held,
                   slot_text(m->operand, m->hop, part));
 }
 
-static void check_stage_holds(const move_t *m, const position_t *at) {
-    const uint32_t box = stage_box(m->operand, at), part = part_at(m->operand, at, 1);
+static void check_stage_holds(const move_t *m, const loop_at_t *at) {
+    const uint32_t box = loop_stage_box(m->operand, at), part = part_at(m->operand, at, 1);
     const uint32_t held = state_of(m->operand)->hops[1].held[part];
     if (held != box)
         host_fail("swapped-slot", "%s reads box %u from %s, which %s", move_text(m), box, slot_text(m->operand, 1, part),
@@ -265,7 +124,7 @@ static void enter_slot(const move_t *m, uint32_t part) {
 static uint32_t is_finished(const move_t *m, uint32_t box) {
     const operand_state_t *state = state_of(m->operand);
     const flow_t *inner = &state->hops[0].out;
-    return m->hop ? inner->done || stage_box(m->operand, &inner->at) > box : state->finished >= box;
+    return m->hop ? inner->done || loop_stage_box(m->operand, &inner->at) > box : state->finished >= box;
 }
 
 static void leave_slot(const move_t *m, uint32_t part) {
@@ -275,28 +134,29 @@ static void leave_slot(const move_t *m, uint32_t part) {
         host_fail("stale-egress", "%s sends box %u from %s, which %s", move_text(m), box,
                   slot_text(m->operand, m->hop, part), held == box ? "is not finished" : host_text("holds box %u", held));
     if (m->hop || m->operand->stage == HAL_SIM_NONE) return;
-    const uint32_t to = part_at(m->operand, &s->out.at, 1), stage = stage_box(m->operand, &s->out.at);
+    const uint32_t to = part_at(m->operand, &s->out.at, 1), stage = loop_stage_box(m->operand, &s->out.at);
     check_sent(m, 1, to, stage);
     state_of(m->operand)->hops[1].written[to] = stage;
 }
 
-static host_box_t wanted_box(const move_t *m, const position_t *at) {
+static host_box_t wanted_box(const move_t *m, const loop_at_t *at) {
     const hal_sim_operand_t *o = m->operand;
     const uint32_t staged = !m->hop && o->stage != HAL_SIM_NONE;
-    host_box_t wanted = box_at(o, at, m->hop, staged);
+    host_box_t wanted = loop_box(o, at, m->hop, staged);
     wanted.start += staged ? part_offset(o, at, 1) : hal_sim.buffers[o->home].address;
     return wanted;
 }
 
 static void check_box(const move_t *m, const flow_t *flow) {
     const uint32_t inner = part_offset(m->operand, &flow->at, m->hop);
-    const host_box_t wanted = wanted_box(m, &flow->at), found = m->transfer ? box_of(&m->transfer->outer) : (host_box_t){0};
-    const uint32_t same = m->transfer ? is_same(&wanted, &found) : !wanted.bytes;
+    const host_box_t wanted = wanted_box(m, &flow->at);
+    const host_box_t found = m->transfer ? loop_moved_box(&m->transfer->outer) : (host_box_t){0};
+    const uint32_t same = m->transfer ? loop_same_box(&wanted, &found) : !wanted.bytes;
     if (same && m->inner->offset == inner) return;
     const char *level = hal_sim.levels[m->hop].name;
     host_fail("trace", "transfer %u of operand '%s' %s, of tile %s, is to move %s and %s + 0x%x, found %s and %s + 0x%x",
-              flow->started, m->operand->arg, way_text(m->hop, m->inward), tile_text(&flow->at, m->hop),
-              box_text(m->hop + 1, &wanted), level, inner, m->transfer ? box_text(m->hop + 1, &found) : "0 B", level,
+              flow->started, m->operand->arg, way_text(m->hop, m->inward), loop_text(&flow->at, m->hop),
+              loop_box_text(m->hop + 1, &wanted), level, inner, m->transfer ? loop_box_text(m->hop + 1, &found) : "0 B", level,
               m->inner->offset);
 }
 
@@ -326,8 +186,8 @@ static void visit_runs(const host_box_t *box, uint32_t level, uint32_t start, vo
 }
 
 /* The box of the tile in the inner level: packed in a slot, or a part of the home. */
-static host_box_t inner_box(const hal_sim_operand_t *o, const position_t *at) {
-    host_box_t box = box_at(o, at, 0, 0);
+static host_box_t inner_box(const hal_sim_operand_t *o, const loop_at_t *at) {
+    host_box_t box = loop_box(o, at, 0, 0);
     const uint32_t packed = box.bytes;
     if (o->slot == HAL_SIM_NONE) box.start += hal_sim.buffers[o->home].address;
     else box = (host_box_t){.start = part_offset(o, at, 0), .bytes = packed, .rank = 1, .levels = {{packed, 1}}};
@@ -339,7 +199,7 @@ static void check_pointer(const hal_sim_operand_t *o, const void *args) {
     memcpy(&found, (const uint8_t *)args + o->offset, sizeof found);
     if (found == wanted) return;
     host_fail("argument", "operand '%s' of kernel call %u, of tile %s, is to be %s, found %s", o->arg, host.calls,
-              tile_text(&due, 0), memory_text(wanted), memory_text(found));
+              loop_text(&due, 0), memory_text(wanted), memory_text(found));
 }
 
 static uint32_t is_at_end(uint32_t last) {
@@ -359,9 +219,9 @@ static uint32_t value_at(const hal_sim_scalar_t *s) {
     case HAL_SIM_FIRST: return is_at_end(0);
     case HAL_SIM_LAST: return is_at_end(1);
     case HAL_SIM_FLAG: return order_resets();
-    case HAL_SIM_LENGTH: return tile_span(&o->axes[s->axis], &due)->length;
+    case HAL_SIM_LENGTH: return loop_span(&o->axes[s->axis], &due)->length;
     case HAL_SIM_STRIDE:
-        for (uint32_t i = s->axis + 1; i < o->rank; i++) product *= tile_span(&o->axes[i], &due)->length;
+        for (uint32_t i = s->axis + 1; i < o->rank; i++) product *= loop_span(&o->axes[i], &due)->length;
         return product;
     case HAL_SIM_ENTRY: return (uint32_t)s->table[due.pieces[s->index]];
     default: return s->value;
@@ -382,7 +242,7 @@ static void check_scalar(const hal_sim_scalar_t *s, const void *args) {
     const uint32_t wanted = value_at(s);
     if (found != wanted)
         host_fail("argument", "'%s' of kernel call %u, of tile %s, is to be %d (0x%x), found %d (0x%x)", s->name,
-                  host.calls, tile_text(&due, 0), (int)wanted, wanted, (int)found, found);
+                  host.calls, loop_text(&due, 0), (int)wanted, wanted, (int)found, found);
 }
 
 static void use_slot(const hal_sim_operand_t *o) {
@@ -425,7 +285,7 @@ const char *trace_beside(uint32_t at) {
         const host_box_t box = inner_box(o, &due);
         if (!o->writes || !box.bytes) continue;
         const uint32_t end = box_end(&box);
-        const char *tile = host_text("the box of operand '%s' in tile %s", o->arg, tile_text(&due, 0));
+        const char *tile = host_text("the box of operand '%s' in tile %s", o->arg, loop_text(&due, 0));
         if (at >= end && at - end < NEAR) return host_text(", %u B past the end of %s", at - end, tile);
         if (at < box.start && box.start - at <= NEAR) return host_text(", %u B before %s", box.start - at, tile);
         if (at >= box.start && at < end) return host_text(", between the runs of %s", tile);
@@ -435,24 +295,24 @@ const char *trace_beside(uint32_t at) {
 
 void trace_kernel_done(void) {
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
-        if (ends_box(o, &due)) state_of(o)->finished++;
-    if (!advance_tile(&due, step()->dim_count)) advance_part(&due, step()->dim_count);
+        if (loop_ends_box(o, &due)) state_of(o)->finished++;
+    if (!loop_next_tile(&due, step()->dim_count)) loop_next_part(&due, step()->dim_count);
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
-        if (begins_box(o, &due)) state_of(o)->box++;
+        if (loop_begins_box(o, &due)) state_of(o)->box++;
 }
 
 /* ---- a step's beginning and end ---- */
 
 static void begin_flow(flow_t *flow, uint32_t moves) {
     flow->done = !moves;
-    begin_part(&flow->at);
+    loop_begin_part(&flow->at);
 }
 
 void trace_enter(void) {
     free(states);
     states = host_allocate(step()->operand_count, sizeof *states);
     memset(&due, 0, sizeof due);
-    begin_part(&due);
+    loop_begin_part(&due);
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
         operand_state_t *state = state_of(o);
         state->box = 1;
@@ -469,7 +329,7 @@ static void check_done(const hal_sim_operand_t *o, uint32_t hop, uint32_t inward
     const flow_t *flow = inward ? &s->in : &s->out;
     if (!flow->done)
         host_fail("trace", "the step ends without transfer %u of operand '%s' %s, of tile %s", flow->started, o->arg,
-                  way_text(hop, inward), tile_text(&flow->at, hop));
+                  way_text(hop, inward), loop_text(&flow->at, hop));
 }
 
 void trace_leave(void) {
