@@ -16,7 +16,7 @@ from DeployTest.faults.fuzz import campaign, coverage, draw, edits, models, refe
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-SEED, INPUTS, BUILT = 1, 300, 5
+SEED, INPUTS, BUILT = 1, 200, 4
 
 
 def test_campaign(tmp_path: Path) -> None:
@@ -24,6 +24,7 @@ def test_campaign(tmp_path: Path) -> None:
     summary = campaign.run(SEED, range(INPUTS), BUILT, tmp_path, workers=1, quiet=True)
     lines = [f"{key}\n{found.get('replay')}\n{found.get('text')}" for key, found in summary.findings.items()]
     assert not lines, "\n\n".join(lines)
+    assert sum(summary.counts.values()) == INPUTS
     assert {kind for kind, _ in summary.counts} == set(register.kinds())
     assert summary.compared["equal to onnxruntime"] > 0
     assert summary.built["built and passed"] >= BUILT
@@ -37,9 +38,10 @@ def _judge(tmp_path: Path, index: int) -> tuple[list[str], Verdict]:
 
 @pytest.fixture
 def kept_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker sets where caches and temporary files lie; in this process that ends with the test."""
+    """A worker sets where caches, reports and temporary files lie; in this process that ends with the test."""
     monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
     monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    monkeypatch.setenv("XDG_STATE_HOME", os.environ.get("XDG_STATE_HOME", ""))
 
 
 @pytest.mark.usefixtures("kept_environment")

@@ -1,6 +1,7 @@
 """A campaign: inputs dealt to worker processes, their verdicts counted, findings kept; the command line."""
 
 import argparse
+import itertools
 import json
 import selectors
 import subprocess
@@ -20,8 +21,8 @@ from .draw import Draw
 from .trial import ROOT
 from .worker import Worker, kind_of
 
-CHUNK, LIFE = 100, 3000
-"""Inputs per task, and inputs after which a worker is replaced by a fresh one."""
+CHUNK, FEW, LIFE = 100, 10, 3000
+"""Inputs per task, inputs to build per task, and inputs after which a worker is replaced by a fresh one."""
 SILENCE = 180.0
 """Seconds of silence after which a worker is taken to hang."""
 
@@ -131,7 +132,7 @@ class Campaign:
         rest: Sequence[int] = (),
     ) -> None:
         """Give a process the rest of its task or the next one; start it where it is not alive."""
-        chunk = list(rest) or [i for i, _ in zip(inputs, range(10 if build else CHUNK), strict=False)]
+        chunk = list(rest) or list(itertools.islice(inputs, FEW if build else CHUNK))
         alive = hasattr(process, "process") and process.process.poll() is None
         if alive and (not chunk or process.judged >= LIFE):
             chooser.unregister(process.process.stdout)  # type: ignore[arg-type]
@@ -201,7 +202,8 @@ def run(seed: int, inputs: Sequence[int], built: int, folder: Path, workers: int
     order = sample(campaign.summary, seed, 10 * built)
     while order and campaign.summary.built["built and passed"] < built:
         missing = built - campaign.summary.built["built and passed"]
-        batch, order = order[: missing + 20], order[missing + 20 :]
+        size = missing + missing // 8 + 1
+        batch, order = order[:size], order[size:]
         campaign.run(iter(batch), len(batch), build=True)
     return campaign.summary
 

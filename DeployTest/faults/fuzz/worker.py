@@ -42,13 +42,13 @@ class Worker:
     """Judges inputs of a seed in a folder of its own; verdicts go to `sink`."""
 
     def __init__(self, seed: int, folder: Path, sink: TextIO) -> None:
-        """Make the folders, and keep temporary files and the compiler's objects in them."""
+        """Make the folders, and keep temporary files and fault reports in them."""
         self.seed, self.folder, self.sink = seed, folder.resolve(), sink
         self.known: set[str] = set()
         scratch = self.folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
         tempfile.tempdir = str(scratch)
-        os.environ["XDG_CACHE_HOME"] = str(self.folder.parent / "cache")
+        os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         os.environ["XDG_STATE_HOME"] = str(scratch / "state")
 
     def say(self, **words: Any) -> None:
