@@ -207,6 +207,14 @@ def test_nan_is_never_equal(value: float, case: tuple[Case, Expected]) -> None:
     assert any(fault.startswith("loss") for fault in judged(replace(right, losses=lost.losses), lost))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_signalling_nan_is_a_fault_and_no_warning() -> None:
+    """The simulator's poison, where a weight was read from memory that nobody wrote."""
+    poison = np.array([0x7FA0DEAD], np.uint32).view(np.float32)
+    expected = Expected("test", arrays={"w": np.ones(1)}, initial={"w": np.zeros(1)}, updates=1)
+    assert [m.passed for m in verdict.movements({"w": poison}, expected)] == [False]
+
+
 def test_nan_in_an_accumulator(case: tuple[Case, Expected]) -> None:
     """The same in what the accumulators hold."""
     if not case[1].accumulators:

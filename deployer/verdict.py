@@ -114,7 +114,8 @@ def _movement(name: str, moved: Array, wanted: Array, rounding: float, scale: fl
 
 
 def _wide(array: Array) -> Array:
-    return np.asarray(array, np.float64).reshape(-1)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, such as the simulator's poison
+        return np.asarray(array, np.float64).reshape(-1)
 
 
 def _norm(values: Array) -> float:
