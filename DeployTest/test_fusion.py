@@ -329,3 +329,10 @@ def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
 def test_rules_are_found() -> None:
     """By their names, in the order of these."""
     assert list(fuse.rules()) == ["accumulate", "relu", "relu_grad", "update"]
+
+
+def test_chain_of_views_alone(tmp_path: Path) -> None:
+    """Every link between an output and the input it lies in stays, though no step reads it."""
+    first, second = node("Identity", ("x",), ("a",)), node("Unsqueeze", ("a", "s"), ("b",))
+    model = chain(first, second, node("Squeeze", ("b", "s"), ("y",)), initializers=(constant("s", np.array([0])),))
+    assert fused(infer(tmp_path, model)).storage("y") == "x"

@@ -22,11 +22,9 @@ def apply(program: Program, options: Options) -> Program:
             if node.op != ACCUMULATE or not _merged(tensors, node):
                 kept.append(node)
         graphs.append(Graph(graph.name, tuple(kept)))
-    used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs)}
-    used |= {_root(tensors, name) for name in used if name} | set(program.outputs)
-    for name in [n for n, t in tensors.items() if t.role == "value" and n not in used]:
-        if not any(t.storage == name for n, t in tensors.items() if n != name and n in used):
-            del tensors[name]
+    used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
+    used = {link for name in (*used, *program.outputs) for link in _chain(tensors, name)}
+    tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in used}
     return replace(program, tensors=tensors, graphs=tuple(graphs))
 
 
@@ -41,6 +39,12 @@ def _merged(tensors: dict[str, Tensor], node: Node) -> bool:
 
 
 def _root(tensors: dict[str, Tensor], name: str) -> str:
-    while tensors[name].storage != name:
-        name = tensors[name].storage
-    return name
+    return _chain(tensors, name)[-1]
+
+
+def _chain(tensors: dict[str, Tensor], name: str) -> list[str]:
+    """The tensor, the one it lies in, and so on to the one whose memory it is."""
+    found = [name]
+    while tensors[found[-1]].storage != found[-1]:
+        found.append(tensors[found[-1]].storage)
+    return found
