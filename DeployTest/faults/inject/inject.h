@@ -88,7 +88,7 @@ const inject_action_t *inject_find(inject_point_t point, uint32_t step, uint32_t
 /* The first action of that kind, wherever it is, or NULL. */
 const inject_action_t *inject_first(inject_point_t point, inject_op_t op);
 
-/* ---- inject_census.c: what the right program does ---- */
+/* ---- also inject_faults.c: what the right program does ---- */
 
 typedef struct {
     uint32_t hop, inward;
@@ -102,7 +102,12 @@ void census_move(const inject_move_t *move, uint32_t region);
 void census_call(uint32_t step, hal_kernel_t kernel, const void *args);
 void census_read(const void *destination, uint32_t bytes, uint64_t file_offset);
 void census_write(const void *source, uint32_t bytes);
-/* Level and offset of an address, level_count where it is in none. */
+/* Level and offset of an address, level_count where it is in none; and back, NULL for level -1. */
 uint32_t inject_place(const void *address, uint32_t *offset);
+uint8_t *inject_at(int64_t level, int64_t offset);
+
+/* ---- inject_around.c: graphs and harness ---- */
+
+void inject_restore_loss(void); /* the loss's home has its own value again: the harness has read another */
 
 #endif

@@ -81,6 +81,10 @@ uint32_t inject_place(const void *address, uint32_t *offset) {
     return inject_plan.level_count;
 }
 
+uint8_t *inject_at(int64_t level, int64_t offset) {
+    return level < 0 ? NULL : inject_plan.levels[level].memory + offset;
+}
+
 static void print_place(const void *address) {
     uint32_t offset;
     const uint32_t level = inject_place(address, &offset);

@@ -1,12 +1,10 @@
-/* The calls of the HAL, each with its fault where the run has one there. */
+/* Steps, transfers, waits and kernel calls, each with its fault where the run has one there. */
 #include "inject.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-void __real_hal_init(int argc, char **argv);
 void __real_hal_step(uint32_t step);
 void __real_hal_parallel(hal_kernel_t kernel, const void *args);
 hal_ticket_t __real_hal_dma_in_1d(uint32_t, void *, const void *, uint32_t);
@@ -16,11 +14,6 @@ hal_ticket_t __real_hal_dma_out_1d(uint32_t, void *, const void *, uint32_t);
 hal_ticket_t __real_hal_dma_out_2d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t);
 hal_ticket_t __real_hal_dma_out_3d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t);
 void __real_hal_dma_wait(hal_ticket_t ticket);
-void __real_hal_read(void *destination, uint32_t bytes);
-void __real_hal_write(const void *source, uint32_t bytes);
-void __real_hal_print(const char *text);
-void __real_train_network_run(uint32_t lazy_reset);
-void __real_optimizer_network_run(void);
 
 enum { MOVES_MAX = 65536, CALLS_MAX = 16384, ALIAS = 0x40000000 };
 typedef enum { DIRECT, ABSENT, LOGGED, DEFERRED } way_t; /* how the calls of a step reach the HAL */
@@ -52,22 +45,12 @@ static struct { /* a step that is to run again, or later */
     started_t started[MOVES_MAX];
 } held;
 
-static uint32_t train_passes, updates, reads, writes;
-static uint64_t file_offset;
 static struct {
     uint32_t cores;
     const inject_action_t *action;
 } store;
-static struct {
-    uint8_t *home;
-    uint8_t saved[4];
-} loss;
 
 static const inject_step_t *plan_step(void) { return &inject_plan.steps[now.step]; }
-
-static uint8_t *at_place(int64_t level, int64_t offset) {
-    return level < 0 ? NULL : inject_plan.levels[level].memory + offset;
-}
 
 /* ---- transfers ---- */
 
@@ -231,7 +214,7 @@ static void change_scalar(uint8_t *args, const inject_field_t *field, const inje
 static void change_pointer(uint8_t *args, const inject_field_t *field, const inject_action_t *a) {
     uint8_t *pointer;
     memcpy(&pointer, args + field->offset, sizeof pointer);
-    pointer = a->op == OP_POINTER ? pointer + a->value[1] : at_place(a->value[1], a->value[2]);
+    pointer = a->op == OP_POINTER ? pointer + a->value[1] : inject_at(a->value[1], a->value[2]);
     put(args, field, &pointer);
 }
 
@@ -290,7 +273,7 @@ void __wrap_hal_parallel(hal_kernel_t kernel, const void *args) {
 void inject_after_kernel(void) {
     const inject_action_t *a = store.action;
     if (!a || ++store.cores != hal_core_count()) return;
-    uint8_t *at = at_place(a->value[0], a->value[1]);
+    uint8_t *at = inject_at(a->value[0], a->value[1]);
     uint32_t bits = (uint32_t)a->value[2];
     if (!bits) {
         float value;
@@ -329,13 +312,8 @@ static void leave_step(void) {
     }
 }
 
-static void restore_loss(void) {
-    if (loss.home) memcpy(loss.home, loss.saved, sizeof loss.saved);
-    loss.home = NULL;
-}
-
 void __wrap_hal_step(uint32_t step) {
-    restore_loss();
+    inject_restore_loss();
     leave_step();
     const inject_action_t *a = step == HAL_NO_STEP ? NULL : inject_find(AT_STEP, step, 0, 0, 0);
     now.step = step;
@@ -347,110 +325,4 @@ void __wrap_hal_step(uint32_t step) {
     if (a && a->op == OP_NEXT) now.way = DEFERRED;
     if (now.way == DIRECT || now.way == LOGGED)
         __real_hal_step(a && a->op == OP_NUMBER ? (uint32_t)a->value[0] : step);
-}
-
-/* ---- graphs ---- */
-
-enum { TRAIN, OPTIMIZER };
-
-static void show_loss_from(uint32_t pass) {
-    const inject_action_t *a = inject_find(AT_LOSS, 0, 0, 0, pass);
-    if (!a) return;
-    loss.home = at_place(a->value[0], a->value[1]);
-    memcpy(loss.saved, loss.home, sizeof loss.saved);
-    memcpy(loss.home, at_place(a->value[2], a->value[3]), sizeof loss.saved);
-}
-
-void __wrap_train_network_run(uint32_t lazy_reset) {
-    const uint32_t pass = train_passes++;
-    const inject_action_t *a = inject_find(AT_GRAPH, TRAIN, 0, 0, pass);
-    if (a && a->op == OP_SET) lazy_reset = (uint32_t)a->value[0];
-    if (a && a->op == OP_INVERT) lazy_reset = !lazy_reset;
-    if (!(a && a->op == OP_DROP)) __real_train_network_run(lazy_reset);
-    if (a && a->op == OP_TWICE) __real_train_network_run(lazy_reset);
-    if (a && a->op == OP_EXTRA) __real_optimizer_network_run();
-    show_loss_from(pass);
-}
-
-void __wrap_optimizer_network_run(void) {
-    const inject_action_t *a = inject_find(AT_GRAPH, OPTIMIZER, 0, 0, updates++);
-    if (a && a->op == OP_DROP) return;
-    __real_optimizer_network_run();
-    if (a && a->op == OP_TWICE) __real_optimizer_network_run();
-}
-
-/* ---- the harness ---- */
-
-void __wrap_hal_print(const char *text) {
-    restore_loss();
-    __real_hal_print(text);
-}
-
-void __wrap_hal_read(void *destination, uint32_t bytes) {
-    const inject_action_t *a = inject_find(AT_READ, 0, 0, 0, reads++);
-    census_read(destination, bytes, file_offset);
-    file_offset += bytes;
-    if (a && a->op == OP_NEXT) return;
-    uint8_t *nowhere = malloc(bytes);
-    if (!nowhere) abort();
-    __real_hal_read(a && a->op == OP_DROP ? nowhere : destination, bytes);
-    free(nowhere);
-}
-
-void __wrap_hal_write(const void *source, uint32_t bytes) {
-    const inject_action_t *a = inject_find(AT_WRITE, 0, 0, 0, writes++);
-    census_write(source, bytes);
-    if (a && a->op == OP_OTHER) source = at_place(a->value[0], a->value[1]);
-    __real_hal_write(source, bytes);
-}
-
-static uint8_t *whole_file(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    if (!file || fseek(file, 0, SEEK_END)) abort();
-    *bytes = (size_t)ftell(file);
-    uint8_t *content = malloc(*bytes);
-    rewind(file);
-    if (!content || fread(content, 1, *bytes, file) != *bytes) abort();
-    fclose(file);
-    return content;
-}
-
-/* A read that brings the bytes of another: in a copy of the input, beside the output, they stand in its place. */
-static char *other_input(const char *input, const char *output, const inject_action_t *a) {
-    size_t bytes;
-    uint8_t *content = whole_file(input, &bytes);
-    memmove(content + a->value[0], content + a->value[1], (size_t)a->value[2]);
-    char *path = malloc(strlen(output) + 8);
-    if (!path) abort();
-    sprintf(path, "%s.input", output);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(content, 1, bytes, file) != bytes || fclose(file)) abort();
-    free(content);
-    return path;
-}
-
-static void change_input(int argc, char **argv) {
-    char **input = NULL, **output = NULL;
-    const inject_action_t *a = inject_first(AT_READ, OP_OTHER);
-    for (int i = 1; i + 1 < argc; i++) {
-        if (!strcmp(argv[i], "--input")) input = &argv[i + 1];
-        if (!strcmp(argv[i], "--output")) output = &argv[i + 1];
-    }
-    if (a && input && output) *input = other_input(*input, *output, a);
-}
-
-/* A fault may make a program run for ever: it ends after seconds of its own time, however busy the machine is. */
-static void limit_time(void) {
-    const struct rlimit limit = {3, 3}, none = {0, 0};
-    setrlimit(RLIMIT_CPU, &limit);
-    setrlimit(RLIMIT_CORE, &none);
-}
-
-void __wrap_hal_init(int argc, char **argv) {
-    const char *fault = getenv("DEPLOYER_FAULT"), *census = getenv("DEPLOYER_CENSUS");
-    limit_time();
-    if (fault) inject_parse(fault);
-    change_input(argc, argv);
-    if (census) census_open(census);
-    __real_hal_init(argc, argv);
 }
