@@ -137,7 +137,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         help="one function for pass and update, with one pass per update: train_cycles counts both, opt_cycles is 0",
     )
     run = p.add_argument_group("run")
-    run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (late)")
+    run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (early)")
     run.add_argument(
         "--core-order", choices=("forward", "reverse", "random"), help="order of simulated cores (forward)"
     )
