@@ -1,0 +1,129 @@
+"""`python -m DeployTest.faults.mutants`: draw mutants of the compiler, run the tests on each, list what survives.
+
+The exit code is 1 where fewer than 95 % are killed or argued equivalent.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from DeployTest.faults.mutants.c_sites import c_mutants
+from DeployTest.faults.mutants.python_sites import is_python, python_mutants
+from DeployTest.faults.mutants.runner import Overlay, Verdict
+from DeployTest.faults.mutants.selection import load_record, record_suite
+from DeployTest.faults.mutants.site import Mutant, sources
+
+ROOT = Path(__file__).resolve().parents[3]
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+AREAS: dict[str, tuple[tuple[str, ...], float]] = {
+    "compiler": (("deployer",), 0.45),
+    "tilers": (("tilers",), 0.2),
+    "kernels": (("targets/common",), 0.2),
+    "simulator": (("targets/host",), 0.15),
+}
+"""Folders of each area, and its share of the mutants."""
+WANTED = 0.95
+
+
+def all_mutants(root: Path, folders: tuple[str, ...]) -> list[Mutant]:
+    """Every mutant of the files below the folders."""
+    found: list[Mutant] = []
+    for path in sources(root, folders, (".py", ".c", ".h")):
+        file = str(path.relative_to(root))
+        found += python_mutants(path, file) if path.suffix == ".py" else c_mutants(path, file)
+    return found
+
+
+def drawn(root: Path, seed: int, count: int) -> list[Mutant]:
+    """So many mutants: areas by their shares; within an area every operator equally often, then every place."""
+    draw = random.Random(seed)
+    found: dict[str, Mutant] = {}
+    for folders, share in AREAS.values():
+        by_operator: dict[str, list[Mutant]] = {}
+        for mutant in all_mutants(root, folders):
+            by_operator.setdefault(mutant.operator, []).append(mutant)
+        wanted = round(share * count)
+        here: dict[str, Mutant] = {}
+        while len(here) < min(wanted, sum(map(len, by_operator.values()))):
+            mutant = draw.choice(by_operator[draw.choice(sorted(by_operator))])
+            if not mutant.file.endswith(".py") or is_python(mutant.apply((root / mutant.file).read_text())):
+                here[mutant.key] = mutant
+        found |= here
+    return list(found.values())
+
+
+def equivalents() -> dict[str, str]:
+    """Mutants that change nothing a user could notice, each with the reason."""
+    return {str(x["key"]): str(x["reason"]) for x in tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])}
+
+
+def judged(mutants: Sequence[Mutant], folder: Path, jobs: int) -> Iterable[Verdict]:
+    """The verdict of each mutant, from so many copies of the checkout."""
+    record = load_record(ROOT, folder / "record")
+    free: SimpleQueue[Overlay] = SimpleQueue()
+    for job in range(jobs):
+        free.put(Overlay(ROOT, folder / f"copy{job}", sys.executable))
+
+    def judge(mutant: Mutant) -> Verdict:
+        overlay = free.get()
+        try:
+            return overlay.judge(mutant, record)
+        finally:
+            free.put(overlay)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(judge, mutants)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw, run, report."""
+    p = argparse.ArgumentParser(prog="mutants", description=__doc__)
+    p.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
+    p.add_argument("--count", type=int, default=160, help="mutants to draw (default 160)")
+    p.add_argument("--only", nargs="+", default=[], metavar="KEY", help="these mutants alone, drawn or not")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="copies of the checkout at work")
+    p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="where records and copies go")
+    p.add_argument("--record", action="store_true", help="run the suite again to see which test runs which line")
+    p.add_argument("--list", action="store_true", help="print the mutants and stop")
+    a = p.parse_args(argv)
+    if a.only:
+        mutants = [m for folders, _ in AREAS.values() for m in all_mutants(ROOT, folders) if m.key in a.only]
+    else:
+        mutants = drawn(ROOT, a.seed, a.count)
+    if a.list:
+        print("\n".join(map(str, mutants)))
+        return 0
+    if a.record or not list((a.folder / "record").glob("tests-*.json")):
+        record_suite(ROOT, a.folder / "record", sys.executable, a.jobs)
+    return report(mutants, judged(mutants, a.folder, a.jobs), a.folder / f"mutants-{a.seed}.json")
+
+
+def report(mutants: Sequence[Mutant], verdicts: Iterable[Verdict], path: Path) -> int:
+    """Print each verdict as it comes, then the figures; write them as JSON."""
+    known, found = equivalents(), []
+    for number, verdict in enumerate(verdicts, 1):
+        found.append(verdict)
+        excuse = "" if verdict.killed else known.get(verdict.mutant.key, "")
+        outcome = "equivalent" if excuse else verdict.outcome
+        print(f"{number:4}/{len(mutants)} {outcome:10} {verdict.mutant}  {excuse or verdict.by}", flush=True)
+    alive = [v for v in found if not v.killed and v.mutant.key not in known]
+    equal = [v for v in found if not v.killed and v.mutant.key in known]
+    killed = sum(v.killed for v in found)
+    share = 1.0 if len(found) == len(equal) else killed / (len(found) - len(equal))
+    path.write_text(json.dumps([{"key": v.mutant.key, "mutant": str(v.mutant), "outcome": v.outcome, "tests": v.tests,
+                                 "by": v.by} for v in found], indent=1) + "\n")  # fmt: skip
+    for verdict in alive:
+        print(f"survived {verdict.mutant} ({verdict.tests} tests)\n         {verdict.mutant.context}")
+    print(f"{len(found)} mutants, {killed} killed, {len(equal)} equivalent, {len(alive)} survived: {100 * share:.1f} %")
+    return 0 if share >= WANTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
