@@ -24,9 +24,23 @@ class Record:
     seconds: dict[str, float]
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that can notice a mutant, the quickest first."""
-        found = self.compiled.get(mutant.file, set()) if mutant.file.startswith("targets/") else self._running(mutant)
-        return sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+        """The tests that can notice a mutant: those that reach it, then the others of their files.
+
+        What a file's first test builds for all others counts for the first alone in the record. Of each kind the
+        likeliest come first, then the quickest.
+        """
+        in_c = mutant.file.startswith("targets/")
+        reaching = self.compiled.get(mutant.file, set()) if in_c else self._running(mutant)
+        files = {test.split("::")[0] for test in reaching}
+        others = {test for test in self.seconds if test.split("::")[0] in files} - reaching
+        if in_c:
+            reaching, others = reaching | others, set()
+        operators = _operators_of(mutant.file)
+
+        def order(test: str) -> tuple[bool, float, str]:
+            return (not any(f"[{name}-" in test for name in operators), self.seconds.get(test, 0.0), test)
+
+        return [*sorted(reaching, key=order), *sorted(others, key=order)]
 
     def _running(self, mutant: Mutant) -> set[str]:
         """Tests that run the mutant's line, or the one further up where its statement begins.
@@ -40,6 +54,19 @@ class Record:
                 named = {test for test in tests if test}
                 return named or {test for of_line in lines.values() for test in of_line if test}
         return set()
+
+
+def _operators_of(file: str) -> list[str]:
+    """The operators that a kernel's or an operator's file is about."""
+    from deployer.operator import registry
+
+    found = []
+    for name, operator in registry().items():
+        symbol = operator.kernel.symbol if operator.kernel else ""
+        module = type(operator).__module__.rsplit(".", 1)[-1]
+        if Path(file).stem in (symbol, module):
+            found.append(name)
+    return found
 
 
 def record_suite(root: Path, folder: Path, python: str, processes: int) -> None:
