@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--only", nargs="+", default=[], metavar="KEY", help="these mutants alone, drawn or not")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="copies of the checkout at work")
     p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="where records and copies go")
-    p.add_argument("--record", action="store_true", help="run the suite again to see which test runs which line")
+    p.add_argument("--record", action="store_true", help="record every test again, not only those of changed files")
     p.add_argument("--list", action="store_true", help="print the mutants and stop")
     a = p.parse_args(argv)
     if a.only:
@@ -100,8 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if a.list:
         print("\n".join(map(str, mutants)))
         return 0
-    if a.record or not list((a.folder / "record").glob("tests-*.json")):
-        record_suite(ROOT, a.folder / "record", sys.executable, a.jobs)
+    if a.record:
+        shutil.rmtree(a.folder / "record", ignore_errors=True)
+    record_suite(ROOT, a.folder / "record", sys.executable, a.jobs)
     return report(mutants, judged(mutants, a.folder, a.jobs), a.folder / f"mutants-{a.seed}.json")
 
 

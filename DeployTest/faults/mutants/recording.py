@@ -1,6 +1,6 @@
 """A pytest plugin that notes, per test, the compiler's lines it runs, the C files it compiles, and how long it takes.
 
-Switched on by the environment variable MUTANTS_RECORD, the folder to write into.
+Switched on by the environment variable MUTANTS_RECORD: the path of the record, without the endings of its two files.
 """
 
 import json
@@ -18,18 +18,19 @@ import pytest
 class Recorder:
     """Coverage with a context per test, and what no line shows: C files on compilers' command lines."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
-        self.folder, self.root = folder, root
-        data = str(folder / f"lines-{os.getpid()}")
+    def __init__(self, path: Path, root: Path) -> None:
+        self.path, self.root = path, root
+        data = str(path.with_suffix(".lines"))
         self.coverage = coverage.Coverage(data_file=data, source=[str(root / n) for n in ("deployer", "tilers")])
         self.compiled: dict[str, set[str]] = {}
         self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
         self.test = ""
 
     def start(self) -> None:
         """Measure from here on."""
-        self._watch_commands()
         self.coverage.start()
+        self._watch_commands()
 
     def _watch_commands(self) -> None:
         """Every command that names C files below the targets counts for the running test."""
@@ -63,19 +64,26 @@ class Recorder:
         self.seconds[item.nodeid] = time.perf_counter() - begin
         self.test = ""
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails without any mutant kills none."""
+        if report.failed:
+            self.failed.add(report.nodeid)
+
     def pytest_sessionfinish(self) -> None:
-        """Write everything."""
+        """Write everything, the readable file last: where it stands, the record is whole."""
         self.coverage.stop()
         self.coverage.save()
         compiled = {test: sorted(files) for test, files in self.compiled.items() if test}
-        record = {"seconds": self.seconds, "compiled": compiled}
-        (self.folder / f"tests-{os.getpid()}.json").write_text(json.dumps(record))
+        record = {"seconds": self.seconds, "compiled": compiled, "failed": sorted(self.failed)}
+        unready = self.path.with_suffix(".unready")
+        unready.write_text(json.dumps(record))
+        unready.replace(self.path.with_suffix(".json"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the recorder where it is wanted."""
-    folder = os.environ.get("MUTANTS_RECORD")
-    if folder:
-        recorder = Recorder(Path(folder), config.rootpath)
+    path = os.environ.get("MUTANTS_RECORD")
+    if path:
+        recorder = Recorder(Path(path), config.rootpath)
         config.pluginmanager.register(recorder)
         recorder.start()

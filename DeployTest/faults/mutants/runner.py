@@ -14,13 +14,13 @@ from DeployTest.faults.mutants.site import Mutant
 COPIED = ("deployer", "tilers", "targets", "templates", "DeployTest", "docs", ".github", ".ci")
 FIRST, REST = 20.0, 240.0
 """Seconds of test time (as recorded) in the first round of tests, and in the second."""
-SLACK = 4.0
-"""How many times longer than recorded a round may take before the mutant counts as hanging: killed."""
+START, SLACK = 60.0, 4.0
+"""A round may take START seconds and SLACK times what was recorded; a mutant that takes longer hangs."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant: `killed` by a test, by the compiler, or by time; or it survived so many tests."""
+    """What became of a mutant: `killed` by a test or at import, `hangs`, or it survived so many tests."""
 
     mutant: Mutant
     outcome: str
@@ -34,10 +34,15 @@ class Verdict:
 
 
 class Overlay:
-    """A copy of the checkout in which one file at a time is changed."""
+    """A copy of the checkout in which one file at a time is changed, with a cache of objects of its own.
+
+    What counts as a kill is confirmed: the test that fails has to pass in the copy without the mutant.
+    """
 
     def __init__(self, root: Path, folder: Path, python: str) -> None:
         self.root, self.folder, self.python = root, folder, python
+        self.sound: set[str] = set()
+        self.unsound: set[str] = set()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name in COPIED:
@@ -46,58 +51,95 @@ class Overlay:
         for path in root.iterdir():
             if path.is_file():
                 shutil.copy(path, folder)
+        shared, beside = (root.parent / "shared").resolve(), folder.parent / "shared"
+        if shared.is_dir() and not beside.is_symlink():
+            beside.symlink_to(shared)
 
     def judge(self, mutant: Mutant, record: Record) -> Verdict:
         """Run the quick tests that can notice the mutant, then the others."""
-        source = (self.root / mutant.file).read_text()
-        (self.folder / mutant.file).write_text(mutant.apply(source))
-        try:
-            return self._rounds(mutant, record)
-        finally:
-            (self.folder / mutant.file).write_text(source)
-
-    def _rounds(self, mutant: Mutant, record: Record) -> Verdict:
-        tests = record.tests(mutant)
-        if not tests:
-            return Verdict(mutant, "survived", 0)
         count = 0
-        for chosen, seconds in rounds(tests, record.seconds):
+        for chosen, seconds in rounds(record.tests(mutant), record.seconds):
             count += len(chosen)
-            outcome, by = self._run(chosen, seconds)
+            outcome, by = self._confirmed(mutant, chosen, seconds)
             if outcome:
                 return Verdict(mutant, outcome, count, by)
         return Verdict(mutant, "survived", count)
 
+    def _confirmed(self, mutant: Mutant, chosen: Sequence[str], seconds: float) -> tuple[str, str]:
+        """How the tests end with the mutant, where the same end without it is left out of account."""
+        while True:
+            tests = [test for test in chosen if test not in self.unsound]
+            outcome, by = self._mutated(mutant, tests, seconds)
+            if not outcome or self._passes_without(by, tests, seconds):
+                return outcome, by
+            if by not in chosen:
+                return "", ""
+            self.unsound.add(by)
+
+    def _passes_without(self, by: str, tests: Sequence[str], seconds: float) -> bool:
+        """Whether the checkout itself passes the test that failed, or where it was none, all of them."""
+        if by not in self.sound:
+            wanted = [by] if by in tests else tests
+            if self._run(wanted, seconds) != ("", ""):
+                return False
+            self.sound.update(wanted)
+        return True
+
+    def _mutated(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[str, str]:
+        """Run the tests with the mutant in its file."""
+        source = (self.root / mutant.file).read_text()
+        (self.folder / mutant.file).write_text(mutant.apply(source))
+        try:
+            return self._run(tests, seconds)
+        finally:
+            (self.folder / mutant.file).write_text(source)
+
     def _run(self, tests: Sequence[str], seconds: float) -> tuple[str, str]:
         """How the tests end: nothing where they pass, else what killed the mutant and by which test."""
-        listed = self.folder / "tests.txt"
-        listed.write_text("\n".join(tests) + "\n")
-        words = [self.python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{listed}"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        listed = self.folder / "out" / "tests.txt"
+        listed.parent.mkdir(exist_ok=True)
+        listed.write_text("".join(f"{test}\n" for test in by_file(tests)))
+        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+        plugins = ["-p", "DeployTest.faults.mutants.choosing", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        temporary = ["--basetemp", str(self.folder / "out" / "tmp")]
         process = subprocess.Popen(
-            words, cwd=self.folder, env=environment, text=True, start_new_session=True,
+            [self.python, "-m", "pytest", "-x", "-q", *plugins, *temporary, *files], cwd=self.folder,
+            env=self._environment(listed), start_new_session=True, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=60 + SLACK * seconds)
+            said, _ = process.communicate(timeout=START + SLACK * seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             return "hangs", ""
-        if process.returncode == 0:
+        if process.returncode in (0, 5):
             return "", ""
-        failed = [line.split(" ")[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return "killed", failed[0] if failed else said.strip().splitlines()[-1][:120] if said.strip() else "crash"
+        failed = listed.with_suffix(".failed").read_text().splitlines()
+        return "killed", failed[0] if failed else "".join(said.strip().splitlines()[-1:])[:120]
+
+    def _environment(self, listed: Path) -> dict[str, str]:
+        """A faulty compiler may spoil neither the user's cache nor the copy's bytecode."""
+        ours = {"MUTANTS_CHOSEN": str(listed), "XDG_CACHE_HOME": str(self.folder / "out" / "cache")}
+        return {**os.environ, **ours, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def by_file(tests: Sequence[str]) -> list[str]:
+    """Tests of one file together, the files as they first come: fixtures of a file are then made once."""
+    grouped: dict[str, list[str]] = {}
+    for test in tests:
+        grouped.setdefault(test.split("::")[0], []).append(test)
+    return [test for group in grouped.values() for test in group]
 
 
 def rounds(tests: Sequence[str], seconds: dict[str, float]) -> list[tuple[list[str], float]]:
-    """The quickest tests up to FIRST seconds, then more of them up to REST; each with its seconds."""
+    """The first tests up to FIRST seconds, then more of them up to REST, at least one each; each with its seconds."""
     found, at = [], 0
     for budget in (FIRST, REST):
         chosen, spent = [], 0.0
-        while at < len(tests) and (not chosen or spent + seconds.get(tests[at], 0.0) <= budget):
+        while at < len(tests) and (not chosen or spent + seconds[tests[at]] <= budget):
             chosen.append(tests[at])
-            spent += seconds.get(tests[at], 0.0)
+            spent += seconds[tests[at]]
             at += 1
         if chosen:
             found.append((chosen, spent))
