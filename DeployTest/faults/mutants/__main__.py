@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -26,20 +27,21 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 AREAS: dict[str, tuple[tuple[str, ...], float]] = {
     "compiler": (("deployer",), 0.45),
     "tilers": (("tilers",), 0.2),
-    "kernels": (("targets/common",), 0.2),
+    "kernels": (("targets/common", "targets/siracusa/kernels"), 0.2),
     "simulator": (("targets/host",), 0.15),
 }
 """Folders of each area, and its share of the mutants."""
 WANTED = 0.95
 
 
-def all_mutants(root: Path, folders: tuple[str, ...]) -> list[Mutant]:
+@cache
+def all_mutants(root: Path, folders: tuple[str, ...]) -> tuple[Mutant, ...]:
     """Every mutant of the files below the folders."""
     found: list[Mutant] = []
     for path in sources(root, folders, (".py", ".c", ".h")):
         file = str(path.relative_to(root))
         found += python_mutants(path, file) if path.suffix == ".py" else c_mutants(path, file)
-    return found
+    return tuple(found)
 
 
 def drawn(root: Path, seed: int, count: int) -> list[Mutant]:

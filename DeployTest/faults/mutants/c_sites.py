@@ -4,17 +4,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from DeployTest.faults.mutants.site import Mutant
+from DeployTest.faults.mutants.site import Mutant, told_apart
 
 TOKEN = re.compile(
     r"""
     (?P<skip>/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^[ \t]*\#(?:\\\n|[^\n])*)
-  | (?P<number>\b\d+u?\b(?!\.))
+  | (?P<number>(?<![\w.])\d+u?\b(?!\.))
   | (?P<assign>\+=|-=|\*=|\|=|&=|\^=)
   | (?P<compare><=|>=|==|!=|(?<![<\-])[<>](?![<>=]))
   | (?P<join>&&|\|\|)
   | (?P<shift><<|>>)
-  | (?P<arithmetic>(?<=[\w)\]] )[+\-*/%](?= [\w(&*]))
+  | (?P<arithmetic>(?<=[\w)\]][ ])[+\-*/%](?=[ ][\w(&*]))
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
@@ -38,19 +38,24 @@ TWINS = {
 }
 
 
-def c_mutants(path: Path, file: str) -> Iterator[Mutant]:
+def c_mutants(path: Path, file: str) -> list[Mutant]:
     """All mutants of a C file; some do not compile, which a builder notices."""
     source = path.read_text()
-    scope = _scopes(source)
-    for found in TOKEN.finditer(source):
-        kind, text = str(found.lastgroup), found[0]
-        if kind == "skip" or not _inside(scope, found.start()):
-            continue
-        after = _other(kind, text)
-        yield _mutant(file, source, found.start(), found.end(), kind, after)
-    for found in STATEMENT.finditer(source):
-        if _inside(scope, found.start("call")):
-            yield _mutant(file, source, found.start("call"), found.end("call"), "call left out", "(void)0")
+    return told_apart(_mutants(file, source))
+
+
+def _mutants(file: str, source: str) -> Iterator[Mutant]:
+    scopes = _scopes(source)
+    places = [(m, "", str(m.lastgroup)) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]
+    places += [(m, "call", "call left out") for m in STATEMENT.finditer(source)]
+    for found, group, kind in places:
+        start, end = found.span(group or 0)
+        head = _head(scopes, source, start)
+        if head:
+            before, line = source[start:end], source.count("\n", 0, start) + 1
+            after = "(void)0" if group else _other(kind, before)
+            context = f"{head}: {source.splitlines()[line - 1].strip()}"
+            yield Mutant(file, start, end, line, kind, before, after, context)
 
 
 def _other(kind: str, text: str) -> str:
@@ -58,15 +63,6 @@ def _other(kind: str, text: str) -> str:
         digits = text.rstrip("u")
         return f"{int(digits, 8 if digits.startswith('0') and len(digits) > 1 else 10) + 1}{text[len(digits) :]}"
     return "=" if kind == "assign" else TWINS[text]
-
-
-def _mutant(file: str, source: str, start: int, end: int, kind: str, after: str) -> Mutant:
-    line = source.count("\n", 0, start) + 1
-    first = source.rfind("\n", 0, start) + 1
-    context = source[first : source.find("\n", start)].strip()
-    before = source[start:end]
-    nth = source[first:start].count(before)
-    return Mutant(file, start, end, line, kind, before, after, f"{nth}: {context}")
 
 
 def _scopes(source: str) -> list[tuple[int, int]]:
@@ -78,5 +74,7 @@ def _scopes(source: str) -> list[tuple[int, int]]:
     return [b.span() for b in (*bodies, *lines)]
 
 
-def _inside(scopes: list[tuple[int, int]], at: int) -> bool:
-    return any(start <= at < end for start, end in scopes)
+def _head(scopes: list[tuple[int, int]], source: str, at: int) -> str:
+    """The line that begins the function around a place; empty outside of all."""
+    inside = (source[start:end] for start, end in scopes if start <= at < end)
+    return next((text.splitlines()[0] for text in inside), "")

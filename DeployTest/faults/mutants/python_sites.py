@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from DeployTest.faults.mutants.site import Mutant
+from DeployTest.faults.mutants.site import Mutant, told_apart
 
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
@@ -31,8 +31,6 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 MESSAGES = (ast.Raise, ast.JoinedStr, ast.Assert)
 """Below these there is text for people: a mutant there changes a message, not what the compiler does."""
-
-
 SAMPLES = ("sample", "sweep")
 """Methods of operators that make test data: another draw of it is no fault."""
 
@@ -189,7 +187,7 @@ def python_mutants(path: Path, file: str) -> list[Mutant]:
     source = path.read_text()
     finder = Finder(file, source)
     finder.visit(ast.parse(source))
-    return finder.found
+    return told_apart(finder.found)
 
 
 def is_python(text: str) -> bool:

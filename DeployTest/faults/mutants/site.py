@@ -1,13 +1,18 @@
 """What a mutant is: one small replacement in one source file."""
 
 import hashlib
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
 @dataclass(frozen=True, order=True)
 class Mutant:
-    """The characters start..end of a file, replaced by other text; `line` is where they begin, counted from 1."""
+    """The characters start..end of a file, replaced by other text; `line` is where they begin, counted from 1.
+
+    `context` tells the place from all others of the file without numbers of lines: the function and the line's text.
+    """
 
     file: str
     start: int
@@ -30,6 +35,17 @@ class Mutant:
 
     def __str__(self) -> str:
         return f"{self.key} {self.file}:{self.line} {self.operator}: {shown(self.before)} -> {shown(self.after)}"
+
+
+def told_apart(mutants: Iterable[Mutant]) -> list[Mutant]:
+    """The mutants of a file, those at several places of one context numbered."""
+    seen: Counter[str] = Counter()
+    found = []
+    for mutant in sorted(mutants, key=lambda m: (m.start, m.end)):
+        seen[mutant.key] += 1
+        again = seen[mutant.key] - 1
+        found.append(replace(mutant, context=f"{mutant.context} #{again}") if again else mutant)
+    return found
 
 
 def shown(text: str) -> str:
