@@ -24,7 +24,7 @@ def choose(a: int = 3) -> int:
         raise ValueError(f"{a + 1} is too large")
     notes.append(a)
     total = max(a, 2) if a else sum(x for x in sorted(rows) if x)
-    total += a * 2
+    total += a * (2 + a)
     return total
 
 
@@ -45,8 +45,9 @@ PYTHON_MUTANTS = {
     ("2", "(3)"),
     ("x", "True"),
     ("sorted(rows)", "list(rows)"),
-    ("total += a * 2", "total = a * 2"),
-    ("a * 2", "a // 2"),
+    ("total += a * (2 + a)", "total = a * (2 + a)"),
+    ("a * (2 + a)", "a // (2 + a)"),
+    ("2 + a", "2 - a"),
 }
 C = """/* 1 < 2 */
 #define TWO 2

@@ -27,7 +27,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 AREAS: dict[str, tuple[tuple[str, ...], float]] = {
     "compiler": (("deployer",), 0.45),
     "tilers": (("tilers",), 0.2),
-    "kernels": (("targets/common", "targets/siracusa/kernels"), 0.2),
+    "kernels": (("targets/common",), 0.15),
+    "a target's kernels": (("targets/siracusa/kernels",), 0.05),
     "simulator": (("targets/host",), 0.15),
 }
 """Folders of each area, and its share of the mutants."""

@@ -1,6 +1,7 @@
 """Mutation operators over Python's syntax tree."""
 
 import ast
+import re
 from pathlib import Path
 
 from DeployTest.faults.mutants.site import Mutant, told_apart
@@ -28,6 +29,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
     ast.BitOr: "&",
     ast.BitAnd: "|",
 }
+SYMBOL = re.compile(r"not\s+in|is\s+not|in|is|[<>=!]=?|//|\*\*|[-+*/%|&]")
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 MESSAGES = (ast.Raise, ast.JoinedStr, ast.Assert)
 """Below these there is text for people: a mutant there changes a message, not what the compiler does."""
@@ -64,6 +66,12 @@ class Finder(ast.NodeVisitor):
         line = node.lineno  # type: ignore[attr-defined]
         context = f"{'.'.join(self.scope)}: {self.lines[line - 1].strip()}"
         self.found.append(Mutant(self.file, start, end, line, operator, self.source[start:end], after, context))
+
+    def _other_symbol(self, operator: str, node: ast.AST, left: ast.AST, right: ast.AST, symbol: str) -> None:
+        """Replace what stands between two operands, which keep their parentheses."""
+        (start, end), (_, before), (behind, _) = self._span(node), self._span(left), self._span(right)
+        between = SYMBOL.sub(symbol, self.source[before:behind], count=1)
+        self._add(operator, node, self.source[start:before] + between + self.source[behind:end])
 
     def visit(self, node: ast.AST) -> None:
         """Skip texts, annotations and checks for type checkers; keep the scope's name."""
@@ -106,8 +114,7 @@ class Finder(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         """Each comparison by its neighbour."""
         if len(node.ops) == 1:
-            left, right = self._text(node.left), self._text(node.comparators[0])
-            self._add("comparison", node, f"{left} {COMPARISONS[type(node.ops[0])]} {right}")
+            self._other_symbol("comparison", node, node.left, node.comparators[0], COMPARISONS[type(node.ops[0])])
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
@@ -116,9 +123,7 @@ class Finder(ast.NodeVisitor):
             isinstance(side, (ast.JoinedStr, ast.Constant)) and _is_text(side) for side in (node.left, node.right)
         )
         if type(node.op) in ARITHMETIC and not texts:
-            self._add(
-                "arithmetic", node, f"{self._text(node.left)} {ARITHMETIC[type(node.op)]} {self._text(node.right)}"
-            )
+            self._other_symbol("arithmetic", node, node.left, node.right, ARITHMETIC[type(node.op)])
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
