@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -95,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="copies of the checkout at work")
     p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="where records and copies go")
     p.add_argument("--record", action="store_true", help="record every test again, not only those of changed files")
+    p.add_argument("--resume", action="store_true", help="believe the kills of the last run with this seed")
     p.add_argument("--list", action="store_true", help="print the mutants and stop")
     a = p.parse_args(argv)
     if a.only:
@@ -107,23 +109,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     if a.record:
         shutil.rmtree(a.folder / "record", ignore_errors=True)
     record_suite(ROOT, a.folder / "record", sys.executable, a.jobs)
-    return report(mutants, judged(mutants, a.folder, a.jobs), a.folder / f"mutants-{a.seed}.json")
+    path = a.folder / f"mutants-{a.seed}.json"
+    before = killed_before(mutants, path) if a.resume else []
+    waiting = [m for m in mutants if m.key not in {v.mutant.key for v in before}]
+    return report(chain(before, judged(waiting, a.folder, a.jobs)), len(mutants), path)
 
 
-def report(mutants: Sequence[Mutant], verdicts: Iterable[Verdict], path: Path) -> int:
-    """Print each verdict as it comes, then the figures; write them as JSON."""
+def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:
+    """The kills among these mutants that a result tells of."""
+    rows = {row["key"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    known = [Verdict(m, *(rows[m.key][name] for name in ("outcome", "tests", "by"))) for m in mutants if m.key in rows]
+    return [verdict for verdict in known if verdict.killed]
+
+
+def report(verdicts: Iterable[Verdict], count: int, path: Path) -> int:
+    """Print each verdict as it comes, then the figures; all is written as JSON after each."""
     known, found = equivalents(), []
     for number, verdict in enumerate(verdicts, 1):
         found.append(verdict)
         excuse = "" if verdict.killed else known.get(verdict.mutant.key, "")
         outcome = "equivalent" if excuse else verdict.outcome
-        print(f"{number:4}/{len(mutants)} {outcome:10} {verdict.mutant}  {excuse or verdict.by}", flush=True)
+        print(f"{number:4}/{count} {outcome:10} {verdict.mutant}  {excuse or verdict.by}", flush=True)
+        rows = [{"key": v.mutant.key, "mutant": str(v.mutant), "outcome": v.outcome, "tests": v.tests, "by": v.by}
+                for v in found]  # fmt: skip
+        path.write_text(json.dumps(rows, indent=1) + "\n")
     alive = [v for v in found if not v.killed and v.mutant.key not in known]
     equal = [v for v in found if not v.killed and v.mutant.key in known]
     killed = sum(v.killed for v in found)
     share = 1.0 if len(found) == len(equal) else killed / (len(found) - len(equal))
-    path.write_text(json.dumps([{"key": v.mutant.key, "mutant": str(v.mutant), "outcome": v.outcome, "tests": v.tests,
-                                 "by": v.by} for v in found], indent=1) + "\n")  # fmt: skip
     for verdict in alive:
         print(f"survived {verdict.mutant} ({verdict.tests} tests)\n         {verdict.mutant.context}")
     print(f"{len(found)} mutants, {killed} killed, {len(equal)} equivalent, {len(alive)} survived: {100 * share:.1f} %")
