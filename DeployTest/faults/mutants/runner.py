@@ -40,7 +40,7 @@ class Overlay:
     """
 
     def __init__(self, root: Path, folder: Path, python: str) -> None:
-        self.root, self.folder, self.python = root, folder, python
+        self.folder, self.python = folder, python
         self.sound: set[str] = set()
         self.unsound: set[str] = set()
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,12 +87,13 @@ class Overlay:
 
     def _mutated(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[str, str]:
         """Run the tests with the mutant in its file."""
-        source = (self.root / mutant.file).read_text()
-        (self.folder / mutant.file).write_text(mutant.apply(source))
+        path = self.folder / mutant.file
+        source = path.read_text()
+        path.write_text(mutant.apply(source))
         try:
             return self._run(tests, seconds)
         finally:
-            (self.folder / mutant.file).write_text(source)
+            path.write_text(source)
 
     def _run(self, tests: Sequence[str], seconds: float) -> tuple[str, str]:
         """How the tests end: nothing where they pass, else what killed the mutant and by which test."""
