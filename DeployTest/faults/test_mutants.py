@@ -148,6 +148,14 @@ def test_place(): assert "toy.py" not in os.listdir("deployer") or "the_copy" no
 """
 
 
+class Reached(Record):
+    """A record of which every test reaches every mutant."""
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """All tests."""
+        return list(self.seconds)
+
+
 def test_what_counts_as_killed(tmp_path: Path) -> None:
     """A test that passes without the mutant and fails with it; not one that fails in the copy anyway."""
     root = tmp_path / "toy"
@@ -158,11 +166,12 @@ def test_what_counts_as_killed(tmp_path: Path) -> None:
     tests = ["DeployTest/test_toy.py::test_place", "DeployTest/test_toy.py::test_sum"]
     found = {(m.before, m.after): m for m in python_mutants(root / "deployer/toy.py", "deployer/toy.py")}
     overlay = Overlay(root, tmp_path / "the_copy", sys.executable)
-    seconds = dict.fromkeys(tests, 0.1)
+    record = Reached(root, (), {}, dict.fromkeys(tests, 0.1))
 
-    killed, by = overlay._confirmed(found["found += value", "found = value"], tests, 0.2)
-    assert (killed, by) == ("killed", tests[1])
+    assert overlay.judge(found["found += value", "found = value"], record).by == tests[0]
+    assert not overlay.passes(tests, 0.2)
     assert overlay.unsound == {tests[0]}
-    assert overlay._confirmed(found["found if found else 0", "(found)"], tests, 0.2) == ("", "")
-    assert overlay.judge(found["0", "(1)"], Record(root, (), {}, seconds)).outcome == "survived"
+    verdict = overlay.judge(found["found += value", "found = value"], record)
+    assert (verdict.outcome, verdict.by) == ("killed", tests[1])
+    assert not overlay.judge(found["found if found else 0", "(found)"], record).killed
     assert (overlay.folder / "deployer/toy.py").read_text() == TOY

@@ -10,10 +10,9 @@ import random
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -69,22 +68,36 @@ def equivalents() -> dict[str, str]:
     return {str(x["key"]): str(x["reason"]) for x in tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])}
 
 
-def judged(mutants: Sequence[Mutant], folder: Path, jobs: int) -> Iterable[Verdict]:
-    """The verdict of each mutant, from so many copies of the checkout."""
+def judged(mutants: Sequence[Mutant], before: Sequence[Verdict], folder: Path, jobs: int) -> Iterator[Verdict]:
+    """The verdict of each mutant, from so many copies of the checkout, those `before` first.
+
+    In the end the tests that killed run without any mutant; whom one killed that fails then too is judged again.
+    """
     record = load_record(ROOT, folder / "record")
     free: SimpleQueue[Overlay] = SimpleQueue()
-    for job in range(jobs):
-        free.put(Overlay(ROOT, folder / f"copy{job}", sys.executable))
+    copies = [Overlay(ROOT, folder / f"copy{job}", sys.executable) for job in range(jobs)]
+    for copy in copies:
+        free.put(copy)
 
     def judge(mutant: Mutant) -> Verdict:
-        overlay = free.get()
+        copy = free.get()
         try:
-            return overlay.judge(mutant, record)
+            return copy.judge(mutant, record)
         finally:
-            free.put(overlay)
+            free.put(copy)
 
+    found, waiting = {v.mutant.key: v for v in before}, list(mutants)
+    yield from before
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(judge, mutants)
+        while waiting:
+            for verdict in pool.map(judge, waiting):
+                found[verdict.mutant.key] = verdict
+                yield verdict
+            killers = sorted({v.by for v in found.values() if v.by in record.seconds})
+            copies[0].passes(killers, sum(record.seconds[test] for test in killers))
+            for copy in copies:
+                copy.unsound |= copies[0].unsound
+            waiting = [v.mutant for v in found.values() if v.by in copies[0].unsound]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = a.folder / f"mutants-{a.seed}.json"
     before = killed_before(mutants, path) if a.resume else []
     waiting = [m for m in mutants if m.key not in {v.mutant.key for v in before}]
-    return report(chain(before, judged(waiting, a.folder, a.jobs)), len(mutants), path)
+    return report(judged(waiting, before, a.folder, a.jobs), len(mutants), path)
 
 
 def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:
@@ -124,15 +137,16 @@ def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:
 
 def report(verdicts: Iterable[Verdict], count: int, path: Path) -> int:
     """Print each verdict as it comes, then the figures; all is written as JSON after each."""
-    known, found = equivalents(), []
+    known, by_key = equivalents(), dict[str, Verdict]()
     for number, verdict in enumerate(verdicts, 1):
-        found.append(verdict)
+        by_key[verdict.mutant.key] = verdict
         excuse = "" if verdict.killed else known.get(verdict.mutant.key, "")
         outcome = "equivalent" if excuse else verdict.outcome
         print(f"{number:4}/{count} {outcome:10} {verdict.mutant}  {excuse or verdict.by}", flush=True)
         rows = [{"key": v.mutant.key, "mutant": str(v.mutant), "outcome": v.outcome, "tests": v.tests, "by": v.by}
-                for v in found]  # fmt: skip
+                for v in by_key.values()]  # fmt: skip
         path.write_text(json.dumps(rows, indent=1) + "\n")
+    found = list(by_key.values())
     alive = [v for v in found if not v.killed and v.mutant.key not in known]
     equal = [v for v in found if not v.killed and v.mutant.key in known]
     killed = sum(v.killed for v in found)

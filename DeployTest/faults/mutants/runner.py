@@ -36,12 +36,11 @@ class Verdict:
 class Overlay:
     """A copy of the checkout in which one file at a time is changed, with a cache of objects of its own.
 
-    What counts as a kill is confirmed: the test that fails has to pass in the copy without the mutant.
+    `unsound` are tests that fail there without any mutant; they kill none.
     """
 
     def __init__(self, root: Path, folder: Path, python: str) -> None:
         self.folder, self.python = folder, python
-        self.sound: set[str] = set()
         self.unsound: set[str] = set()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -59,31 +58,22 @@ class Overlay:
         """Run the quick tests that can notice the mutant, then the others."""
         count = 0
         for chosen, seconds in rounds(record.tests(mutant), record.seconds):
-            count += len(chosen)
-            outcome, by = self._confirmed(mutant, chosen, seconds)
-            if outcome:
+            tests = [test for test in chosen if test not in self.unsound]
+            count += len(tests)
+            outcome, by = self._mutated(mutant, tests, seconds)
+            if outcome and (by in tests or self.passes(tests, seconds)):
                 return Verdict(mutant, outcome, count, by)
         return Verdict(mutant, "survived", count)
 
-    def _confirmed(self, mutant: Mutant, chosen: Sequence[str], seconds: float) -> tuple[str, str]:
-        """How the tests end with the mutant, where the same end without it is left out of account."""
-        while True:
-            tests = [test for test in chosen if test not in self.unsound]
-            outcome, by = self._mutated(mutant, tests, seconds)
-            if not outcome or self._passes_without(by, tests, seconds):
-                return outcome, by
-            if by not in chosen:
-                return "", ""
-            self.unsound.add(by)
+    def passes(self, tests: Sequence[str], seconds: float) -> bool:
+        """Whether the tests pass without any mutant, in the time they may take; what fails of them is unsound."""
+        outcome, by = self._run(tests, seconds, "--maxfail=1000")
+        self.unsound.update(self.failures() if by in tests else ())
+        return not outcome
 
-    def _passes_without(self, by: str, tests: Sequence[str], seconds: float) -> bool:
-        """Whether the checkout itself passes the test that failed, or where it was none, all of them."""
-        if by not in self.sound:
-            wanted = [by] if by in tests else tests
-            if self._run(wanted, seconds) != ("", ""):
-                return False
-            self.sound.update(wanted)
-        return True
+    def failures(self) -> list[str]:
+        """The tests that failed in the last run."""
+        return (self.folder / "out" / "tests.failed").read_text().splitlines()
 
     def _mutated(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[str, str]:
         """Run the tests with the mutant in its file."""
@@ -95,7 +85,7 @@ class Overlay:
         finally:
             path.write_text(source)
 
-    def _run(self, tests: Sequence[str], seconds: float) -> tuple[str, str]:
+    def _run(self, tests: Sequence[str], seconds: float, until: str = "-x") -> tuple[str, str]:
         """How the tests end: nothing where they pass, else what killed the mutant and by which test."""
         listed = self.folder / "out" / "tests.txt"
         listed.parent.mkdir(exist_ok=True)
@@ -104,7 +94,7 @@ class Overlay:
         plugins = ["-p", "DeployTest.faults.mutants.choosing", "-p", "no:cacheprovider", "-p", "no:xdist"]
         temporary = ["--basetemp", str(self.folder / "out" / "tmp")]
         process = subprocess.Popen(
-            [self.python, "-m", "pytest", "-x", "-q", *plugins, *temporary, *files], cwd=self.folder,
+            [self.python, "-m", "pytest", until, "-q", *plugins, *temporary, *files], cwd=self.folder,
             env=self._environment(listed), start_new_session=True, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -116,7 +106,7 @@ class Overlay:
             return "hangs", ""
         if process.returncode in (0, 5):
             return "", ""
-        failed = listed.with_suffix(".failed").read_text().splitlines()
+        failed = self.failures()
         return "killed", failed[0] if failed else "".join(said.strip().splitlines()[-1:])[:120]
 
     def _environment(self, listed: Path) -> dict[str, str]:
