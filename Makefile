@@ -21,6 +21,9 @@ test-slow: $(READY)
 fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)
 
+mutants: $(READY) # small changes of the compiler itself, each of which some test has to notice; MUTANTS="--seed 2 --count 40" for others
+	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.mutants --jobs $(WORKERS) $(MUTANTS)
+
 check: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
