@@ -30,8 +30,8 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
         for number in range(4):
             files = bases.training(number)
             for name, data in files.items():
-                if name.endswith(".onnx") == (reader == "protobuf"):
-                    (corpus / f"{number}-{Path(name).parent}-{Path(name).name}").write_bytes(data)
+                if name.endswith(".onnx" if reader == "protobuf" else ".npz"):
+                    (corpus / f"{number}-{name.replace('/', '-')}").write_bytes(data)
         words = [sys.executable, "-m", __name__, reader, f"-runs={runs}", f"-seed={seed}", "-timeout=20"]
         words += ["-rss_limit_mb=4096", f"-artifact_prefix={folder}/{reader}-", str(corpus)]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -60,7 +60,9 @@ def main() -> None:
     """The reader is the first argument, libFuzzer's options are the others."""
     import atheris
 
-    with atheris.instrument_imports(include=["deployer.reader", "deployer.dataset", "deployer.source"]):
+    with atheris.instrument_imports(
+        include=["deployer.reader", "deployer.model_file", "deployer.dataset", "deployer.archive"]
+    ):
         for module in ("deployer.reader", "deployer.dataset"):
             importlib.import_module(module)
     name = sys.argv.pop(1)
