@@ -22,7 +22,7 @@ def choose(a: int = 3) -> int:
     """Another."""
     if not a < 10:
         raise ValueError(f"{a + 1} is too large")
-    notes.append(a)
+    notes.append(list(zip(a, b, strict=True)))
     total = max(a, 2) if a else sum(x for x in sorted(rows) if x)
     total += a * (2 + a)
     return total
@@ -38,7 +38,7 @@ PYTHON_MUTANTS = {
     ("not a < 10", "(a < 10)"),
     ("a < 10", "a <= 10"),
     ("10", "(11)"),
-    ("notes.append(a)", "pass"),
+    ("notes.append(list(zip(a, b, strict=True)))", "pass"),
     ("max(a, 2) if a else sum(x for x in sorted(rows) if x)", "(max(a, 2))"),
     ("max(a, 2) if a else sum(x for x in sorted(rows) if x)", "(sum(x for x in sorted(rows) if x))"),
     ("max", "min"),
@@ -57,6 +57,8 @@ static int step(const int *p, int n) {
     int sum = 0; // 3
     for (int i = 0; i < n; i++) sum += p[i] * 2;
     if (n > 010 && sum) report("%d", n);
+    again("%d",
+          last(n));
     return sum - 1;
 }
 """

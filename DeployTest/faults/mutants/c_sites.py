@@ -18,7 +18,7 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-STATEMENT = re.compile(r"^[ \t]+(?:if \([^\n{;]*\) )?(?P<call>[a-z]\w*\([^\n{}]*\));$", re.MULTILINE)
+STATEMENT = re.compile(r"(?<=[;{}):/])\n[ \t]+(?:if \([^\n{;]*\) )?(?P<call>[a-z]\w*\([^\n{}]*\));$", re.MULTILINE)
 TWINS = {
     "<": "<=",
     "<=": "<",
@@ -47,7 +47,8 @@ def c_mutants(path: Path, file: str) -> list[Mutant]:
 def _mutants(file: str, source: str) -> Iterator[Mutant]:
     scopes = _scopes(source)
     places = [(m, "", str(m.lastgroup)) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]
-    places += [(m, "call", "call left out") for m in STATEMENT.finditer(source)]
+    calls = (m for m in STATEMENT.finditer(source) if m["call"].count("(") == m["call"].count(")"))
+    places += [(m, "call", "call left out") for m in calls]
     for found, group, kind in places:
         start, end = found.span(group or 0)
         head = _head(scopes, source, start)

@@ -134,6 +134,11 @@ class Finder(ast.NodeVisitor):
         self._add("operand left out", node, f"({texts[0]})")
         self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """The value; not `strict` of zip, which asserts like `assert`."""
+        if node.arg != "strict":
+            self.visit(node.value)
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         """`not` and minus left out."""
         if isinstance(node.op, (ast.Not, ast.USub)):
