@@ -15,6 +15,7 @@ from deployer.ir import Graph, Node, Program, Role, Tensor
 from deployer.naming import Memory
 from deployer.operator import registry
 from deployer.plan import Plan, PlanOperand, PlanStep
+from deployer.stages import build, generate
 from deployer.stages.tile import target_of
 
 ELEMENT = 4
@@ -101,7 +102,7 @@ def build_with_plant(case: pipeline.Case, plan: Plan, directory: Path) -> None:
     for path in directory.glob("*Network.c"):
         text = path.read_text()
         path.write_text(text.replace('#include "Network.h"\n', f'#include "Network.h"\n#include "hal.h"\n{WRAPPED}', 1))
-    pipeline.build_case(plan, directory)
+    build.run(plan, directory, sources=[*generate.sources(plan), "Plant.c"])
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,19 @@ def ops(program: Program, graph: int = 0) -> list[str]:
     return [n.op for n in program.graphs[graph].nodes]
 
 
+def opset_for(nodes: Nodes) -> int:
+    """A version of the default domain in which all these nodes have the form they are in; 17 where it is one."""
+    return next(version for version in (17, *range(21, 5, -1)) if all(_fits(n, version) for n in nodes))
+
+
+def _fits(proto: onnx.NodeProto, version: int) -> bool:
+    if not onnx.defs.has(proto.op_type):
+        return True
+    schema = onnx.defs.get_schema(proto.op_type, version)
+    known = {attribute.name for attribute in proto.attribute} <= set(schema.attributes)
+    return known and schema.min_input <= len(proto.input) <= schema.max_input
+
+
 def chain(
     *nodes: onnx.NodeProto, out: tuple[int, ...] | None = None, x: tuple[int, ...] = (2, 3), **parts: object
 ) -> Model:

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -220,15 +221,14 @@ def test_what_a_plan_names_in_c(
 def test_a_target_is_one_of_ours(innocent: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A plan cannot bring a target, which names a compiler, from elsewhere."""
     (tmp_path / "evil.toml").write_text('name = "evil"')
-    document = json.loads(artefact.dumps(innocent.plan))
-    document["body"]["options"]["target"] = str(tmp_path / "evil")
-    (tmp_path / "plan.json").write_text(json.dumps(document))
+    options = replace(innocent.plan.options, target=str(tmp_path / "evil"))
+    (tmp_path / "plan.json").write_text(artefact.dumps(replace(innocent.plan, options=options)))
     assert "there is no target" in refused(capsys, "emit", "--plan", tmp_path / "plan.json", "-o", tmp_path / "c")
 
 
 def test_names_survive_artefacts(innocent: Built, tmp_path: Path) -> None:
-    """A plan is read back with the names that were written, each character of them."""
-    pieces = list((PIECES | UNPRINTABLE).values())
+    """A plan is read back with the names that were written; half surrogates, which no file may hold, aside."""
+    pieces = [text for text in (PIECES | UNPRINTABLE).values() if text == text.encode(errors="replace").decode()]
     for shift in range(0, len(pieces), 12):
         plan = in_every_place(innocent.plan, lambda n, shift=shift: f"{n}{pieces[(n + shift) % len(pieces)]}")  # type: ignore[misc]
         (tmp_path / "plan.json").write_text(artefact.dumps(plan))

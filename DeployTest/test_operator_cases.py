@@ -11,7 +11,7 @@ from tolerances import table
 
 from deployer import pipeline
 from deployer.interpret import run_inference
-from deployer.stages import report
+from deployer.tolerances import TOLERANCES
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 OPERATORS = SHARED / "operators"
@@ -100,7 +100,7 @@ def test_criterion(tmp_path: Path) -> None:
     computed = np.load(tmp_path / "dump.npz")[name].reshape(gold.shape)
     for share, code in ((0.9, 0), (1.1, 1)):
         planted = computed.copy()
-        planted[small] += np.float32(share * (tolerance + report.RELATIVE * largest))
+        planted[small] += np.float32(share * (tolerance + TOLERANCES.relative * largest))
         np.savez(copy / "outputs.npz", **{name: planted})
         assert deployer("infer", "-t", copy, "-o", tmp_path) == code
 

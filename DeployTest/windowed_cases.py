@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, helper
 from tolerances import table
 
 from deployer import pipeline
 from deployer.access import order_dims, tiles
 from deployer.errors import OptionProblem
 from deployer.interpret import run_inference
-from deployer.ir import Program
+from deployer.ir import Node, Program
 from deployer.operator import Array
 from deployer.plan import Plan, Tiling
-from deployer.stages import check, parse
+from deployer.source import Declared, Input, RawGraph, Source
+from deployer.stages import check
 
 TOLERANCE = table()["classes"]["default"]["float32"]
 CASES = {
@@ -111,14 +111,12 @@ class Windowed:
 
     def __init__(self, name: str, folder: Path) -> None:
         op, shapes, attrs = (CASES | LARGE)[name]
-        names = [f"x{i}" for i in range(len(shapes))]
-        inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(names, shapes, strict=True)]
-        node = helper.make_node(op, names, ["y"], "node", **attrs)
-        graph = helper.make_graph([node], "graph", inputs, [helper.make_empty_tensor_value_info("y")])
-        path = folder / "network.onnx"
-        path.write_bytes(helper.make_model(graph, ir_version=10).SerializeToString())
+        names = tuple(f"x{i}" for i in range(len(shapes)))
+        inputs = tuple(Input(n, Declared("float32", s)) for n, s in zip(names, shapes, strict=True))
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
+        node = Node("node", op, names, ("y",), given)
         self.folder = folder
-        self.program: Program = check.run(parse.run(path, None))
+        self.program: Program = check.run(Source(RawGraph("infer", (node,), inputs, ("y",), {}, {}, {}, {}), None))
         draw = np.random.default_rng(1)
         self.values = {n: draw.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=True)}
         self.wanted = run_inference(self.program, self.values, np.float64)["y"]
