@@ -110,15 +110,16 @@ class Gemm(TakesRelu, TakesGate, Operator):
         return (TensorType("float32", y),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """alpha * (op(A) @ op(B)) + beta * C."""
+        """alpha * (op(A) @ op(B)) + beta * C; C is not read where beta is 0."""
         a, b, c = (*inputs, None)[:3]
         assert a is not None
         assert b is not None
         a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
         b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
         y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
-        if c is not None:
-            y = y + c * a.dtype.type(node.attr_float("beta", 1.0))
+        beta = node.attr_float("beta", 1.0)
+        if c is not None and beta != 0.0:
+            y = y + c * a.dtype.type(beta)
         return (finished(node, y, gate_array(inputs, self.gate_input)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -243,7 +244,7 @@ class Gemm(TakesRelu, TakesGate, Operator):
                 yield Sample(f"t{ta}{tb}", (a, b, x(9)), {"transA": ta, "transB": tb})
         yield Sample("no_c", (x(4, 6), x(6, 3)), {"alpha": 0.5})
         yield Sample("beta", (x(4, 6), x(6, 3), x(4, 3)), {"alpha": -1.5, "beta": 0.25})
-        yield Sample("beta0", (x(4, 6), x(6, 3), x(4, 3)), {"beta": 0.0})
+        yield Sample("beta0", (x(4, 6), x(6, 3), x(4, 3) + np.float32(np.nan)), {"beta": 0.0})
         yield Sample("c_column", (x(4, 6), x(6, 3), x(4, 1)))
         yield Sample("c_scalar", (x(4, 6), x(6, 3), x()))
         yield Sample("outer", (x(1, 6), x(1, 8)), {"transA": 1})
