@@ -33,14 +33,16 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 Rows = tuple[tuple[str, dict[str, Any]], ...]
 TRAINED: Rows = (
     ("shared/Autoencoder", {}),
-    ("shared/Autoencoder", {"n_steps": 7, "n_accum": 3}),
-    ("shared/Autoencoder", {"learning_rate": 0.5}),
     ("shared/SimpleMLP", {}),
-    ("shared/DSCNN", {"n_steps": 4, "n_accum": 2}),
-    ("shared/CCT_LoRA", {}),
     ("autoencoder", {"n_steps": 8, "n_accum": 4}),
     ("simple_mlp", {"learning_rate": 1e-4}),
     ("transformer", {}),
+)
+TRAINED_LONG: Rows = (
+    ("shared/Autoencoder", {"n_steps": 7, "n_accum": 3}),
+    ("shared/Autoencoder", {"learning_rate": 0.5}),
+    ("shared/DSCNN", {"n_steps": 4, "n_accum": 2}),
+    ("shared/CCT_LoRA", {}),
     ("transformer", {"n_steps": 5, "n_accum": 2, "learning_rate": 1e-3}),
 )
 
@@ -67,7 +69,10 @@ def planned(program: Program, dataset: Dataset | None) -> Plan:
     return pipeline.plan_program(program, counts)[1]
 
 
-@pytest.fixture(scope="module", params=TRAINED, ids=named(TRAINED))
+MARKED = [*TRAINED, *(pytest.param(row, marks=pytest.mark.slow) for row in TRAINED_LONG)]
+
+
+@pytest.fixture(scope="module", params=MARKED, ids=named((*TRAINED, *TRAINED_LONG)))
 def case(request: pytest.FixtureRequest, models_root: Path) -> tuple[Case, Expected]:
     """A case that trains."""
     name, options = request.param

@@ -16,7 +16,7 @@ from DeployTest.faults.fuzz import campaign, coverage, draw, edits, models, refe
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-SEED, INPUTS, BUILT = 1, 200, 4
+SEED, INPUTS, BUILT = 1, 120, 3
 
 
 def test_campaign(tmp_path: Path) -> None:
