@@ -215,6 +215,17 @@ def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
     assert work.parallel > 0
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_saved_statistics_are_not_computed_again(outputs: int) -> None:
+    """The gradient of LayerNormalization takes the mean and deviation that the node gives, where it gives them."""
+    operator = registry()["LayerNormalization"]
+    step = step_of(operator, Sample("saved", (np.ones((3, 4), np.float32), np.ones(4, np.float32)), {}, outputs))
+    builder = EvaluatingBuilder(step.node, {**step.types, "dout": step.types["x0"]}, [0, 1])
+    operator.gradient(step.node, ["dout", "", ""][:outputs], builder)
+    again = ["LayerNormalization"] if outputs == 1 else []
+    assert [node.op for node in builder.nodes] == [*again, "LayerNormalizationGrad"]
+
+
 def test_max_pool_passes_over_nan() -> None:
     """As in ONNX Runtime, and as in the kernel: the maximum is that of the numbers in a window."""
     x = np.array([np.nan, 5, 2, np.nan, 1, np.nan, 3, 4], np.float32).reshape(1, 1, 8)

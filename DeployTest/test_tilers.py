@@ -29,12 +29,16 @@ from deployer.access import (
     transfer,
     whole_axes,
 )
+from deployer.errors import InternalError
 from deployer.plan import Lifetime
 from deployer.tilers import exhaustive, model
 from deployer.tilers.candidates import FRONT_LIMIT, Candidate, pareto, rounded
 from deployer.tilers.grid import boxes as grid_boxes
-from deployer.tilers.grid import distinct_boxes, grid_of, load_counts, loop_orders, tile_sizes
+from deployer.tilers.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
 from deployer.tilers.model import Choice, Problem, feasible, objective
+from deployer.tilers.staging import Costs
+from deployer.tilers.strategy import register
+from deployer.tilers.strategy import registry as strategies
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -239,6 +243,32 @@ def test_grid_is_the_scalar_geometry(case: tuple[Operand, Access, dict[str, int]
             assert (found.lines[index], found.levels[index]) == (shape.lines, len(shape.levels))
         assert found.lines[index] >= shape.lines
         assert found.levels[index] >= len(shape.levels)
+
+
+def test_window_over_one_element_breaks_no_run() -> None:
+    """The height of a line of pixels: all channels of a tile are one run, however the axis of one element is cut."""
+    view, axes = (2, 1, 3), (At("c"), Window("h", 3, pad=1), Whole())
+    operand = Operand("x", "x", "in", view, axes)
+    access = Access((Dim("c", 2), Dim("h", 3)), (operand,))
+    grid = grid_at(access, {"c": 2, "h": 1})
+    assert grid_boxes(operand, grid).lines.tolist() == [transfer(view, view).lines] == [1]
+
+
+def test_names_of_strategies_are_unique() -> None:
+    """A second strategy of a name is refused; it would replace the first for whoever asks for that."""
+    for found in strategies().values():
+        with pytest.raises(InternalError, match=f"{found.name} is registered twice"):
+            register(type(found))
+
+
+@given(st.integers(1, 9), st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
+@settings(deadline=None)
+def test_staged_step_takes_as_long_as_its_parts(tiles: int, busy: int, exposed: int, cycles: int) -> None:
+    """One after the other on one slot; on several no less than the loop within, or than the engine is busy."""
+    costs = Costs(tiles, busy, min(exposed, busy))
+    single, double = costs.around(cycles, "single"), costs.around(cycles, "double")
+    assert single == tiles * cycles + busy
+    assert max(tiles * cycles, busy) <= double <= single
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=40))

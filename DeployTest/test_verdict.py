@@ -212,6 +212,16 @@ def test_nan_is_never_equal(value: float, case: tuple[Case, Expected]) -> None:
     assert any(fault.startswith("loss") for fault in judged(replace(right, losses=lost.losses), lost))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_is_no_output(value: float) -> None:
+    """The same where nothing trains, so that no movement tells: in the outputs of an inference graph."""
+    expected = Expected("test", arrays={"a": np.zeros(3, np.float32), "y": np.ones((2, 2), np.float32)})
+    arrays = {name: array.copy() for name, array in expected.arrays.items()}
+    assert not judged(Outcome("", (), arrays, {}, 0), expected)
+    arrays["y"][1, 0] = value
+    assert [f for f in judged(Outcome("", (), arrays, {}, 0), expected) if f.startswith("y[1, 0]")]
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_signalling_nan_is_a_fault_and_no_warning() -> None:
     """The simulator's poison, where a weight was read from memory that nobody wrote."""

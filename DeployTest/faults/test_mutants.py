@@ -171,7 +171,7 @@ def test_what_counts_as_killed(tmp_path: Path) -> None:
     record = Reached(root, (), {}, dict.fromkeys(tests, 0.1))
 
     assert overlay.judge(found["found += value", "found = value"], record).by == tests[0]
-    assert not overlay.passes(tests, 0.2)
+    overlay.find_unsound(tests, 0.2)
     assert overlay.unsound == {tests[0]}
     verdict = overlay.judge(found["found += value", "found = value"], record)
     assert (verdict.outcome, verdict.by) == ("killed", tests[1])

@@ -94,7 +94,7 @@ def judged(mutants: Sequence[Mutant], before: Sequence[Verdict], folder: Path, j
                 found[verdict.mutant.key] = verdict
                 yield verdict
             killers = sorted({v.by for v in found.values() if v.by in record.seconds})
-            copies[0].passes(killers, sum(record.seconds[test] for test in killers))
+            copies[0].find_unsound(killers, sum(record.seconds[test] for test in killers))
             for copy in copies:
                 copy.unsound |= copies[0].unsound
             waiting = [v.mutant for v in found.values() if v.by in copies[0].unsound]

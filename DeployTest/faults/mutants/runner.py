@@ -61,15 +61,19 @@ class Overlay:
             tests = [test for test in chosen if test not in self.unsound]
             count += len(tests)
             outcome, by = self._mutated(mutant, tests, seconds)
-            if outcome and (by in tests or self.passes(tests, seconds)):
+            if outcome and (by in tests or not self._ends_so(outcome, tests, seconds)):
                 return Verdict(mutant, outcome, count, by)
         return Verdict(mutant, "survived", count)
 
-    def passes(self, tests: Sequence[str], seconds: float) -> bool:
-        """Whether the tests pass without any mutant, in the time they may take; what fails of them is unsound."""
-        outcome, by = self._run(tests, seconds, "--maxfail=1000")
-        self.unsound.update(self.failures() if by in tests else ())
-        return not outcome
+    def _ends_so(self, outcome: str, tests: Sequence[str], seconds: float) -> bool:
+        """Whether the tests hang, or are not even collected, without any mutant too."""
+        clean, by = self._run(tests, seconds)
+        return clean == outcome and by not in tests
+
+    def find_unsound(self, tests: Sequence[str], seconds: float) -> None:
+        """Note which of the tests fail without any mutant."""
+        self._run(tests, seconds, "--maxfail=1000")
+        self.unsound.update(self.failures())
 
     def failures(self) -> list[str]:
         """The tests that failed in the last run."""
