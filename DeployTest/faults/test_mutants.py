@@ -158,6 +158,7 @@ class Reached(Record):
         return list(self.seconds)
 
 
+@pytest.mark.slow
 def test_what_counts_as_killed(tmp_path: Path) -> None:
     """A test that passes without the mutant and fails with it; not one that fails in the copy anyway."""
     root = tmp_path / "toy"
