@@ -35,7 +35,7 @@ def load_model(path: Path) -> ModelProto:
     try:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, OSError) as error:
-        cause = [*facts, ("cause", one_line(error))]
+        cause = [*facts, ("cause", cause_of(error))]
         raise FileProblem(f"{path} is truncated or not an ONNX file", cause, WAY_OUT) from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise FileProblem(f"{path} holds no ONNX graph", facts, WAY_OUT)
@@ -52,7 +52,7 @@ def load_model(path: Path) -> ModelProto:
     return model
 
 
-def one_line(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """What an exception of a library says, short."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
@@ -146,4 +146,4 @@ def _part(place: str, file: Path, said: dict[str, str], needed: int) -> bytes:
             stream.seek(offset)
             return stream.read(needed)
     except OSError as error:
-        raise FileProblem(f"{place}: {file} cannot be read", [("cause", one_line(error))], WAY_OUT) from None
+        raise FileProblem(f"{place}: {file} cannot be read", [("cause", cause_of(error))], WAY_OUT) from None

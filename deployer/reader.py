@@ -11,7 +11,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 
 from deployer.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.ir import AttrValue, Node
-from deployer.model_file import WAY_OUT, load_model, one_line
+from deployer.model_file import WAY_OUT, cause_of, load_model
 from deployer.model_parts import check_parts, inlined
 from deployer.operator import unsupported
 from deployer.opsets import versions_of
@@ -129,7 +129,7 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
             raise ValueError("a negative length")
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError) as error:
-        facts = [("declared", str(list(tensor.dims)[:40])), ("cause", one_line(error))]
+        facts = [("declared", str(list(tensor.dims)[:40])), ("cause", cause_of(error))]
         raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, WAY_OUT) from None
     return _packed(name, array)
 
