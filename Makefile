@@ -41,7 +41,7 @@ detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 
 golden: $(READY)
-	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_readme.py --update-golden
+	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_digests.py DeployTest/test_readme.py --update-golden
 
 clean:
 	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -23,8 +23,11 @@ def once(case: Case) -> Case:
     return replace(case, dataset=replace(case.dataset, n_accum=1))
 
 
+LONG = pytest.param("dscnn", 64000, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize("strategy", ["single", "double", "auto"])
-@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), ("dscnn", 64000)])
+@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), LONG])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights do not depend on where the updates stand."""
     case = once(load_case(test, models_root))

@@ -269,11 +269,12 @@ def test_special_values() -> None:
         assert bits(run_step(step, step.access.sizes)[0].reshape(-1)) == bits(expected.reshape(-1)), (op, sample.label)
 
 
-CASES = {"dscnn": (64000, 20000), "resnet8": (64000,), "autoencoder": (64000, 32000, 8000)}
+ROWS = [("dscnn", 20000), *(("autoencoder", l1) for l1 in (64000, 32000, 8000))]
+LONG_ROWS = [pytest.param(*row, marks=pytest.mark.slow) for row in (("dscnn", 64000), ("resnet8", 64000))]
 
 
 @pytest.mark.parametrize("strategy", ["single", "double", "auto"])
-@pytest.mark.parametrize(("test", "l1"), [(t, n) for t, sizes in CASES.items() for n in sizes])
+@pytest.mark.parametrize(("test", "l1"), [*ROWS, *LONG_ROWS])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights do not depend on fusion; tile sizes, buffering and the order of transfers differ."""
     case = load_case(test, models_root)
@@ -294,6 +295,7 @@ def unfused(test: str, case: Case, folder: Path) -> str:
     return _unfused[test]
 
 
+@pytest.mark.slow
 @pytest.mark.qemu_riscv
 @pytest.mark.skipif(not run.available(build.toolchain(load("qemu_riscv"))), reason="no simulator")
 def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None:

@@ -118,6 +118,11 @@ REFUSED: dict[str, tuple[Words, str]] = {
     "data that is not there": (graph("--data", "/nowhere.npz"), "/nowhere.npz does not exist"),
     "a seed beside data": (graph("--data", "/nowhere.npz", "--seed", 1), "--seed has no effect"),
     "samples beside data": (graph("--data", "/nowhere.npz", "--samples", 1), "--samples has no effect"),
+    "passes of an inference case": (lambda p: ["infer", "-t", p.case, "--n-steps", 2], "--n-steps has no effect"),
+    "passes of no training": (lambda p: ["compile", "-t", p.here, "--n-steps", 2], "--n-steps has no effect"),
+    "a rate of an inference case": (lambda p: ["infer", "-t", p.case, "--learning-rate", 1], "has no effect on an inf"),
+    "passes of an optimizer case": (lambda p: ["optimizer", "-t", p.case, "--n-accum", 1], "--n-accum has no effect"),
+    "samples of an optimizer": (lambda p: ["optimizer", "-t", p.case, "--data-inputs", 1], "--data-inputs has no"),
     "a measurement of nothing": (lambda p: ["calibrate", "-p", "toaster"], "there is no target 'toaster'"),
 }
 

@@ -44,7 +44,10 @@ def test_training_is_pytorchs(folder: Path) -> None:
         assert np.abs(found - expected).max() <= TOLERANCE["weight"], name
 
 
-@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
+ONE_BUFFERING = [pytest.param(name, marks=pytest.mark.slow) for name in ("single", "double")]
+
+
+@pytest.mark.parametrize("strategy", ["auto", *ONE_BUFFERING])
 def test_same_bits_in_any_l1(folder: Path, strategy: str, tmp_path: Path) -> None:
     """Right, on the model's clock, and the bits of a run in one tile per step."""
     case = pipeline.load_training(folder)

@@ -29,7 +29,7 @@ INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 def to_jsonable(value: Any) -> Any:
     """Turn dataclasses, tuples, dicts, bytes and scalars into what `json` prints; a dataclass carries its name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: to_jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {name: to_jsonable(getattr(value, name)) for name in _names(type(value))}
         return {"_": type(value).__name__, **fields}
     if isinstance(value, (tuple, list)):
         return [to_jsonable(v) for v in value]
@@ -42,6 +42,12 @@ def to_jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    """The fields of a dataclass."""
+    return tuple(f.name for f in dataclasses.fields(cls))
 
 
 def from_jsonable(expected: Any, value: Any) -> Any:

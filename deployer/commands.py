@@ -42,13 +42,20 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
     return commands[a.command](a, console)
 
 
+def kind_of(a: argparse.Namespace) -> str:
+    """The kind of case that a command works on: `training`, `optimizer` or `inference`."""
+    if a.command == "compile":
+        trains = a.test.name.endswith("_train") or any(a.test.glob("*_train"))
+        return "training" if trains else "inference"
+    return {"infer": "inference", "optimizer": "optimizer"}.get(a.command, "training")
+
+
 def load_case(a: argparse.Namespace) -> Case:
     """The case a command works on."""
-    if a.command == "infer":
+    kind = kind_of(a)
+    if kind == "inference":
         return pipeline.load_inference_case(a.test)
-    if a.command == "compile" and not list(a.test.glob("*_train")) and not a.test.name.endswith("_train"):
-        return pipeline.load_inference_case(a.test)
-    if a.command == "optimizer":
+    if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, a.learning_rate)
     return pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs)
 
@@ -76,7 +83,7 @@ def options_of(a: argparse.Namespace) -> Options:
 def run_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile, build, run and compare a case."""
     timings: dict[str, float] = {}
-    requests.check_flags(a, _simulator_flags(a))
+    requests.check_flags(a, kind_of(a), _simulator_flags(a))
     with ExitStack() as held:
         with _timed(console, timings) as progress:
             case = load_case(a)
@@ -188,7 +195,7 @@ def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[pipeline.Pr
 
 def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile a case to C, from its files or from a dumped tiling."""
-    requests.check_flags(a, _simulator_flags(a))
+    requests.check_flags(a, kind_of(a), _simulator_flags(a))
     case = load_case(a)
     requests.check_case(a, case, options_of(a))
     directory = a.output or Path("out") / case.directory.name / a.platform

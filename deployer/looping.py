@@ -306,5 +306,5 @@ def float_literal(value: float) -> str:
     if math.isinf(nearest):
         return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
     if nearest == int(nearest) and abs(nearest) < 1e6:
-        return f"{int(nearest)}.0f"
+        return f"{nearest:.1f}f"
     return f"{nearest.hex()}f /* {nearest:.9g} */"

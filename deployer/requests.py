@@ -20,12 +20,24 @@ from deployer.stages.run import check_flags as check_run_flags
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
+UNREAD = {
+    "inference": ("n_steps", "n_accum", "data_inputs", "learning_rate"),
+    "optimizer": ("n_steps", "n_accum", "data_inputs"),
+}
+"""Arguments that describe training, and so nothing of another kind of case."""
 ARCHIVE = b"PK"
 """What an npz archive begins with."""
 
 
-def check_flags(a: argparse.Namespace, simulated: Sequence[str]) -> None:
-    """OptionProblem for flags that the command or the target would not heed; `simulated` are the simulator's."""
+def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> None:
+    """OptionProblem for flags that the command, the kind of case or the target would not heed.
+
+    `kind` is a key of `UNREAD` or `training`; `simulated` are the simulator's flags.
+    """
+    for name in UNREAD.get(kind, ()):
+        if name in a.given:
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionProblem(f"{flag} has no effect on an {kind} case", hint=f"leave {flag} out")
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
     given = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)

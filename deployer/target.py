@@ -2,8 +2,11 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import deployer.targets
@@ -174,7 +177,7 @@ class _Faults:
         if not isinstance(data, dict):
             self.found.append(f"{where} is not a table")
             return None
-        kinds, values = get_type_hints(cls), {}
+        kinds, values = _kinds(cls), {}
         self.found += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
         for name, kind in kinds.items():
             if name not in data:
@@ -211,8 +214,26 @@ def load(name: str) -> Target:
 
 
 def parse(path: Path) -> Target:
-    """Read and check a target's TOML."""
-    raw = _merged(path)
+    """Read and check a target's TOML; files that have not changed since they were last read are not parsed again."""
+    texts: list[str] = []
+    raw = _merged(path, texts)
+    key = tuple(texts)
+    if key not in _checked:
+        _checked[key] = _check(path, raw)
+    return _checked[key]
+
+
+_checked: dict[tuple[str, ...], Target] = {}
+"""Targets by the paths and texts of all files that say something of them."""
+
+
+@cache
+def _kinds(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _check(path: Path, raw: dict[str, Any]) -> Target:
+    """The target of a file's keys; TargetInvalid with all its faults."""
     faults = _Faults(path)
     levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(faults.table(raw, "levels", list))]
     hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(faults.table(raw, "hops", list))]
@@ -291,30 +312,38 @@ def costs_file(name: str) -> Path:
     return TARGETS_DIR / name / "costs.toml"
 
 
-def _read(path: Path) -> dict[str, Any]:
+@lru_cache(maxsize=64)
+def _toml(text: str) -> Mapping[str, Any]:
+    return MappingProxyType(tomllib.loads(text))
+
+
+def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        text = path.read_text()
+        texts += str(path), text
+        return _toml(text)
     except (OSError, ValueError) as error:
         raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
 
 
-def _merged(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
 
-    `above` are the files that simulate this one; TargetInvalid where that never ends.
+    Appends the path and the text of each file to `texts`. `above` are the files that simulate this one; TargetInvalid
+    where that never ends.
     """
     if path in above:
         raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
-    raw = _read(path)
+    raw = dict(_read(path, texts))
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
-        raw = {**_read(costs), **raw}
+        raw = {**_read(costs, texts), **raw}
     base = raw.get("simulates")
     if base is None:
         return raw
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
-    inherited = _merged(path.with_name(f"{base}.toml"), (*above, path))
+    inherited = _merged(path.with_name(f"{base}.toml"), texts, (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 

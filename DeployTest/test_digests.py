@@ -1,0 +1,89 @@
+"""Plan, C and what people see of cases of every kind, by digest: nothing that is generated changes unnoticed.
+
+Each case is one file below goldens/digests with a line per file. `make golden` rewrites them; a review then sees which
+files of which cases changed, and the goldens beside them show small cases in full.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from cases import HERE, load_case
+
+from deployer import artefact, pipeline
+from deployer.memory_map import memory_map
+from deployer.plan import Options
+from deployer.profile import model_profile, profile_table
+from deployer.safe_text import json_text
+from deployer.stages import generate, report
+from deployer.terminal import Terminal
+
+pytestmark = [pytest.mark.training]
+DIGESTS = HERE / "goldens" / "digests"
+L3 = {"outermost": "L3"}
+CASES = (
+    ("simple_mlp", "host", "auto", {"L1": 2000}, {}),
+    ("autoencoder", "siracusa", "auto", {"L1": 32000}, {}),
+    ("autoencoder", "host", "double", {"L1": 8000}, {"fused": True}),
+    ("autoencoder", "host", "auto", {"L1": 8000, "L2": 40000}, L3),
+    ("deep_autoencoder_batch4", "siracusa", "auto", {"L1": 16000}, {}),
+    ("transformer", "siracusa", "auto", {"L1": 8000}, {}),
+    ("transformer", "host", "training_double", {"L1": 8000}, {"opt_out": ("Gemm", "Softmax"), "fuse": False}),
+    ("dscnn", "siracusa", "double", {"L1": 16000}, {}),
+    ("simple_mlp", "qemu_riscv", "single", {"L1": 4000}, {}),
+)
+LONG_CASES = (
+    ("dscnn", "host", "auto", {"L1": 64000}, {}),
+    ("transformer", "host", "auto", {"L1": 10000, "L2": 60000}, L3),
+    ("resnet8", "host", "double_l3", {"L1": 64000, "L2": 300000}, L3),
+    ("resnet8", "siracusa", "auto", {"L1": 64000, "L2": 300000}, L3),
+    ("mobilenet_v1", "siracusa", "auto", {"L1": 128000, "L2": 512000}, L3),
+)
+Case = tuple[str, str, str, dict[str, int], dict[str, object]]
+
+
+def label(case: Case) -> str:
+    """The name of a case, and of its file."""
+    test, target, strategy, budgets, more = case
+    return "-".join([test, target, strategy, *map(str, budgets.values()), *sorted(more)])
+
+
+def parameters() -> list[object]:
+    """All cases; what takes long is slow."""
+    quick = [pytest.param(case, id=label(case)) for case in CASES]
+    return quick + [pytest.param(case, id=label(case), marks=pytest.mark.slow) for case in LONG_CASES]
+
+
+def generated(case: Case, root: Path) -> dict[str, str]:
+    """Every text that is made of a case, by name."""
+    test, target, strategy, budgets, more = case
+    loaded = load_case(test, root)
+    options = pipeline.accumulate_of(loaded, Options(target, strategy, budgets, None, **more))
+    tiling, plan = pipeline.plan_program(loaded.program, options)
+    rows = model_profile(plan)
+    console = Terminal(width=140)
+    with console.capture() as tables:
+        console.print(report.step_table(plan), profile_table(rows))
+    return {
+        **generate.run(plan),
+        "memory.html": memory_map(plan),
+        "plan.json": artefact.dumps(plan),
+        "profile.json": json_text([vars(row) for row in rows]),
+        "tables": tables.get(),
+        "tiling.json": artefact.dumps(tiling),
+    }
+
+
+@pytest.mark.parametrize("case", parameters())
+def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
+    """Byte for byte what a reviewer last agreed to."""
+    texts = generated(case, models_root)
+    found = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
+    golden = DIGESTS / f"{label(case)}.txt"
+    if update_golden:
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+    assert golden.is_file(), f"{golden} is missing; `make golden` writes it"
+    agreed = {name: digest for digest, name in (line.split("  ") for line in golden.read_text().splitlines())}
+    changed = sorted(name for name in found.keys() | agreed.keys() if found.get(name) != agreed.get(name))
+    assert not changed, f"{', '.join(changed)} changed; `make golden` accepts that, and a changelog line says why"
