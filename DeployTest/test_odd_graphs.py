@@ -201,8 +201,13 @@ REFUSED: dict[str, tuple[Model, str]] = {
             (value("y", None, INT64),),
             (constant("a", np.array([1])), constant("p", np.array([1, 1])), constant("h", np.float32(0.5))),
         ),
-        "no integer that X can hold",
+        "constant_value is a float",
     ),
+    "a float padded by an integer": (whole("Pad", np.array([1, 0, 1, 0]), np.int64(1)), "constant_value is an integer"),
+    "Clip from an integer": (whole("Clip", np.int32(0)), "min is an integer"),
+    "Clip to integers": (whole("Clip", None, np.array([1])), "max is an integer"),
+    "Flatten before version 11": (replace(whole("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
+    "no imports": (replace(whole("Relu"), opsets=()), "imports no version of any domain"),
 }
 
 

@@ -24,6 +24,15 @@ def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[
     return present
 
 
+def check_scalar(node: Node, name: str, x: TensorType) -> None:
+    """UnsupportedOperator where the constant under that attribute's name is an integer and X is not, or the reverse."""
+    value = node.attrs.get(name)
+    first = value[0] if isinstance(value, tuple) and value else value
+    if isinstance(first, (int, float)) and isinstance(first, float) != (x.dtype == "float32"):
+        kind = "a float" if isinstance(first, float) else "an integer"
+        raise unsupported(node, f"{name} is {kind}, X {x}", f"{name} in the element type of X")
+
+
 def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
     """The first `count` inputs, which `infer` has found present."""
     return [x for x in inputs[:count] if x is not None]

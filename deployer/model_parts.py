@@ -25,6 +25,8 @@ Call = tuple[NodeProto, Imports]
 def check_parts(model: ModelProto) -> None:
     """GraphProblem where the file holds a part that the compiler has no meaning for, so that none vanishes."""
     graph = model.graph
+    if not model.opset_import:
+        raise GraphProblem("the file imports no version of any domain", hint="an opset_import of the exporter's opset")
     parts = (
         ("sparse initializers", [t.values.name for t in graph.sparse_initializer], "store them as dense initializers"),
         ("quantization annotations", [a.tensor_name for a in graph.quantization_annotation], "export in float32"),

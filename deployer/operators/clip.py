@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.elementwise import BOUNDS, Clipping, bounds
-from deployer.inputs import arrays, normal, operands
+from deployer.inputs import arrays, check_scalar, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.older import Rule, without
 from deployer.operator import Array, GradientBuilder, Kernel, Sample, register, rng
@@ -35,7 +35,10 @@ class Clip(Clipping):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         bounds(node)
-        return (operands(node, inputs, 1)[0],)
+        x = operands(node, inputs, 1)[0]
+        for name in ("min", "max"):
+            check_scalar(node, name, x)
+        return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """min(max(X, low), high); NaN stays NaN."""

@@ -1,12 +1,22 @@
 """Flatten: a matrix whose rows are the axes before `axis`."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from deployer.inputs import normal
 from deployer.ir import Node, TensorType
-from deployer.operator import Sample, mismatch, register, rng
+from deployer.older import Rule
+from deployer.operator import Sample, mismatch, register, rng, unsupported
 from deployer.views import View
+
+
+def _counted_from_the_front(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11 an axis from 0 to the rank."""
+    axis = node.attr_int("axis", 1)
+    if axis < 0:
+        raise unsupported(node, f"axis is {axis}, which has a meaning from version 11 on only", "an axis from 0")
+    return [node]
 
 
 @register
@@ -14,7 +24,8 @@ class Flatten(View):
     """`axis` from -rank to rank, default 1."""
 
     name = "Flatten"
-    versions = (1, 9, 11, 13, 21, 23, 24, 25)
+    versions = (11, 13, 21, 23, 24, 25)
+    older: ClassVar[dict[int, Rule]] = {1: _counted_from_the_front, 9: _counted_from_the_front}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """(product before axis, product from axis on)."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.access import Access, Window
-from deployer.inputs import arrays, normal, operands
+from deployer.inputs import arrays, check_scalar, normal, operands
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.older import Rule
 from deployer.operator import (
@@ -53,10 +53,11 @@ class Pad(Picking):
         mode = node.attr_str("mode", "constant")
         if mode != "constant":
             raise unsupported(node, f"mode is {mode!r}", "mode constant")
+        check_scalar(node, "constant_value", x)
         shape = tuple(p.count for p in _picks(node, x))
         if min(shape, default=1) < int(x.dtype == "float32"):
             raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
-        if x.dtype != "float32" and not (_value(node).is_integer() and abs(_value(node)) < EXACT):
+        if x.dtype != "float32" and abs(_value(node)) >= EXACT:
             raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
         return (TensorType(x.dtype, shape),)
 
