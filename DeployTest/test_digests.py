@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cases import HERE, load_case
+from test_placement import random_buffers
 
 from deployer import artefact, pipeline
 from deployer.memory_map import memory_map
@@ -17,6 +18,8 @@ from deployer.profile import model_profile, profile_table
 from deployer.safe_text import json_text
 from deployer.stages import generate, report
 from deployer.terminal import Terminal
+from deployer.tilers.branch_and_bound import pack
+from deployer.tilers.placement import lower_bound, place
 
 pytestmark = [pytest.mark.training]
 DIGESTS = HERE / "goldens" / "digests"
@@ -74,12 +77,32 @@ def generated(case: Case, root: Path) -> dict[str, str]:
     }
 
 
+def packings(count: int, steps: int) -> str:
+    """Addresses of drawn buffers in little room and in more, and what the search for them alone answers."""
+    lines = []
+    for seed in range(12):
+        items = random_buffers(seed, count, steps, 6)
+        bound = lower_bound(items)
+        for capacity in (0, bound, bound + bound // 10):
+            lines += [f"{place(items, capacity, nodes=2000)}", f"{pack(items, capacity, 4, 300)}"]
+    return "\n".join(lines)
+
+
 @pytest.mark.parametrize("case", parameters())
 def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
     """Byte for byte what a reviewer last agreed to."""
-    texts = generated(case, models_root)
+    compare(label(case), generated(case, models_root), update_golden)
+
+
+def test_packings(update_golden: bool) -> None:
+    """Every address of drawn buffers; which packing is found decides whether a plan fits."""
+    compare("packings", {f"{n} buffers": packings(n, steps) for n, steps in ((9, 8), (30, 20), (60, 50))}, update_golden)
+
+
+def compare(name: str, texts: dict[str, str], update_golden: bool) -> None:
+    """Fail where a text has another digest than in the golden of that name."""
     found = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
-    golden = DIGESTS / f"{label(case)}.txt"
+    golden = DIGESTS / f"{name}.txt"
     if update_golden:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
