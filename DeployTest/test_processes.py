@@ -33,10 +33,15 @@ def case(models_root: Path) -> Path:
 def started(
     *words: object, limit: int | None = None, environment: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[str]":
-    """A command that runs beside this process; no file of it grows beyond `limit` bytes."""
+    """A command that runs beside this process; no file of it grows beyond `limit` bytes.
+
+    It takes an interrupt even where the tests run in the background of a shell, which has its jobs ignore them.
+    """
 
     def restrict() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit or 0, limit or 0))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.Popen(
         [sys.executable, "-m", "deployer.cli", *map(str, words)],
@@ -45,7 +50,7 @@ def started(
         text=True,
         cwd=HERE.parent,
         env={**os.environ, **(environment or {})},
-        preexec_fn=None if limit is None else restrict,
+        preexec_fn=restrict,
     )
 
 

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from DeployTest.faults.mutants.c_sites import c_mutants
 from DeployTest.faults.mutants.python_sites import is_python, python_mutants
-from DeployTest.faults.mutants.runner import Overlay, Verdict
+from DeployTest.faults.mutants.runner import FIRST, REST, Overlay, Verdict
 from DeployTest.faults.mutants.selection import load_record, record_suite
 from DeployTest.faults.mutants.site import Mutant, sources
 
@@ -68,14 +68,16 @@ def equivalents() -> dict[str, str]:
     return {str(x["key"]): str(x["reason"]) for x in tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])}
 
 
-def judged(mutants: Sequence[Mutant], before: Sequence[Verdict], folder: Path, jobs: int) -> Iterator[Verdict]:
+def judged(
+    mutants: Sequence[Mutant], before: Sequence[Verdict], folder: Path, jobs: int, rest: float
+) -> Iterator[Verdict]:
     """The verdict of each mutant, from so many copies of the checkout, those `before` first.
 
     In the end the tests that killed run without any mutant; whom one killed that fails then too is judged again.
     """
     record = load_record(ROOT, folder / "record")
     free: SimpleQueue[Overlay] = SimpleQueue()
-    copies = [Overlay(ROOT, folder / f"copy{job}", sys.executable) for job in range(jobs)]
+    copies = [Overlay(ROOT, folder / f"copy{job}", sys.executable, rest) for job in range(jobs)]
     for copy in copies:
         free.put(copy)
 
@@ -110,6 +112,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="where records and copies go")
     p.add_argument("--record", action="store_true", help="record every test again, not only those of changed files")
     p.add_argument("--resume", action="store_true", help="believe the kills of the last run with this seed")
+    p.add_argument(
+        "--rest", type=float, default=REST, metavar="S",
+        help=f"seconds of tests that follow the quickest {FIRST:g} (default {REST:g}); few for a first look",
+    )  # fmt: skip
     p.add_argument("--list", action="store_true", help="print the mutants and stop")
     a = p.parse_args(argv)
     if a.only:
@@ -125,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = a.folder / f"mutants-{a.seed}.json"
     before = killed_before(mutants, path) if a.resume else []
     waiting = [m for m in mutants if m.key not in {v.mutant.key for v in before}]
-    return report(judged(waiting, before, a.folder, a.jobs), len(mutants), path)
+    return report(judged(waiting, before, a.folder, a.jobs, a.rest), len(mutants), path)
 
 
 def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:

@@ -39,8 +39,8 @@ class Overlay:
     `unsound` are tests that fail there without any mutant; they kill none.
     """
 
-    def __init__(self, root: Path, folder: Path, python: str) -> None:
-        self.folder, self.python = folder, python
+    def __init__(self, root: Path, folder: Path, python: str, rest: float = REST) -> None:
+        self.folder, self.python, self.rest = folder, python, rest
         self.unsound: set[str] = set()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -57,7 +57,7 @@ class Overlay:
     def judge(self, mutant: Mutant, record: Record) -> Verdict:
         """Run the quick tests that can notice the mutant, then the others."""
         count = 0
-        for chosen, seconds in rounds(record.tests(mutant), record.seconds):
+        for chosen, seconds in rounds(record.tests(mutant), record.seconds, self.rest):
             tests = [test for test in chosen if test not in self.unsound]
             count += len(tests)
             outcome, by = self._mutated(mutant, tests, seconds)
@@ -127,10 +127,10 @@ def by_file(tests: Sequence[str]) -> list[str]:
     return [test for group in grouped.values() for test in group]
 
 
-def rounds(tests: Sequence[str], seconds: dict[str, float]) -> list[tuple[list[str], float]]:
-    """The first tests up to FIRST seconds, then more of them up to REST, at least one each; each with its seconds."""
+def rounds(tests: Sequence[str], seconds: dict[str, float], rest: float = REST) -> list[tuple[list[str], float]]:
+    """The first tests up to FIRST seconds, then more of them up to `rest`, at least one each; each with its seconds."""
     found, at = [], 0
-    for budget in (FIRST, REST):
+    for budget in (FIRST, rest):
         chosen, spent = [], 0.0
         while at < len(tests) and (not chosen or spent + seconds[tests[at]] <= budget):
             chosen.append(tests[at])
