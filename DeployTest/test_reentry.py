@@ -67,6 +67,22 @@ def test_plan_of_another_tiling(copied: Path, tmp_path: Path, capsys: pytest.Cap
     assert "is not the plan of" in refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
 
 
+def argument(step: int, name: str, form: str, **fields: object) -> tuple[Callable[[Any], object], str]:
+    """Give a kernel's argument that value, which it cannot have."""
+    return put("steps", step, "args", name, value={"_": form, **fields}), f"argument {name} cannot be"
+
+
+def without(*keys: Any) -> Callable[[Any], object]:
+    """Leave out what lies under these keys."""
+
+    def change(body: Any) -> None:
+        for key in keys[:-1]:
+            body = body[key]
+        del body[keys[-1]]
+
+    return change
+
+
 ALONE = {
     "kernel": (put("steps", 0, "kernel", "symbol", value="system"), "[plan] step 0"),
     "operator": (put("steps", 0, "op", value="Rm"), "[plan] step 0"),
@@ -78,7 +94,45 @@ ALONE = {
     "offset": (put("homes", 0, "offset", value=1 << 30), "[budget]"),
     "alignment": (put("homes", 0, "offset", value=2), "[alignment]"),
     "dead": (put("homes", 0, "last", value=0), "[lifetime]"),
-    "dim of nobody": (put("steps", 0, "args", "n", value={"_": "Extent", "dim": "q"}), "argument n cannot be"),
+    "extent of nobody": argument(0, "n", "Extent", dim="q"),
+    "extent as a rate": argument(-1, "lr", "Extent", dim="n"),
+    "start of nobody": argument(0, "n", "Start", dim="q"),
+    "start as a rate": argument(-1, "lr", "Start", dim="n"),
+    "stride of nobody": argument(0, "a_m", "Stride", arg="q", axis=1),
+    "stride of no axis": argument(0, "a_m", "Stride", arg="a", axis=3),
+    "stride of an axis below 0": argument(0, "a_m", "Stride", arg="a", axis=-1),
+    "stride as a rate": argument(-1, "lr", "Stride", arg="w", axis=0),
+    "length of no axis": argument(0, "m", "Length", arg="a", axis=3),
+    "length as a rate": argument(-1, "lr", "Length", arg="w", axis=0),
+    "offset of no window": argument(0, "m", "Offset", arg="a", axis=1),
+    "flag of an update": argument(-1, "n", "Flag"),
+    "flag as a rate": argument(0, "alpha", "Flag"),
+    "first as a rate": argument(0, "alpha", "First"),
+    "half a count": argument(0, "n", "Const", value=0.5),
+    "a count below 0": argument(0, "n", "Const", value=-1),
+    "a count of 33 bits": argument(0, "n", "Const", value=1 << 32),
+    "an argument too few": (without("steps", 0, "args", "n"), "the kernel has"),
+    "levels": (put("levels", 0, "name", value="L9"), "are not the target's"),
+    "tables": (put("table_bytes", value=-4), "[table]"),
+    "steps": (put("steps", value=[]), "there are no steps"),
+    "graph of nobody": (put("steps", 0, "graph", value="q"), "is in graph 'q', out of order"),
+    "order of graphs": (put("steps", 0, "graph", value="optimizer"), "out of order"),
+    "a storage too few": (without("storage_of", "loss"), "storages are not those of"),
+    "home below 0": (put("homes", 0, "offset", value=-4), "[alignment]"),
+    "element type": (put("homes", 0, "type", "dtype", value="int9"), "is not made for"),
+    "no elements": (put("homes", 0, "type", "shape", value=[0]), "is not made for"),
+    "bytes of a home": (put("homes", 0, "bytes", value=4), "is not made for"),
+    "life beyond the end": (put("homes", 0, "last", value=1000), "[lifetime]"),
+    "costs of tiles": (put("steps", 0, "tile_cycles", value=[]), "0 costs"),
+    "operand of nobody": (put("steps", 0, "operands", 0, "storage", value="q"), "has no home"),
+    "view": (put("steps", 0, "operands", 0, "view", value=[1, 1, 63]), "[cover]"),
+    "axes": (put("steps", 0, "operands", 0, "axes", value=[]), "0 axes over"),
+    "fresh": (put("steps", 0, "operands", 0, "fresh_on_flag", value=True), "is fresh and not in place"),
+    "slots below 0": (put("steps", 0, "operands", 0, "slot_offset", value=-4), "[slots]"),
+    "dims twice": (put("steps", 0, "dims", 1, "name", value="batch"), "dims are not distinct"),
+    "tile of nothing": (put("steps", 0, "dims", 2, "tile", value=0), "tile n=0"),
+    "tile beyond the stage": (put("steps", 0, "dims", 2, "outer", value=4), "tile n=8 of 4"),
+    "stage of nobody": (put("steps", 0, "operands", 0, "stage_slots", value=1), "[stage]"),
     "window of nothing": (put("steps", 0, "operands", 0, "axes", 0, value={"_": "At", "dim": "q"}), "is no dim"),
     "slot": (put("steps", 0, "operands", 0, "slots", value=9), "[slots]"),
     "tile": (put("steps", 0, "dims", 0, "tile", value=1 << 40), "[plan] step 0"),
