@@ -96,7 +96,8 @@ def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
 
 def test_packings(update_golden: bool) -> None:
     """Every address of drawn buffers; which packing is found decides whether a plan fits."""
-    compare("packings", {f"{n} buffers": packings(n, steps) for n, steps in ((9, 8), (30, 20), (60, 50))}, update_golden)
+    sizes = ((9, 8), (30, 20), (60, 50))
+    compare("packings", {f"{count} buffers": packings(count, steps) for count, steps in sizes}, update_golden)
 
 
 def compare(name: str, texts: dict[str, str], update_golden: bool) -> None:

@@ -162,7 +162,7 @@ def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
 def _channel(measured: Sequence[Measured], issue: int) -> Channel:
     """Setup, cost per byte and per line of one direction; the core's time to start a transfer is not its own."""
     shapes = [(n, 1) for n in SIZES] + [(r * n, n) for r, n in LINES]
-    rows = np.array([[1.0, size, lines - 1] for size, lines in shapes])
+    rows = np.array([[1.0, size, lines] for size, lines in shapes])
     wanted = np.array([float(m.warm - issue) for m in measured])
     weights = 1.0 / wanted
     setup, per_byte, per_line = np.linalg.lstsq(rows * weights[:, None], wanted * weights, rcond=None)[0]

@@ -42,7 +42,7 @@ class Slice(Picking):
             return
         x = b.type(node.inputs[0])
         picks = _picks(node, x)
-        if any(p.step > 1 and p.count > 1 for p in picks):
+        if any(p.step > 1 for p in picks):
             starts, steps = tuple(p.first for p in picks), tuple(p.step for p in picks)
             b.emit("SliceGrad", douts[:1], (b.grad(0),), input_shape=x.shape, starts=starts, steps=steps)
             return
