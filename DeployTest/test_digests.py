@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from cases import HERE, load_case
+from cases import HERE, case_dir, load_case
 from test_placement import random_buffers
 
 from deployer import artefact, pipeline
@@ -19,6 +19,7 @@ from deployer.safe_text import json_text
 from deployer.stages import generate, report
 from deployer.terminal import Terminal
 from deployer.tilers.branch_and_bound import pack
+from deployer.tilers.grid import tile_sizes
 from deployer.tilers.placement import lower_bound, place
 
 pytestmark = [pytest.mark.training]
@@ -29,6 +30,7 @@ CASES = (
     ("autoencoder", "siracusa", "auto", {"L1": 32000}, {}),
     ("autoencoder", "host", "double", {"L1": 8000}, {"fused": True}),
     ("autoencoder", "host", "auto", {"L1": 8000, "L2": 40000}, L3),
+    ("autoencoder_batch4", "host", "auto", {"L1": 16000, "L2": 40000}, L3 | {"accumulate": 2}),
     ("deep_autoencoder_batch4", "siracusa", "auto", {"L1": 16000}, {}),
     ("transformer", "siracusa", "auto", {"L1": 8000}, {}),
     ("transformer", "host", "training_double", {"L1": 8000}, {"opt_out": ("Gemm", "Softmax"), "fuse": False}),
@@ -60,7 +62,8 @@ def parameters() -> list[object]:
 def generated(case: Case, root: Path) -> dict[str, str]:
     """Every text that is made of a case, by name."""
     test, target, strategy, budgets, more = case
-    loaded = load_case(test, root)
+    passes = more.get("accumulate")
+    loaded = pipeline.load_training(case_dir(test, root), passes, passes) if passes else load_case(test, root)
     options = pipeline.accumulate_of(loaded, Options(target, strategy, budgets, None, **more))
     tiling, plan = pipeline.plan_program(loaded.program, options)
     rows = model_profile(plan)
@@ -88,6 +91,11 @@ def packings(count: int, steps: int) -> str:
     return "\n".join(lines)
 
 
+def tile_lengths() -> str:
+    """The lengths that are tried for dims of many sizes."""
+    return "\n".join(f"{size} {limit} {tile_sizes(size, limit)}" for size in range(1, 700) for limit in (2, 5, 12))
+
+
 @pytest.mark.parametrize("case", parameters())
 def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
     """Byte for byte what a reviewer last agreed to."""
@@ -98,6 +106,11 @@ def test_packings(update_golden: bool) -> None:
     """Every address of drawn buffers; which packing is found decides whether a plan fits."""
     sizes = ((9, 8), (30, 20), (60, 50))
     compare("packings", {f"{count} buffers": packings(count, steps) for count, steps in sizes}, update_golden)
+
+
+def test_tile_lengths(update_golden: bool) -> None:
+    """Every length that is tried: what is not tried is in no plan."""
+    compare("tile_lengths", {"tile lengths": tile_lengths()}, update_golden)
 
 
 def compare(name: str, texts: dict[str, str], update_golden: bool) -> None:

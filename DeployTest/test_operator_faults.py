@@ -148,6 +148,7 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
     ),
     ("MaxPoolGrad", [(F32, (1, 2, 3))], {"kernel_shape": (2,)}, ShapeMismatch, "needs 2 inputs, has 1"),
     ("GlobalAveragePoolGrad", [(F32, (1, 2, 1, 1))], {}, UnsupportedOperator, "spatial shape of X is unknown"),
+    ("GlobalAveragePoolGrad", [(F32, (1, 2, 1, 1))], {"kernel_shape": (3, 0)}, ShapeMismatch, "does not belong to X"),
 ]
 NORMALIZED = [(F32, (2, 3, 4))] + [(F32, (3,))] * 4
 WRONG += [

@@ -8,10 +8,11 @@ from cases import case_dir
 from command_line import generated, script
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-CASES = [("simple_mlp", ["--l1", "2000"]), ("autoencoder", ["--l1", "16000", "--doublebuffer"])]
+SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])
+CASES = [("simple_mlp", ["--l1", "2000"]), ("autoencoder", ["--l1", "16000", "--doublebuffer"]), SPILLED]
 
 
-@pytest.mark.parametrize(("test", "flags"), CASES, ids=[test for test, _ in CASES])
+@pytest.mark.parametrize(("test", "flags"), CASES, ids=[f"{test}-{flags[-1]}" for test, flags in CASES])
 def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: Path) -> None:
     """C, plan, tiling and input do not know where, when and by which process they were made."""
     case = case_dir(test, models_root)

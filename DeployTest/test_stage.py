@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from cases import Built, canonical_hash, case_dir, compile_case, load_case, result_hash, worst_difference
 from plan_edits import refused
+from small_graphs import chain, infer, node
 from test_planted_faults import planted
 from tolerances import table
 
 from deployer import artefact, pipeline
 from deployer.errors import RunFailed, TilingInfeasible
 from deployer.plan import Options, Stage, StepTiling, Tiling
+from deployer.stages import place
+from deployer.tilers.placement import Item, Placement
 from deployer.verify_tiling import verify_tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
@@ -66,6 +69,33 @@ def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
         assert not tiling.spilled
         plans.append((plan.steps, plan.homes, plan.levels))
     assert plans[0] == plans[1]
+
+
+def test_outputs_are_not_spilled(tmp_path: Path) -> None:
+    """The harness reads outputs where they are, in the level between: one that is larger than that does not fit."""
+    program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
+    options = Options("host", "auto", {"L1": 4000, "L2": 12000}, outermost="L3")
+    assert pipeline.plan_program(program, options)[0].spilled == ("x",)
+    with pytest.raises(TilingInfeasible):
+        pipeline.plan_program(program, replace(options, budgets={"L1": 4000, "L2": 7000}))
+
+
+def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a packing of the level between lost is withheld from the next tiling, where more can be spilled."""
+    case, packed = load_case("autoencoder", models_root), place.place
+
+    def loses(items: list[Item], capacity: int, alignment: int) -> Placement:
+        found = packed(items, capacity, alignment)
+        lost = capacity == 40000 and not withheld
+        withheld.extend([1] * lost)
+        return replace(found, height=max(found.height, 40064), bound=40000) if lost else found
+
+    withheld: list[int] = []
+    monkeypatch.setattr(place, "place", loses)
+    options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+    assert tiling.gaps == (0, 64)
+    assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
 
 
 def test_auto_is_best_from_l3(models_root: Path) -> None:
