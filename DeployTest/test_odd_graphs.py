@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from command_line import refused
+from onnx.reference import ReferenceEvaluator
 from small_graphs import BUFFER, INT64, OPTIMIZER, TRAIN, Case, Model, chain, constant, infer, node, value
 from tolerances import assert_close
 
@@ -263,3 +264,14 @@ def test_accepted(model: Model, tmp_path: Path) -> None:
     with np.errstate(invalid="ignore"):
         found = run_inference(program, {"x": x})["y"]
     assert_close(model.nodes[0].op_type, found, expected)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
+    """A NaN anywhere in a row is its maximum, as in ONNX's reference implementation."""
+    model = chain(node("ReduceMax", ("x",), ("y",), keepdims=0), x=(2, 3), opsets=(("", 21),))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x[place // 3, place % 3] = NAN
+    program = infer(tmp_path, model)
+    wanted = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], wanted)

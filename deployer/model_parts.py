@@ -58,9 +58,18 @@ def inlined(model: ModelProto) -> list[Call]:
         if function is None:
             found.append((node, own))
             continue
-        body = imports_of(function.opset_import)
+        body = _inner_imports(function, imports)
         waiting.extend((inner, body) for inner in reversed(_called(node, function, names)))
     return found
+
+
+def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
+    """The imports of a function's nodes: its own and, of the same domains, the model's.
+
+    ONNX's rule for `opset_import` of functions: versions may differ, and each node has the same schema under both.
+    """
+    own = imports_of(function.opset_import)
+    return {domain: tuple(sorted({*versions, *model.get(domain, ())})) for domain, versions in own.items()}
 
 
 @dataclass

@@ -106,6 +106,8 @@ class Gemm(TakesRelu, TakesGate, Operator):
                 raise ValueError
         except ValueError:
             raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
+        if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
+            raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
         check_gate(node, inputs, self.gate_input, TensorType("float32", y))
         return (TensorType("float32", y),)
 
