@@ -65,14 +65,14 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
     try:
         return session(path)
     except Exception:  # as below
-        model = onnx.load(path)
+        model = onnx.load(path, load_external_data=False)
         read = {name for output in model.graph.output for name in (output.name,)}
         live: list[onnx.NodeProto] = []
         for node in reversed(model.graph.node):
             if read.intersection(node.output):
                 read.update(node.input)
                 live.insert(0, node)
-        if len(live) == len(model.graph.node):
+        if len(live) == len(model.graph.node) or any(tensor.external_data for tensor in model.graph.initializer):
             raise
         del model.graph.node[:]
         model.graph.node.extend(live)
