@@ -23,6 +23,8 @@ OWN = "test_mutants.py"
 """Tests of this tool draw from the compiler's text: they would notice any mutant, and no fault."""
 STRONG = "test_digests.py"
 """Compares all that is made of its cases, byte for byte: nothing notices more in as many seconds."""
+LEAST_WORD = 4
+"""Letters of a word of a file's name that, in the name of a test, says what the test is about."""
 BACK = 12
 """Lines above a mutant's among which its statement is taken to begin."""
 
@@ -49,9 +51,10 @@ class Record:
         if in_c:
             reaching, others = reaching | others, set()
         operators = _operators_of(mutant.file)
+        words = [word for word in Path(mutant.file).stem.split("_") if len(word) >= LEAST_WORD]
 
         def order(test: str) -> tuple[bool, bool, float, str]:
-            about = any(f"[{name}-" in test for name in operators)
+            about = any(f"[{name}-" in test for name in operators) or any(word in test for word in words)
             return (not about, f"{STRONG}::" not in test, self.seconds[test], test)
 
         reaching &= self.seconds.keys()
