@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 OPSET = 21
 DIRECTIONS = 4
-EXAMPLES = 100
+EXAMPLES = 60
 
 
 def _samples() -> Iterator[tuple[Operator, Sample]]:

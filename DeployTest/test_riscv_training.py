@@ -28,11 +28,8 @@ _on_host: dict[str, str] = {}
 
 
 def quick(entry: Entry) -> bool:
-    """The largest and the smallest L1 in auto, the smallest double-buffered, of models that are quick throughout.
-
-    Batches of the deep autoencoder are left to the long run: its single samples take the same steps.
-    """
-    if any(e.slow for e in registry() if e.test == entry.test) or entry.test == "deep_autoencoder_batch4":
+    """The largest and the smallest L1 in auto, the smallest double-buffered, of models that are quick throughout."""
+    if any(e.slow for e in registry() if e.test == entry.test):
         return False
     sizes = [e.l1 for e in registry() if (e.test, e.level, e.mode) == (entry.test, entry.level, entry.mode)]
     if entry.mode == "auto":
