@@ -242,6 +242,14 @@ def test_sanitized_program_passes(sanitized, tmp_path):
         assert output == expected_output()
 
 
+def test_full_disk_is_named(good):
+    """What cannot be written does not end as if it had been."""
+    (good.parent / "input.bin").write_bytes(INPUT)
+    result = run([good, "--input", good.parent / "input.bin", "--output", "/dev/full"])
+    assert result.returncode not in (0, 1)
+    assert b"--output /dev/full: writing failed" in result.stderr
+
+
 @pytest.mark.parametrize("access", ["in_flight", "dead"])
 def test_sanitizer_sees_hidden_reads(access, sanitized, tmp_path):
     """Reads that no argument struct shows and that change nothing."""

@@ -176,6 +176,15 @@ REFUSED: dict[str, tuple[Model, str]] = {
         "kernel argument ignore",
     ),
     "a label beyond": (whole("SoftmaxCrossEntropyLoss", np.array([0, 3])), "constant 'c0' holds label 3"),
+    "a label below, in a loss of constants": (
+        Model(
+            (node("NegativeLogLikelihoodLoss", ("p", "l"), ("y",), "odd"),),
+            (),
+            (value("y", None),),
+            (constant("p", np.zeros((2, 3), np.float32)), constant("l", np.array([0, -1]))),
+        ),
+        "constant 'l' holds label -1",
+    ),
     "Concat of nothing": (Model((node("Concat", (), ("y",), "odd", axis=0),), (), (value("y", None),)), "(Concat)"),
     "0 to the power -1": (
         Model(

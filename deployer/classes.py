@@ -17,10 +17,11 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
         name = program.storage(pair[0]) if pair else ""
         if pair and name in values:
             classes = program.tensors[pair[1]].type.shape[1]
-            _check_range(node, values[name], classes, f"{place} {name!r}")
+            check_labels(node, values[name], classes, f"{place} {name!r}")
 
 
-def _check_range(node: Node, labels: Array, classes: int, place: str) -> None:
+def check_labels(node: Node, labels: Array, classes: int, place: str) -> None:
+    """DatasetMismatch where a label that the node does not ignore is not from 0 to `classes` - 1."""
     bad = (labels < 0) | (labels >= classes)
     if "ignore_index" in node.attrs:
         bad &= labels != node.attr_int("ignore_index", 0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from deployer.classes import check_labels
 from deployer.errors import ShapeMismatch, UnsupportedOperator
 from deployer.ir import AttrValue, Node, TensorType
 from deployer.limits import check_type
@@ -165,6 +166,9 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
         if not operator.view and sum(t.bytes for t in types) > FOLD_LIMIT:
             return False
         operands = [state.constants[n] if n else None for n in node.inputs]
+        labels, scores = operator.labels(node) or ("", "")
+        if labels:
+            check_labels(node, state.constants[labels], state.types[scores].shape[1], f"constant {labels!r}")
     else:
         return False
     with form_of(node):
