@@ -1,5 +1,6 @@
 """Runs the tests that can notice a mutant in a copy of the checkout with the mutant in it."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -106,12 +107,20 @@ class Overlay:
             said, _ = process.communicate(timeout=START + SLACK * seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            self._end_programs()
             process.communicate()
             return "hangs", ""
         if process.returncode in (0, 5):
             return "", ""
         failed = self.failures()
         return "killed", failed[0] if failed else "".join(said.strip().splitlines()[-1:])[:120]
+
+    def _end_programs(self) -> None:
+        """End what the tests had built and started in sessions of its own: it outlives them, and may never end."""
+        for link in Path("/proc").glob("[0-9]*/exe"):
+            with contextlib.suppress(OSError):
+                if link.readlink().is_relative_to(self.folder):
+                    os.kill(int(link.parent.name), signal.SIGKILL)
 
     def _environment(self, listed: Path) -> dict[str, str]:
         """A faulty compiler may spoil neither the user's cache nor the copy's bytecode."""
