@@ -284,3 +284,11 @@ def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
     program = infer(tmp_path, model)
     wanted = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})[0]
     np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], wanted)
+
+
+def test_update_of_what_nobody_reads(tmp_path: Path) -> None:
+    """An operator in place on a value of an inference graph has no effect beyond its result, here its shape alone."""
+    nodes = node("Exp", ("x",), ("e",)), node("SGD", ("e", "x"), ("u",)), node("Shape", ("u",), ("y",))
+    program = infer(tmp_path, Model(nodes, (value("x", (2, 3)),), (value("y", None, INT64),)))
+    assert program.nodes == ()
+    assert run_inference(program, {"x": np.zeros((2, 3), np.float32)})["y"].tolist() == [2, 3]

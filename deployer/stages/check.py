@@ -45,7 +45,7 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     _check_reached(train, roles, loss)
     updated = _updated(update, optimizer, roles)
     _check_updates(update, updated, roles)
-    nodes = Graph("train", _live(train, (loss,))), Graph("optimizer", _live(update, optimizer.outputs))
+    nodes = Graph("train", _live(train, (loss,), roles)), Graph("optimizer", _live(update, optimizer.outputs, roles))
     _check_kernels(nodes[0], train)
     _check_kernels(nodes[1], update)
     tensors = _tensors(roles, ((nodes[0], train, (loss,)), (nodes[1], update, optimizer.outputs)))
@@ -67,7 +67,7 @@ def _inference(main: RawGraph) -> Program:
     roles = inference_roles(main)
     state = _resolved(main, main.outputs, roles.types)
     _check_inplace(state, main.name, roles)
-    graph = Graph("infer", _live(state, main.outputs))
+    graph = Graph("infer", _live(state, main.outputs, roles))
     _check_kernels(graph, state)
     tensors = _tensors(roles, ((graph, state, main.outputs),))
     program = Program(tensors, (graph,), roles.of("data"), (), (), "", main.outputs, {})
@@ -90,8 +90,14 @@ def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorT
     return state
 
 
-def _live(state: Resolved, outputs: Sequence[str]) -> tuple[Node, ...]:
-    return live_nodes(state.nodes, outputs, state.storage, lambda n: bool(registry()[n.op].inplace))
+def _live(state: Resolved, outputs: Sequence[str], roles: Roles) -> tuple[Node, ...]:
+    """The nodes that lead to the outputs, or into memory that outlives the graph."""
+
+    def lasts(node: Node) -> bool:
+        places = [node.inputs[source] for source in registry()[node.op].inplace.values()]
+        return any(roles.roles.get(state.root(name)) in ("weight", "accumulator") for name in places)
+
+    return live_nodes(state.nodes, outputs, state.storage, lasts)
 
 
 def _check_kernels(graph: Graph, state: Resolved) -> None:
