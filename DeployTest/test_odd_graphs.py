@@ -217,6 +217,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "Clip from an integer": (whole("Clip", np.int32(0)), "min is an integer"),
     "Clip to integers": (whole("Clip", None, np.array([1])), "max is an integer"),
     "Flatten before version 11": (replace(whole("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
+    "Squeeze by no axes of one element": (whole("Squeeze", np.array([], np.int64), x=(1, 3)), "axes are an empty list"),
     "no imports": (replace(whole("Relu"), opsets=()), "imports no version of any domain"),
 }
 
@@ -233,8 +234,8 @@ def test_refused(model: Model, words: str, tmp_path: Path, capsys: pytest.Captur
 ACCEPTED: dict[str, Model] = {
     "Softmax of rank 3": whole("Softmax", x=(2, 3, 4)),
     "LogSoftmax of rank 4": whole("LogSoftmax", x=(2, 3, 4, 2)),
-    "Squeeze by no axes": whole("Squeeze", np.array([], np.int64), x=(1, 3, 1)),
-    "Squeeze of all": whole("Squeeze", np.array([], np.int64), x=(1, 1)),
+    "Squeeze by no axes": whole("Squeeze", np.array([], np.int64), x=(2, 3)),
+    "Squeeze of all": whole("Squeeze", x=(1, 1)),
     "Clip from infinity": whole("Clip", np.float32(INF)),
     "Clip to -infinity": whole("Clip", None, np.float32(-INF)),
     "Clip of infinities": whole("Clip", np.float32(-1)),
