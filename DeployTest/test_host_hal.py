@@ -242,6 +242,30 @@ def test_sanitized_program_passes(sanitized, tmp_path):
         assert output == expected_output()
 
 
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ("7, 176, 64, 1", "'v_l1' lies in level 7"),
+        ("0, 176, {beyond}, 1", "'v_l1' ends at byte {end} of L1"),
+        ("0, {all_but_four}, 64, 1", "'v_l1' ends at byte"),
+        ("0, 4294967292, 64, 1", "'v_l1' ends at byte 4294967356 of L1"),
+        ("0, 176, 0, 1", "'v_l1' of 0 B in 1 parts"),
+        ("0, 176, 64, 0", "'v_l1' of 64 B in 0 parts"),
+        ("0, 176, 64, 3", "'v_l1' of 64 B in 3 parts"),
+    ],
+)
+def test_map_is_checked(numbers, words, objects, tmp_path):
+    """A buffer lies within its level, and its parts are alike; else the map is at fault, not the program."""
+    room = int(re.search(r'"L1", \w+, (\d+)', MAP)[1])
+    places = {"beyond": room - 176 + 4, "end": room + 4, "all_but_four": room - 4}
+    edit = "map: " + '"v_l1", HAL_SIM_SLOT, 0, 176, 64, 1 => "v_l1", HAL_SIM_SLOT, ' + numbers.format(**places)
+    program = build(tmp_path / "program", objects, [edit])
+    (program.parent / "input.bin").write_bytes(INPUT)
+    result = run([program, "--input", program.parent / "input.bin"])
+    assert result.returncode not in (0, 1, 3)
+    assert f"simulation map: {words.format(**places)}" in result.stderr.decode()
+
+
 def test_full_disk_is_named(good):
     """What cannot be written does not end as if it had been."""
     (good.parent / "input.bin").write_bytes(INPUT)
