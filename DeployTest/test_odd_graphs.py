@@ -61,6 +61,12 @@ def labelled(labels: Sequence[int], *between: object, name: str = "labels", fixe
     return Case(replace(TRAIN, nodes=nodes, inputs=inputs), arrays=arrays)
 
 
+def with_flag(name: str) -> Case:
+    """The case whose accumulation is reset by another input."""
+    step = node("InPlaceAccumulatorV2", (BUFFER, "w_grad", name), ("w_out",), domain="com.microsoft")
+    return Case(replace(TRAIN, nodes=(*TRAIN.nodes[:-1], step)))
+
+
 FLAT = node("Reshape", ("labels", "two"), ("flat",))
 TWO = node("Constant", (), ("two",), value_ints=[2])
 
@@ -94,6 +100,8 @@ TRAINING: dict[str, tuple[Case, str]] = {
         Case(optimizer=replace(OPTIMIZER, initializers=(constant(BUFFER, np.zeros((4, 3), "f4")),))),
         f"has an initializer over '{BUFFER}'",
     ),
+    "a flag that is a weight": (with_flag("w"), "'w' is a reset flag and a weight as well"),
+    "a flag that is a buffer": (with_flag(BUFFER), f"'{BUFFER}' is a reset flag and a gradient buffer as well"),
     "label above": (labelled([0, CLASSES]), "holds label 4, outside the classes"),
     "label below": (labelled([-1, 0]), "holds label -1, outside the classes"),
     "label behind a view": (labelled([9, 0], TWO, FLAT, name="flat"), "'labels' holds label 9"),

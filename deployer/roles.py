@@ -66,6 +66,11 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
 
 
 def _check_join(names: list[str], wanted: set[str], flags: set[str], buffers: set[str]) -> None:
+    for name in sorted(flags & (wanted | buffers)):
+        raise GraphProblem(
+            f"{name!r} is a reset flag and a {'weight' if name in wanted - buffers else 'gradient buffer'} as well",
+            hint="two inputs, one for each",
+        )
     for name in sorted(wanted - set(names)):
         raise GraphProblem(
             f"optimizer input {name!r} is no input of the training graph",

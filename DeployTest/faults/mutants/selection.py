@@ -1,6 +1,7 @@
 """Which tests can notice a mutant: those that run its line, or compile its C file."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -53,12 +54,15 @@ class Record:
         operators = _operators_of(mutant.file)
         words = [word for word in Path(mutant.file).stem.split("_") if len(word) >= LEAST_WORD]
 
-        def order(test: str) -> tuple[bool, bool, float, str]:
-            about = any(f"[{name}-" in test for name in operators) or any(word in test for word in words)
-            return (not about, f"{STRONG}::" not in test, self.seconds[test], test)
+        def likely(test: str) -> bool:
+            named = any(f"[{name}-" in test for name in operators) or any(word in test for word in words)
+            return named or f"{STRONG}::" in test
 
-        reaching &= self.seconds.keys()
-        return [*sorted(reaching, key=order), *sorted(others, key=order)]
+        def ordered(tests: set[str]) -> list[str]:
+            quickest = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+            return [*filter(likely, quickest), *_in_turns([test for test in quickest if not likely(test)])]
+
+        return [*ordered(reaching), *ordered(others)]
 
     def _running(self, mutant: Mutant) -> set[str]:
         """Tests that run the mutant's line, or the one further up where its statement begins.
@@ -79,6 +83,14 @@ class Record:
             for line, tests in data.contexts_by_lineno(str(self.root / file)).items():
                 found.setdefault(line, set()).update(test for test in tests if test)
         return found
+
+
+def _in_turns(tests: Sequence[str]) -> list[str]:
+    """The first of each file, then the second of each: tests of one file look at the same things."""
+    by_file: dict[str, list[str]] = {}
+    for test in tests:
+        by_file.setdefault(test.split("::")[0], []).append(test)
+    return [test for row in itertools.zip_longest(*by_file.values()) for test in row if test is not None]
 
 
 def _operators_of(file: str) -> list[str]:
