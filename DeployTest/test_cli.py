@@ -262,3 +262,20 @@ def test_train_graph(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert str(tmp_path / "autoencoder_train") in text
     assert deployer("train", "-t", tmp_path, "-o", tmp_path / "c", "--dump", tmp_path / "d.npz", "--l1", "8000") == 0
     assert_matches(tmp_path / "d.npz", tmp_path / "autoencoder_train")
+
+
+def test_results_go_to_stdout_and_errors_to_stderr(
+    models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that either can be sent elsewhere."""
+    case = case_dir("simple_mlp", models_root)
+    capsys.readouterr()
+    for words in (["targets"], ["operators"], ["compile", "-t", case, "-o", tmp_path / "c", "-v"]):
+        assert deployer(*words) == 0
+        said = capsys.readouterr()
+        assert said.out, words
+        assert said.err == "", words
+    assert deployer("compile", "-t", tmp_path / "nowhere") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "nowhere" in said.err
