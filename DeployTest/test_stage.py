@@ -71,6 +71,15 @@ def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
     assert plans[0] == plans[1]
 
 
+def test_residents_make_room(models_root: Path) -> None:
+    """What lives in L1 takes no room in L2: 233 KB fit 190 KB of it beside 64 KB of L1, and nothing is spilled."""
+    case = load_case("autoencoder", models_root)
+    options = Options("host", "single", {"L1": 64000, "L2": 190000}, outermost="L3")
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+    assert not tiling.spilled
+    assert [use.name for use in plan.levels if use.peak] == ["L1", "L2"]
+
+
 def test_outputs_are_not_spilled(tmp_path: Path) -> None:
     """The harness reads outputs where they are, in the level between: one that is larger than that does not fit."""
     program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
