@@ -64,7 +64,8 @@ def registry() -> list[Entry]:
             quick, outer = modes.pop("quick", None), modes.pop("l2", [None])
             for mode, sizes in modes.items():
                 for size, l2 in itertools.product(sizes, outer):
-                    rows.append(Entry(test, level, mode, size, l2, quick is not None and size not in quick))
+                    kept = quick.get(mode, []) if isinstance(quick, dict) else quick
+                    rows.append(Entry(test, level, mode, size, l2, kept is not None and size not in kept))
     return rows
 
 

@@ -141,8 +141,7 @@ def proposed(error: DeployerError | None, flag: str) -> int:
 LEAST = [
     *(("simple_mlp", name) for name in ("single", "double", "auto", "training_double")),
     *(("simple_mlp_batch4", name) for name in ("double", "auto")),
-    ("autoencoder", "single"),
-    pytest.param("autoencoder", "double", marks=pytest.mark.slow),
+    *(pytest.param("autoencoder", name, marks=pytest.mark.slow) for name in ("single", "double")),
 ]
 """At the least L1 of a large layer tiles hold one element, and planning takes minutes: these layers are small."""
 

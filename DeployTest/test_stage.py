@@ -32,8 +32,10 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(case, tmp_path_factory.mktemp("l3"), "double", L1, l2=L2, outermost="L3")
 
 
-@pytest.mark.parametrize("l2", [L2, 40000])
-@pytest.mark.parametrize("mode", MODES)
+LITTLE_L2 = [pytest.param(name, 40000, marks=[] if name == "auto" else pytest.mark.slow) for name in MODES]
+
+
+@pytest.mark.parametrize(("mode", "l2"), [*((name, L2) for name in MODES), *LITTLE_L2])
 def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path) -> None:
     """Right, within the budgets, the model's cycles, and the bits of a run from L2, in every DMA and core order."""
     case = load_case("autoencoder", models_root)
@@ -123,6 +125,7 @@ def test_auto_is_best_from_l3(models_root: Path) -> None:
     assert waits["double"] < waits["single"]
 
 
+@pytest.mark.slow
 def test_stages_do_not_starve_kernels(models_root: Path) -> None:
     """What is spilled is cut where kernels stay fast: not into single channels, which a convolution does one by one."""
     case, kernels = load_case("resnet8", models_root), {}

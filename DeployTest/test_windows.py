@@ -26,7 +26,11 @@ def test_tiled(name: str, l1: int, strategy: str, tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("name", CASES)
+MANY_TILES = ("grad w", "grad w 3x3")
+"""Cases of so many tiles that they take long."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MANY_TILES)) for n in CASES])
 def test_any_tiles(name: str, tmp_path: Path) -> None:
     """Tiles that no solver would choose, of which some have an empty box: the same bits and the model's clock."""
     case = Windowed(name, tmp_path)
