@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 OPSET = 21
 DIRECTIONS = 4
-EXAMPLES = 60
+EXAMPLES = 50
 
 
 def _samples() -> Iterator[tuple[Operator, Sample]]:

@@ -25,7 +25,7 @@ def split_sums(tiling: Tiling) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("strategy", ["single", "double"])
+@pytest.mark.parametrize("strategy", [pytest.param("single", marks=pytest.mark.slow), "double"])
 @pytest.mark.parametrize("name", LARGE)
 def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> None:
     """Right, and the bits of a run in one tile."""
