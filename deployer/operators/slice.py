@@ -103,5 +103,6 @@ def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
     picks = [Pick(size, 0, 1, size) for size in x.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         first, stop, step = slice(start, end, step).indices(x.shape[axis])
-        picks[axis] = Pick(x.shape[axis], first, step, len(range(first, stop, step)))
+        count = len(range(first, stop, step))
+        picks[axis] = Pick(x.shape[axis], first, step if count > 1 else 1, count)
     return tuple(picks)

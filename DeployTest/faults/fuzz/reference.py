@@ -57,26 +57,23 @@ def session(data: bytes | Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(data if isinstance(data, bytes) else str(data), options)
 
 
-def _session(path: Path) -> onnxruntime.InferenceSession:
-    """A session of the model; where it is refused, of the model without nodes whose results nobody reads.
+def _without_dead_nodes(path: Path) -> bytes | Path:
+    """The model without nodes whose results nobody reads: they mean nothing to the compiler, which does not judge them.
 
-    Those mean nothing to the compiler, which does not judge them.
+    The file itself where it has none, or external data, which lies beside it.
     """
-    try:
-        return session(path)
-    except Exception:  # as below
-        model = onnx.load(path, load_external_data=False)
-        read = {name for output in model.graph.output for name in (output.name,)}
-        live: list[onnx.NodeProto] = []
-        for node in reversed(model.graph.node):
-            if read.intersection(node.output):
-                read.update(node.input)
-                live.insert(0, node)
-        if len(live) == len(model.graph.node) or any(tensor.external_data for tensor in model.graph.initializer):
-            raise
-        del model.graph.node[:]
-        model.graph.node.extend(live)
-        return session(model.SerializeToString())
+    model = onnx.load(path, load_external_data=False)
+    read = {output.name for output in model.graph.output}
+    live: list[onnx.NodeProto] = []
+    for node in reversed(model.graph.node):
+        if read.intersection(filter(None, node.output)):
+            read.update(node.input)
+            live.insert(0, node)
+    if len(live) == len(model.graph.node) or any(tensor.external_data for tensor in model.graph.initializer):
+        return path
+    del model.graph.node[:]
+    model.graph.node.extend(live)
+    return model.SerializeToString()
 
 
 def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Array], shown: str) -> str:
@@ -86,7 +83,7 @@ def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Arr
     """
     trial.phase("onnxruntime")
     try:
-        runtime = _session(model)
+        runtime = session(_without_dead_nodes(model))
     except Exception as error:  # ONNX Runtime has no common type of its errors
         return _refused(str(error), shown)
     finally:
