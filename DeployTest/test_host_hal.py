@@ -305,6 +305,15 @@ def test_short_input(good):
     assert f"ends at byte {len(INPUT) - 3}" in result.stderr.decode()
 
 
+def test_short_input_of_a_read_in_chunks(objects, tmp_path):
+    """The byte at which a file ends counts all chunks of the read that came before."""
+    edit = "program: hal_read(W, 64); => static uint8_t large[9000]; hal_read(W, 64); hal_read(large, sizeof large);"
+    program = build(tmp_path / "program", objects, [edit])
+    result, _ = simulate(program, data=INPUT[:64] + bytes(6000))
+    assert result.returncode == 2
+    assert "ends at byte 6064; this read began at byte 64 and wants 9000 B" in result.stderr.decode()
+
+
 def test_trace_names_steps_and_transfers(good):
     lines = simulate(good, "--trace")[0].stderr.decode().splitlines()
     transfers = 2 * (8 + 8 + 4 + 8)

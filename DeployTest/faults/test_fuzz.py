@@ -179,6 +179,15 @@ def test_a_dead_worker_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "status -6" in key
 
 
+def test_reference_leaves_out_dead_nodes_alone(tmp_path: Path) -> None:
+    """A node whose result nobody reads is left out; one that stands behind its reader is not."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y)
+              { y = Neg (a)  a = Abs (b)  dead = Sqrt (b)  b = Exp (x) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    model = onnx.load_from_string(reference._without_dead_nodes(tmp_path / "model.onnx"))
+    assert [node.op_type for node in model.graph.node] == ["Neg", "Abs", "Exp"]
+
+
 def test_every_operator_is_drawn() -> None:
     """Operators come from the registry: none is left out, and every chain is a model."""
     names = {op.name for op, _ in models.entries(False)}

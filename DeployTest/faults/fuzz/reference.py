@@ -63,12 +63,15 @@ def _without_dead_nodes(path: Path) -> bytes | Path:
     The file itself where it has none, or external data, which lies beside it.
     """
     model = onnx.load(path, load_external_data=False)
+    makers = {name: node for node in model.graph.node for name in node.output if name}
     read = {output.name for output in model.graph.output}
-    live: list[onnx.NodeProto] = []
-    for node in reversed(model.graph.node):
-        if read.intersection(filter(None, node.output)):
-            read.update(node.input)
-            live.insert(0, node)
+    unvisited = list(read)
+    while unvisited:  # in no order: a file's nodes may stand in any
+        node = makers.get(unvisited.pop())
+        new = {name for name in node.input if name not in read} if node is not None else set()
+        read |= new
+        unvisited.extend(sorted(new))
+    live = [node for node in model.graph.node if read.intersection(filter(None, node.output))]
     if len(live) == len(model.graph.node) or any(tensor.external_data for tensor in model.graph.initializer):
         return path
     del model.graph.node[:]
