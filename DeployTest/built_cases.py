@@ -11,12 +11,12 @@ from models import autoencoder, deep_autoencoder, dscnn, mobilenet_v1, resnet8, 
 from small_graphs import Model, constant, node, value
 from tolerances import assert_close
 
-from deployer.dataset import Dataset, data_inputs, load
-from deployer.interpret import Memory, run_graph
-from deployer.ir import Program
-from deployer.stages import check, parse
-from deployer.train_graph import Report, build_train_graph
-from deployer.verify import verify_program
+from deployer.core.ir import Program
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import Dataset, data_inputs, load
+from deployer.training.train_graph import Report, build_train_graph
+from deployer.verify.program import verify_program
+from deployer.verify.reference import Memory, run_graph
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-5

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from deployer import pipeline
+from deployer.core.plan import Options, Plan, Tiling
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan, Tiling
-from deployer.stages import report
-from deployer.stages.run import Outcome
-from deployer.tolerances import TOLERANCES
+from deployer.running import report
+from deployer.running.run import Outcome
+from deployer.verify.tolerances import TOLERANCES
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "data"

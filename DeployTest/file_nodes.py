@@ -18,11 +18,11 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
     RuntimeException,
 )
 
-from deployer.forms import Form, schema_form
-from deployer.interpret import run_inference
-from deployer.ir import AttrValue
-from deployer.operator import Array, Operator, Sample
-from deployer.stages import check, parse
+from deployer.core.forms import Form, schema_form
+from deployer.core.ir import AttrValue
+from deployer.core.operator import Array, Operator, Sample
+from deployer.frontend import check, parse
+from deployer.verify.reference import run_inference
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},

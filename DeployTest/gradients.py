@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.ir import AttrValue, Node, TensorType
-from deployer.operator import Array, operator_of
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, operator_of
 
 
 def evaluate(nodes: Sequence[Node], values: Mapping[str, Array]) -> dict[str, Array]:

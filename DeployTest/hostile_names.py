@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from deployer.dataset import read_npz
-from deployer.plan import Plan
-from deployer.samples import write_npz
-from deployer.stages import parse
+from deployer.core.plan import Plan
+from deployer.frontend import parse
+from deployer.frontend.dataset import read_npz
+from deployer.training.samples import write_npz
 
 MARK = "planted"
 """The file whose existence shows that code from a name ran."""

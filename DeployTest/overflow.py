@@ -10,13 +10,14 @@ import numpy as np
 from kernel_bench import Step, step_of
 
 from deployer import pipeline
-from deployer.access import strides
-from deployer.ir import Graph, Node, Program, Role, Tensor
-from deployer.naming import Memory
-from deployer.operator import registry
-from deployer.plan import Plan, PlanOperand, PlanStep
-from deployer.stages import build, generate
-from deployer.stages.tile import target_of
+from deployer.codegen import generate
+from deployer.codegen.c_names import Memory
+from deployer.core.access import strides
+from deployer.core.ir import Graph, Node, Program, Role, Tensor
+from deployer.core.operator import registry
+from deployer.core.plan import Plan, PlanOperand, PlanStep
+from deployer.planning.tile import target_of
+from deployer.running import build
 
 ELEMENT = 4
 UNFIT = ("accumulate_f32",)

@@ -14,11 +14,11 @@ import pytest
 from small_graphs import BOOL, Case, Model, constant, node, value
 
 from deployer import pipeline
-from deployer.access import order_dims
-from deployer.errors import VerifyFailed
-from deployer.ir import Program
-from deployer.plan import Buffering, LevelUse, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
-from deployer.stages import lifetimes, schedule
+from deployer.core.access import order_dims
+from deployer.core.errors import VerifyFailed
+from deployer.core.ir import Program
+from deployer.core.plan import Buffering, LevelUse, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
+from deployer.planning import lifetimes, schedule
 
 L1 = 3000
 RESIDENT = ("b1", "y")

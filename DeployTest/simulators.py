@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from deployer import target as targets
-from deployer.errors import ToolMissing
-from deployer.plan import Options
-from deployer.stages import build
-from deployer.stages import run as runner
+from deployer.core import target as targets
+from deployer.core.errors import ToolMissing
+from deployer.core.plan import Options
+from deployer.running import build
+from deployer.running import run as runner
 
 TIMEOUT = 60.0
 TARGETS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("qemu_riscv", "siracusa")]

@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deployer.dataset import load
-from deployer.errors import DeployerError
-from deployer.interpret import run_training
-from deployer.ir import Program
-from deployer.stages import check, parse
+from deployer.core.errors import DeployerError
+from deployer.core.ir import Program
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import load
+from deployer.verify.reference import run_training
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -11,9 +11,9 @@ from cases import Built, case_dir, compile_case, result_hash
 from json_edits import edits, resealed
 
 from deployer import pipeline, reentry
-from deployer.errors import UserError
-from deployer.plan import Plan
-from deployer.stages import generate
+from deployer.codegen import generate
+from deployer.core.errors import UserError
+from deployer.core.plan import Plan
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 EDITS = 30

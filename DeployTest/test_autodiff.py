@@ -25,8 +25,8 @@ from onnx import numpy_helper
 from small_graphs import DATA, FLOAT, INT64, Model, constant, node, value
 from tolerances import assert_close, table
 
-from deployer.stages import parse
-from deployer.train_graph import build_train_graph
+from deployer.frontend import parse
+from deployer.training.train_graph import build_train_graph
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

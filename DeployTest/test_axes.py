@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from kernel_bench import step_of
 
-from deployer.access import Around, Reach, Window, Windowed
-from deployer.convolution import regions
-from deployer.operator import Sample, registry
+from deployer.core.access import Around, Reach, Window, Windowed
+from deployer.core.operator import Sample, registry
+from deployer.operators.convolution.geometry import regions
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 MIDDLE, ENDLESS = 60, 10**6

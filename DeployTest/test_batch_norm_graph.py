@@ -9,7 +9,7 @@ from built_cases import built, check_differences, graph_of, opened, random
 from onnx import NodeProto
 from small_graphs import Model, constant, node, raises, value
 
-from deployer.errors import NotDifferentiable
+from deployer.core.errors import NotDifferentiable
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 STATISTICS = ("mean", "var")

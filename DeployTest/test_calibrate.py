@@ -9,18 +9,19 @@ import pytest
 from cases import load_case
 from tolerances import table
 
-from deployer import calibrate, measure, overhead, pipeline
-from deployer import target as targets
-from deployer.calibrate import Calibration
-from deployer.cost import cost_key, kernel_cost, kernel_cycles
-from deployer.ir import Program
-from deployer.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
-from deployer.operator import Work, registry
+from deployer import pipeline
+from deployer.calibration import calibrate, measure, overheads
+from deployer.calibration.calibrate import Calibration
+from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
+from deployer.core import target as targets
+from deployer.core.cost import cost_key, kernel_cost, kernel_cycles
+from deployer.core.ir import Program
+from deployer.core.operator import Work, registry
+from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.target import SmallProgram, Target
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan, Tiling
-from deployer.profile import StepProfile
-from deployer.simulate import simulate
-from deployer.target import SmallProgram, Target
+from deployer.planning.timeline import simulate
+from deployer.running.profile import StepProfile
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 NAME = "siracusa"
@@ -100,7 +101,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(targets, "TARGETS_DIR", folder)
         patch.setattr(measure, "run", machine.run)
-        patch.setattr(overhead, "pipeline", _Planner(machine))
+        patch.setattr(overheads, "pipeline", _Planner(machine))
         result = calibrate.run(NAME, "a machine of the tests", lambda text: None)
         read = targets.load(NAME)
     assert replace(result.target, toolchain=None) == replace(read, toolchain=None), "what is written is what was found"

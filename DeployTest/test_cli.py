@@ -12,9 +12,9 @@ from command_line import BENCH, ERRORS, LOSS, bits, deployer, figures, generated
 from tolerances import table
 
 from deployer import cli
-from deployer.operator import registry
-from deployer.target import load, names
-from deployer.tilers.strategy import registry as strategies
+from deployer.core.operator import registry
+from deployer.core.target import load, names
+from deployer.tilers.strategies.strategy import registry as strategies
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 TOLERANCE = table()["training"]["weight"]

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from tolerances import table
 
 from deployer import pipeline
-from deployer.stages import parse
+from deployer.frontend import parse
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 TOLERANCE = table()["training"]

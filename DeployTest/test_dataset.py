@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from small_graphs import DATA, INT64, TRAIN, Case, Model, constant, infer, node, value
 
-from deployer.archive import Arrays, read_npz
-from deployer.dataset import data_inputs, load, load_inference
-from deployer.errors import DatasetMismatch, DeployerError, FileProblem
-from deployer.interpret import run_inference
-from deployer.stages import check, parse
+from deployer.core.errors import DatasetMismatch, DeployerError, FileProblem
+from deployer.frontend import check, parse
+from deployer.frontend.archive import Arrays, read_npz
+from deployer.frontend.dataset import data_inputs, load, load_inference
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

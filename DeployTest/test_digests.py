@@ -11,17 +11,19 @@ import pytest
 from cases import HERE, case_dir, load_case
 from test_placement import random_buffers
 
-from deployer import artefact, pipeline
-from deployer.memory_map import memory_map
-from deployer.plan import Options
-from deployer.profile import model_profile, profile_table
-from deployer.safe_text import json_text
-from deployer.stages import generate, report
-from deployer.terminal import Terminal
-from deployer.tilers import placement
-from deployer.tilers.branch_and_bound import pack
-from deployer.tilers.grid import tile_sizes
-from deployer.tilers.placement import lower_bound, place
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core import artefact
+from deployer.core.plan import Options
+from deployer.core.safe_text import json_text
+from deployer.running import report
+from deployer.running.memory_map import memory_map
+from deployer.running.profile import model_profile, profile_table
+from deployer.running.terminal import Terminal
+from deployer.tilers.addresses import placement
+from deployer.tilers.addresses.branch_and_bound import pack
+from deployer.tilers.addresses.placement import lower_bound, place
+from deployer.tilers.levels.grid import tile_sizes
 
 pytestmark = [pytest.mark.training]
 DIGESTS = HERE / "goldens" / "digests"

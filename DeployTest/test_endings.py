@@ -13,7 +13,7 @@ from cases import HERE, case_dir
 from command_line import deployer
 
 from deployer import __version__, commands
-from deployer.errors import DeployerError, OptionProblem, VerifyFailed
+from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -75,7 +75,7 @@ def test_report(
     def fail(*given: object) -> int:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("deployer.stages.schedule._leanest", fail)
+    monkeypatch.setattr("deployer.planning.schedule._leanest", fail)
     assert deployer("train", "-t", case, "--l1", "2000", "-o", state.parent / "c") == 70
     [path] = state.iterdir()
     text = path.read_text()

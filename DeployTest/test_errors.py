@@ -9,10 +9,10 @@ from cases import case_dir, load_case
 from command_line import deployer, refused
 
 from deployer import pipeline
-from deployer.errors import DeployerError, InternalError, PlacementInfeasible, TilingInfeasible
-from deployer.plan import Options
-from deployer.stages import lifetimes, schedule, tile
-from deployer.tilers.strategy import registry
+from deployer.core.errors import DeployerError, InternalError, PlacementInfeasible, TilingInfeasible
+from deployer.core.plan import Options
+from deployer.planning import lifetimes, schedule, tile
+from deployer.tilers.strategies.strategy import registry
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -13,13 +13,13 @@ from kernel_bench import step_of
 from onnx import AttributeProto, helper
 from small_graphs import DATA, TRAIN, Case, chain, constant, infer, node, raises
 
-from deployer.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
-from deployer.forms import ANY, EXTRAS, schema_form
-from deployer.ir import Node
-from deployer.onnx_writer import node_proto
-from deployer.operator import Operator, registry
-from deployer.opsets import imports_of, schema_version, versions_of
-from deployer.stages import check, parse
+from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
+from deployer.core.forms import ANY, EXTRAS, schema_form
+from deployer.core.ir import Node
+from deployer.core.operator import Operator, registry
+from deployer.frontend import check, parse
+from deployer.frontend.opsets import imports_of, schema_version, versions_of
+from deployer.training.onnx_writer import node_proto
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 

@@ -27,17 +27,17 @@ from small_graphs import (
     with_nodes,
 )
 
-from deployer import artefact
-from deployer.dataset import data_inputs, load
-from deployer.errors import (
+from deployer.core import artefact
+from deployer.core.errors import (
     FileProblem,
     OptionProblem,
 )
-from deployer.interpret import run_inference, run_training, with_oracle
-from deployer.ir import Program, TensorType
-from deployer.source import Source
-from deployer.stages import check, parse
-from deployer.verify import verify_program
+from deployer.core.ir import Program, TensorType
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import data_inputs, load
+from deployer.frontend.raw_graph import Source
+from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference, run_training, with_oracle
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -24,7 +24,8 @@ from small_graphs import (
 )
 
 from deployer import pipeline
-from deployer.errors import (
+from deployer.codegen import generate
+from deployer.core.errors import (
     DeployerError,
     FileProblem,
     GraphProblem,
@@ -32,9 +33,9 @@ from deployer.errors import (
     ShapeMismatch,
     UnsupportedOperator,
 )
-from deployer.plan import Options
-from deployer.stages import generate, parse
-from deployer.verify import verify_program
+from deployer.core.plan import Options
+from deployer.frontend import parse
+from deployer.verify.program import verify_program
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -10,11 +10,11 @@ from onnx import AttributeProto, FunctionProto, NodeProto, helper
 from small_graphs import Model, chain, constant, node, raises
 from tolerances import assert_close
 
-from deployer import train_graph
-from deployer.errors import DeployerError, GraphProblem, UnsupportedOperator
-from deployer.interpret import run_inference
-from deployer.ir import Program
-from deployer.stages import check, parse
+from deployer.core.errors import DeployerError, GraphProblem, UnsupportedOperator
+from deployer.core.ir import Program
+from deployer.frontend import check, parse
+from deployer.training import train_graph
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 

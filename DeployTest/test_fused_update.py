@@ -8,11 +8,12 @@ from cases import case_dir, compile_case, load_case, result_hash
 from command_line import deployer, refused
 
 from deployer import pipeline
-from deployer.ir import Program
+from deployer.codegen import generate
+from deployer.core.ir import Program
+from deployer.core.plan import Options
 from deployer.pipeline import Case
-from deployer.plan import Options
-from deployer.stages import fuse, generate
-from deployer.verify import verify_program
+from deployer.planning import fuse
+from deployer.verify.program import verify_program
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -11,16 +11,17 @@ from kernel_bench import bits, run_step, step_of
 from small_graphs import Model, chain, constant, infer, node, ops, value
 
 from deployer import pipeline
-from deployer.errors import ShapeMismatch, UnsupportedOperator
-from deployer.interpret import run_inference
-from deployer.ir import Program
-from deployer.operator import Array, Sample, registry
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import Program
+from deployer.core.operator import Array, Sample, registry
+from deployer.core.plan import Options
+from deployer.core.target import load
 from deployer.pipeline import Case
-from deployer.plan import Options
-from deployer.stages import build, fuse, run
-from deployer.stages.report import step_cells
-from deployer.target import load
-from deployer.verify import verify_program
+from deployer.planning import fuse
+from deployer.running import build, run
+from deployer.running.report import step_cells
+from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -9,10 +9,10 @@ from command_line import deployer
 from overflow import UNFIT, Stray, build_with_plant, overflows, program_of, said, samples
 
 from deployer import pipeline
-from deployer.naming import Memory
-from deployer.operator import registry
-from deployer.plan import Options, Plan
-from deployer.stages.tile import target_of
+from deployer.codegen.c_names import Memory
+from deployer.core.operator import registry
+from deployer.core.plan import Options, Plan
+from deployer.planning.tile import target_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

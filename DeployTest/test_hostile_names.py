@@ -15,11 +15,12 @@ from cases import Built, case_dir, compile_case, load_case
 from command_line import deployer, refused
 from hostile_names import ATTACK, MARK, PIECES, UNPRINTABLE, rename_case, renamed, shape, tokens
 
-from deployer import artefact, pipeline
-from deployer.errors import RunFailed, UserError
-from deployer.memory_map import memory_map
-from deployer.plan import Plan
-from deployer.stages import generate
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core import artefact
+from deployer.core.errors import RunFailed, UserError
+from deployer.core.plan import Plan
+from deployer.running.memory_map import memory_map
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 FORMS: dict[str, Callable[[str, int], str]] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.operator import registry
-from deployer.target import names
+from deployer.core.operator import registry
+from deployer.core.target import names
 
 pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +82,7 @@ def test_no_target_is_named() -> None:
 
     One is named: `host`, as the default of `-p` and `Options` and in a hint, because it alone runs everywhere.
     """
-    default = {"deployer/cli.py": 1, "deployer/plan.py": 1, "deployer/stages/build.py": 1}
+    default = {"deployer/cli.py": 1, "deployer/core/plan.py": 1, "deployer/running/build.py": 1}
     others = re.compile("|".join(rf"\b{name}\b" for name in names() if name != "host"))
     for path in code("deployer", "tilers", "templates"):
         where, text = str(path.relative_to(ROOT)), path.read_text()
@@ -135,7 +135,7 @@ def test_names_and_docstrings() -> None:
         assert ast.get_docstring(tree), f"{path} has no docstring"
         for node in definitions(tree):
             where = f"{path.relative_to(ROOT)}: {node.name}"
-            overriding = path.parent.name == "operators" and isinstance(node, ast.FunctionDef)
+            overriding = "operators" in path.parts and isinstance(node, ast.FunctionDef)
             assert overriding or ast.get_docstring(node), f"{where} has no docstring"
             assert len(node.name) <= LONGEST_NAME or node.name in given, f"{where} is too long a name"
 
@@ -152,8 +152,10 @@ def test_operators_have_kernels() -> None:
 def test_operator_files() -> None:
     """One operator, one file, and the file's name is the operator's."""
     stems = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in registry()}
-    found = {p.stem for p in (ROOT / "deployer/operators").glob("*.py")} - {"__init__"}
-    assert {s.replace("_", "") for s in found} == {s.replace("_", "") for s in stems}
+    modules = [type(op).__module__.rpartition(".") for op in registry().values()]
+    assert sorted(m[2].replace("_", "") for m in modules) == sorted(s.replace("_", "") for s in stems)
+    families = {p.parent.name for p in (ROOT / "deployer/operators").glob("*/__init__.py")}
+    assert {m[0].removeprefix("deployer.operators.") for m in modules} == families
 
 
 def test_templates_decide_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kernel_bench import sweep
 from tolerances import table
 
-from deployer.operator import Array
+from deployer.core.operator import Array
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from kernel_bench import bits, run_step, step_of
 from small_graphs import INT64, Model, chain, constant, infer, node, ops, opset_for, raises, value
 
-from deployer import artefact
-from deployer.errors import UnsupportedOperator
-from deployer.interpret import run_inference
-from deployer.ir import AttrValue, Node
-from deployer.operator import Sample, registry
-from deployer.verify import verify_program
+from deployer.core import artefact
+from deployer.core.errors import UnsupportedOperator
+from deployer.core.ir import AttrValue, Node
+from deployer.core.operator import Sample, registry
+from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -13,8 +13,8 @@ from cases import HERE, case_dir
 from command_line import bits, deployer, refused
 
 from deployer import pipeline
-from deployer.stages import objects
-from deployer.stages.objects import Recipe
+from deployer.running import objects
+from deployer.running.objects import Recipe
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 COMPILER = '#!/bin/sh\nexec gcc "$@"\n'

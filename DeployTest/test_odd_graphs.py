@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from small_graphs import BUFFER, INT64, OPTIMIZER, TRAIN, Case, Model, chain, constant, infer, node, value
 from tolerances import assert_close
 
-from deployer.interpret import run_inference
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -10,8 +10,8 @@ from command_line import bits, deployer
 from tolerances import table
 
 from deployer import pipeline
-from deployer.interpret import run_inference
-from deployer.tolerances import TOLERANCES
+from deployer.verify.reference import run_inference
+from deployer.verify.tolerances import TOLERANCES
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 OPERATORS = SHARED / "operators"

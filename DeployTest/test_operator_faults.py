@@ -2,9 +2,9 @@
 
 import pytest
 
-from deployer.errors import ShapeMismatch, UnsupportedOperator
-from deployer.ir import AttrValue, Node, TensorType
-from deployer.operator import registry
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import registry
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

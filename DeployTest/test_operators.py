@@ -13,10 +13,10 @@ from kernel_bench import Step, bits, lawful, run_step, step_of
 from onnx import helper, numpy_helper
 from tolerances import assert_close, tolerance
 
-from deployer.errors import NotDifferentiable, UnsupportedOperator
-from deployer.folded import Folded
-from deployer.ir import AttrValue, TensorType
-from deployer.operator import Array, Operator, Sample, registry
+from deployer.core.errors import NotDifferentiable, UnsupportedOperator
+from deployer.core.ir import AttrValue, TensorType
+from deployer.core.operator import Array, Operator, Sample, registry
+from deployer.operators.views.compile_time import Folded
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -8,9 +8,9 @@ import pytest
 from cases import case_dir
 from command_line import deployer, generated, refused
 
-from deployer import output
-from deployer.calibrate import kept_on_failure
-from deployer.errors import FileProblem, OptionProblem
+from deployer.calibration.calibrate import kept_on_failure
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.running import output
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MANIFEST = Path(output.OWN) / output.MANIFEST

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import DATA
 
-from deployer.tilers.branch_and_bound import pack
-from deployer.tilers.placement import Item, Placement, lower_bound, place
+from deployer.tilers.addresses.branch_and_bound import pack
+from deployer.tilers.addresses.placement import Item, Placement, lower_bound, place
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -174,14 +174,14 @@ def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
 def test_placement_searches_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every order of first fit is made a bad one; the answer still is at the bound."""
     items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
-    monkeypatch.setattr("deployer.tilers.placement._orders", lambda items: [[1, 0, 2, 3]])
+    monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [[1, 0, 2, 3]])
     found = place(items, 1 << 10)
     check_placement(items, found, 4)
     assert found.height == found.bound == 20
 
 
 def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("deployer.tilers.placement.pack")
+    monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
     items = [Item("home", 400, 0, 99)] + [Item(f"slot {i}", 40 + 4 * (i % 7), i, i) for i in range(100)]
     found = place(items, 500)
     check_placement(items, found, 4)

@@ -8,7 +8,7 @@ import pytest
 from cases import Built, compile_case, load_case
 
 from deployer import pipeline
-from deployer.errors import RunFailed
+from deployer.core.errors import RunFailed
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
 

@@ -16,7 +16,7 @@ from cases import HERE, case_dir
 from command_line import deployer, generated, refused
 from test_output import contents
 
-from deployer import output
+from deployer.running import output
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def test_runs_in_one_folder(case: Path, tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from deployer import output
+from deployer.running import output
 with output.opened(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -9,7 +9,7 @@ import pytest
 from command_line import deployer, options
 from models import autoencoder, simple_mlp
 
-from deployer.target import names
+from deployer.core.target import names
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parent.parent

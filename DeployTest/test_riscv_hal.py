@@ -10,8 +10,8 @@ import pytest
 from simulators import TARGETS, Ran, build_source, needs_compiler, needs_simulator, simulate
 from transfer_script import PROGRAM, Script, full
 
-from deployer import measure
-from deployer import target as targets
+from deployer.calibration import measure
+from deployer.core import target as targets
 
 pytestmark = pytest.mark.kernels
 ORDERS = {"qemu_riscv": [("early", 0), ("late", 0), ("random", 1), ("random", 2)], "siracusa": [None]}

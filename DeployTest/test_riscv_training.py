@@ -13,8 +13,8 @@ from simulators import TARGETS, needs_compiler, needs_simulator
 from tolerances import table
 
 from deployer import pipeline
-from deployer import target as targets
-from deployer.errors import PlacementInfeasible
+from deployer.core import target as targets
+from deployer.core.errors import PlacementInfeasible
 
 pytestmark = pytest.mark.training
 TOLERANCE = table()["training"]["weight"]

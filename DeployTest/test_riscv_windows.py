@@ -9,7 +9,7 @@ from transfer_script import Script
 from windowed_cases import EMPTY, Windowed, drawn, has_empty_box
 
 from deployer import pipeline
-from deployer.plan import Options
+from deployer.core.plan import Options
 
 pytestmark = pytest.mark.models
 L1, SMALL = 120000, 1100

@@ -20,9 +20,9 @@ from small_graphs import (
 )
 from tolerances import assert_close
 
-from deployer.errors import ShapeMismatch, UnsupportedOperator
-from deployer.ir import Node
-from deployer.operators.div import Div
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import Node
+from deployer.operators.arithmetic.div import Div
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

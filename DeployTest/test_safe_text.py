@@ -14,10 +14,19 @@ from rich.table import Table
 
 import deployer
 import deployer.tilers
-from deployer import safe_text
-from deployer.safe_text import TEMPLATE_OPTIONS, CText, c_comment, c_string, c_suffix, code, identifier, is_identifier
-from deployer.stages.generate import TEMPLATES
-from deployer.terminal import Terminal
+from deployer.codegen.generate import TEMPLATES
+from deployer.core import safe_text
+from deployer.core.safe_text import (
+    TEMPLATE_OPTIONS,
+    CText,
+    c_comment,
+    c_string,
+    c_suffix,
+    code,
+    identifier,
+    is_identifier,
+)
+from deployer.running.terminal import Terminal
 
 pytestmark = pytest.mark.host
 HOSTILE = PIECES | UNPRINTABLE

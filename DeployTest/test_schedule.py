@@ -8,11 +8,11 @@ import pytest
 from cases import load_case
 from small_graphs import BOOL, BUFFER, TRAIN, Case, Model, constant, node, value, with_nodes
 
-from deployer.dataset import load
-from deployer.interpret import run_training
-from deployer.ir import Program
-from deployer.plan import Options
-from deployer.stages import fuse, lifetimes, schedule
+from deployer.core.ir import Program
+from deployer.core.plan import Options
+from deployer.frontend.dataset import load
+from deployer.planning import fuse, lifetimes, schedule
+from deployer.verify.reference import run_training
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MODELS = ("simple_mlp", "autoencoder", "dscnn", "resnet8")

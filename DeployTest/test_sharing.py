@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from cases import canonical_hash, compile_case, load_case, result_hash
 
-from deployer import render
-from deployer.loop_views import CallView, LoopView, StepView, sized
-from deployer.sharing import MOST_SIZES, common_sizes, functions_and_calls
-from deployer.stages import generate
+from deployer.codegen import generate, render
+from deployer.codegen.loop_views import CallView, LoopView, StepView, sized
+from deployer.codegen.shared_functions import MOST_SIZES, common_sizes, functions_and_calls
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_siracusa_kernels import CORES, LAYERS, NANS, SHAPES, SIMULATOR, TARGET, _gemm, _hard, _normal, compare
 
-from deployer import measure
-from deployer.convolution import geometry
-from deployer.ir import AttrValue, Node, TensorType
-from deployer.measure import KernelJob
-from deployer.operator import registry
+from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import registry
+from deployer.operators.convolution.geometry import geometry
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 GAP = 3

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from kernel_bench import Step, lawful, step_of
 
-from deployer import measure, target
-from deployer.access import order_dims, tiles
-from deployer.convolution import geometry
-from deployer.errors import OptionProblem
-from deployer.ir import AttrValue, Node, TensorType
-from deployer.measure import KernelJob, Measured
-from deployer.operator import Array, Kernel, registry
-from deployer.stages import build, run
+from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob, Measured
+from deployer.core import target
+from deployer.core.access import order_dims, tiles
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, Kernel, registry
+from deployer.operators.convolution.geometry import geometry
+from deployer.running import build, run
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 

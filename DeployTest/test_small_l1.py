@@ -7,8 +7,8 @@ import pytest
 from windowed_cases import LARGE, Windowed
 
 from deployer import pipeline
-from deployer.errors import RunFailed
-from deployer.plan import Options, Tiling
+from deployer.core.errors import RunFailed
+from deployer.core.plan import Options, Tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 WHOLE, SMALL, SMALL_L2 = 200000, 1100, 9000

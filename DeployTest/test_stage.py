@@ -11,12 +11,13 @@ from small_graphs import chain, infer, node
 from test_planted_faults import planted
 from tolerances import table
 
-from deployer import artefact, pipeline
-from deployer.errors import RunFailed, TilingInfeasible
-from deployer.plan import Options, Stage, StepTiling, Tiling
-from deployer.stages import place
-from deployer.tilers.placement import Item, Placement
-from deployer.verify_tiling import verify_tiling
+from deployer import pipeline
+from deployer.core import artefact
+from deployer.core.errors import RunFailed, TilingInfeasible
+from deployer.core.plan import Options, Stage, StepTiling, Tiling
+from deployer.planning import place
+from deployer.tilers.addresses.placement import Item, Placement
+from deployer.verify.tiling import verify_tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
 TOLERANCE = table()["training"]["weight"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer import target as targets
-from deployer.errors import OptionProblem
-from deployer.target import TARGETS_DIR, TargetInvalid
+from deployer.core import target as targets
+from deployer.core.errors import OptionProblem
+from deployer.core.target import TARGETS_DIR, TargetInvalid
 
 pytestmark = [pytest.mark.host]
 

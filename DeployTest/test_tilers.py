@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_bench import lawful
 
-from deployer.access import (
+from deployer.core.access import (
     Access,
     Around,
     At,
@@ -29,16 +29,16 @@ from deployer.access import (
     transfer,
     whole_axes,
 )
-from deployer.errors import InternalError
-from deployer.plan import Lifetime
-from deployer.tilers import exhaustive, model
-from deployer.tilers.candidates import FRONT_LIMIT, Candidate, pareto, rounded
-from deployer.tilers.grid import boxes as grid_boxes
-from deployer.tilers.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
-from deployer.tilers.model import Choice, Problem, feasible, objective
-from deployer.tilers.staging import Costs
-from deployer.tilers.strategy import register
-from deployer.tilers.strategy import registry as strategies
+from deployer.core.errors import InternalError
+from deployer.core.plan import Lifetime
+from deployer.tilers.levels import exhaustive, model
+from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto, rounded
+from deployer.tilers.levels.grid import boxes as grid_boxes
+from deployer.tilers.levels.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
+from deployer.tilers.levels.model import Choice, Problem, feasible, objective
+from deployer.tilers.levels.staging import Costs
+from deployer.tilers.strategies.strategy import register
+from deployer.tilers.strategies.strategy import registry as strategies
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

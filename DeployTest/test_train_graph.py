@@ -20,9 +20,9 @@ from built_cases import (
 from small_graphs import BOOL, FLOAT, INT64, node, value
 from tolerances import table
 
-from deployer.interpret import run_training
-from deployer.samples import write_npz
-from deployer.stages import parse
+from deployer.frontend import parse
+from deployer.training.samples import write_npz
+from deployer.verify.reference import run_training
 
 DOUBLE = onnx.TensorProto.DOUBLE
 pytestmark = [pytest.mark.host, pytest.mark.training]

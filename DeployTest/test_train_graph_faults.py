@@ -9,8 +9,7 @@ import pytest
 from built_cases import built, mlp, random
 from small_graphs import INT64, Model, chain, constant, node, raises, value
 
-from deployer.autodiff import Rule
-from deployer.errors import (
+from deployer.core.errors import (
     DatasetMismatch,
     FileProblem,
     GraphProblem,
@@ -20,8 +19,9 @@ from deployer.errors import (
     ShapeMismatch,
     UnsupportedOperator,
 )
-from deployer.operator import registry
-from deployer.train_graph import build_train_graph
+from deployer.core.operator import registry
+from deployer.training.autodiff import Rule
+from deployer.training.train_graph import build_train_graph
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

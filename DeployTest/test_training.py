@@ -18,7 +18,7 @@ from cases import (
 from tolerances import table
 
 from deployer import pipeline
-from deployer.plan import Options
+from deployer.core.plan import Options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DMA_ORDERS = (("early", 0), ("late", 0), ("random", 1), ("random", 2), ("random", 3))

@@ -14,8 +14,8 @@ from command_line import refused
 from onnx import TensorProto, helper
 from small_graphs import INT64, TRAIN, Case, Model, chain, constant, node, value
 
-from deployer import archive, limits
-from deployer.stages import check, parse
+from deployer.core import limits
+from deployer.frontend import archive, check, parse
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

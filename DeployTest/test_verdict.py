@@ -18,16 +18,17 @@ from models import transformer
 from small_graphs import Model, constant, node, value
 from tolerances import assert_close
 
-from deployer import pipeline, verdict
-from deployer.dataset import Dataset
-from deployer.interpret import Memory, run_graph
-from deployer.ir import Graph, Node, Program
+from deployer import pipeline
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.plan import Options, Plan
+from deployer.frontend.dataset import Dataset
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan
-from deployer.stages import report
-from deployer.stages.run import Outcome
-from deployer.tolerances import TOLERANCES
-from deployer.verdict import Expected
+from deployer.running import report
+from deployer.running.run import Outcome
+from deployer.verify import verdict
+from deployer.verify.reference import Memory, run_graph
+from deployer.verify.tolerances import TOLERANCES
+from deployer.verify.verdict import Expected
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 Rows = tuple[tuple[str, dict[str, Any]], ...]

@@ -36,14 +36,29 @@ from plan_edits import (
 )
 from small_graphs import Case, chain, constant, infer, node
 
-from deployer import artefact, pipeline
-from deployer.access import Access, At, Axis, Broadcast, Dim, Operand, Whole, Window, box_shape, order_dims, transfer
-from deployer.ir import Program
-from deployer.operator import Const, registry
-from deployer.plan import Options, Plan, Step, StepTiling, Tiling
-from deployer.stages import generate, lifetimes, place, schedule, tile
-from deployer.verify import verify_plan, verify_tiling
-from deployer.verify_boxes import axes_once, marked_once, strided_levels
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core import artefact
+from deployer.core.access import (
+    Access,
+    At,
+    Axis,
+    Broadcast,
+    Dim,
+    Operand,
+    Whole,
+    Window,
+    box_shape,
+    order_dims,
+    transfer,
+)
+from deployer.core.ir import Program
+from deployer.core.operator import Const, registry
+from deployer.core.plan import Options, Plan, Step, StepTiling, Tiling
+from deployer.planning import lifetimes, place, schedule, tile
+from deployer.verify.boxes import axes_once, marked_once, strided_levels
+from deployer.verify.plan import verify_plan
+from deployer.verify.tiling import verify_tiling
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -30,10 +30,10 @@ from plan_edits import (
     writes,
 )
 
-from deployer.access import Whole
-from deployer.errors import VerifyFailed
-from deployer.plan import Plan, Tiling, Timeline
-from deployer.verify import verify_plan
+from deployer.core.access import Whole
+from deployer.core.errors import VerifyFailed
+from deployer.core.plan import Plan, Tiling, Timeline
+from deployer.verify.plan import verify_plan
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_graphs import BUFFER, TRAIN, Case, node
 
-from deployer.errors import VerifyFailed
-from deployer.ir import Graph, Node, Program, Tensor, TensorType
-from deployer.verify import verify_program
+from deployer.core.errors import VerifyFailed
+from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
+from deployer.verify.program import verify_program
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

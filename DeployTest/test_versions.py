@@ -11,10 +11,10 @@ from file_nodes import FileNode, file_node, ours, theirs, variants
 from small_graphs import INT64, Model, chain, constant, infer, node, raises, value
 from tolerances import assert_close
 
-from deployer.errors import ShapeMismatch, UnsupportedOperator, UserError
-from deployer.interpret import run_inference
-from deployer.ir import AttrValue
-from deployer.operator import Operator, registry
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator, UserError
+from deployer.core.ir import AttrValue
+from deployer.core.operator import Operator, registry
+from deployer.verify.reference import run_inference
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 
@@ -198,7 +198,7 @@ OLD_MODEL = (
 
 def test_training_graph_of_an_old_model(tmp_path: Path) -> None:
     """A model of opset 9 becomes a training graph of a newer one with the same forward meaning."""
-    from deployer import train_graph
+    from deployer.training import train_graph
 
     r = np.random.default_rng(6)
     initializers = (

@@ -6,7 +6,7 @@ import pytest
 from windowed_cases import CASES, EMPTY, Windowed, drawn, has_empty_box
 
 from deployer import pipeline
-from deployer.plan import Options
+from deployer.core.plan import Options
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 L1 = 200000

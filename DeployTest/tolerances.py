@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deployer.tolerances import TOLERANCES
+from deployer.verify.tolerances import TOLERANCES
 
 
 @cache

@@ -8,14 +8,14 @@ import numpy as np
 from tolerances import table
 
 from deployer import pipeline
-from deployer.access import order_dims, tiles
-from deployer.errors import OptionProblem
-from deployer.interpret import run_inference
-from deployer.ir import Node, Program
-from deployer.operator import Array
-from deployer.plan import Plan, Tiling
-from deployer.source import Declared, Input, RawGraph, Source
-from deployer.stages import check
+from deployer.core.access import order_dims, tiles
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import Node, Program
+from deployer.core.operator import Array
+from deployer.core.plan import Plan, Tiling
+from deployer.frontend import check
+from deployer.frontend.raw_graph import Declared, Input, RawGraph, Source
+from deployer.verify.reference import run_inference
 
 TOLERANCE = table()["classes"]["default"]["float32"]
 CASES = {

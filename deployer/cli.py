@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
-from deployer.safe_text import escaped
-from deployer.terminal import Terminal
-from deployer.tolerances import TOLERANCES
+from deployer.core.safe_text import escaped
+from deployer.running.terminal import Terminal
 from deployer.values import finite, path, positive, seed, tolerance
+from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
 """Columns of tables where no terminal says how many it has."""

@@ -10,20 +10,21 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import output, pipeline, reentry, requests
-from deployer import target as targets
-from deployer.errors import OptionProblem
-from deployer.memory_map import memory_map
-from deployer.operator import Operator, registry
+from deployer import pipeline, reentry, requests
+from deployer.codegen import generate
+from deployer.core import target as targets
+from deployer.core.errors import OptionProblem
+from deployer.core.operator import Operator, registry
+from deployer.core.plan import Options, Plan
+from deployer.core.safe_text import json_text, member_name
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan
-from deployer.profile import profile_table
-from deployer.safe_text import json_text, member_name
-from deployer.samples import write_npz
-from deployer.stages import generate, report
-from deployer.stages.run import Outcome
-from deployer.terminal import Terminal
-from deployer.tolerances import TOLERANCES
+from deployer.running import output, report
+from deployer.running.memory_map import memory_map
+from deployer.running.profile import profile_table
+from deployer.running.run import Outcome
+from deployer.running.terminal import Terminal
+from deployer.training.samples import write_npz
+from deployer.verify.tolerances import TOLERANCES
 
 
 def dispatch(a: argparse.Namespace, console: Terminal) -> int:
@@ -224,7 +225,7 @@ def emit(a: argparse.Namespace, console: Terminal) -> int:
 
 def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
-    from deployer.train_graph import DRAWN, build_train_graph
+    from deployer.training.train_graph import DRAWN, build_train_graph
 
     if a.data is not None and (a.seed is not None or a.samples is not None):
         flag = "--samples" if a.seed is None else "--seed"
@@ -249,7 +250,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     """Measure a target and write its costs."""
-    from deployer import calibrate as calibration
+    from deployer.calibration import calibrate as calibration
 
     with console.status("calibrate") as status:
         found = calibration.run(a.platform, a.simulator or a.platform, status.update)

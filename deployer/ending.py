@@ -18,8 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 from deployer import __version__
-from deployer.errors import DeployerError, FileProblem, InternalError, ToolFailed, ToolMissing
-from deployer.safe_text import escaped
+from deployer.core.errors import DeployerError, FileProblem, InternalError, ToolFailed, ToolMissing
+from deployer.core.safe_text import escaped
 
 INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 ENVIRONMENT = {
@@ -132,13 +132,13 @@ def report(error: BaseException, words: Sequence[str]) -> str:
 
 
 def _stage(error: BaseException) -> str:
-    """The stage of the pipeline that the error came from, else the module of the package."""
+    """The stage that the pipeline had called when the error came, else the module of the package it came from."""
     package = Path(__file__).resolve().parent
     root = error.__cause__ or error
     files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
     inside = [f for f in files if f.is_relative_to(package)]
-    stages = [f for f in inside if f.parent.name == "stages"]
-    return next((f.stem for f in reversed(stages or inside)), "before the command")
+    called = [after for before, after in itertools.pairwise(inside) if before.name == "pipeline.py" != after.name]
+    return (called or inside)[-1].stem if inside else "before the command"
 
 
 def _inputs(words: Sequence[str]) -> Iterator[tuple[Path, str]]:

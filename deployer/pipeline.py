@@ -6,21 +6,27 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer import artefact, output, verify
-from deployer.dataset import Dataset, data_inputs, load, load_inference
-from deployer.errors import OptionProblem, TilingInfeasible, VerifyFailed
-from deployer.harness import inference_input, training_input
-from deployer.interpret import final_memory, run_inference, with_oracle
-from deployer.ir import Graph, Program
-from deployer.operator import Array
-from deployer.plan import Options, Plan, Tiling
-from deployer.profile import StepProfile, measured_profile, model_profile
-from deployer.stages import build, check, fuse, generate, lifetimes, parse, place, schedule, tile
-from deployer.stages import run as run_stage
-from deployer.stages.place import PackingGap
-from deployer.stages.run import Outcome
-from deployer.stages.tile import target_of
-from deployer.verdict import Expected
+from deployer.codegen import generate
+from deployer.codegen.harness import inference_input, training_input
+from deployer.core import artefact
+from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed
+from deployer.core.ir import Graph, Program
+from deployer.core.operator import Array
+from deployer.core.plan import Options, Plan, Tiling
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import Dataset, data_inputs, load, load_inference
+from deployer.planning import fuse, lifetimes, place, schedule, tile
+from deployer.planning.place import PackingGap
+from deployer.planning.tile import target_of
+from deployer.running import build, output
+from deployer.running import run as run_stage
+from deployer.running.profile import StepProfile, measured_profile, model_profile
+from deployer.running.run import Outcome
+from deployer.verify.plan import verify_plan
+from deployer.verify.program import verify_program
+from deployer.verify.reference import final_memory, run_inference, with_oracle
+from deployer.verify.tiling import verify_tiling
+from deployer.verify.verdict import Expected
 
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
@@ -73,7 +79,7 @@ def load_training(
 def _training_program(folder: Path, learning_rate: float | None, changing: int | None) -> Program:
     source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     program = check.run(source, data_inputs=changing or data_inputs(folder), learning_rate=learning_rate)
-    verify.verify_program(program)
+    verify_program(program)
     return program
 
 
@@ -118,7 +124,7 @@ def optimizer_program(joint: Program) -> Program:
 def load_inference_case(directory: Path) -> Case:
     """Read and check an inference case."""
     program = check.run(parse.run(directory / "network.onnx", None))
-    verify.verify_program(program)
+    verify_program(program)
     inputs, expected = load_inference(directory, program)
     return Case(directory, program, None, inputs, expected, "outputs.npz")
 
@@ -151,7 +157,7 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
     """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
     progress("schedule and lifetimes")
     fused = fuse.run(program, options)
-    verify.verify_program(fused)
+    verify_program(fused)
     alive = lifetimes.run(schedule.run(fused, options))
     gaps = (0, 0)
     for _ in range(PACKING_ATTEMPTS):
@@ -182,10 +188,10 @@ def place_edited(tiling: Tiling) -> Plan:
 
 def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:
     """Addresses for a tiling, both verified."""
-    verify.verify_tiling(tiling)
+    verify_tiling(tiling)
     progress("addresses")
     plan = place.run(tiling)
-    verify.verify_plan(plan, tiling)
+    verify_plan(plan, tiling)
     return plan
 
 

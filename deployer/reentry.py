@@ -4,11 +4,15 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deployer import artefact, pipeline, verify
-from deployer.errors import FileProblem, OptionProblem, VerifyFailed
+from deployer import pipeline
+from deployer.core import artefact
+from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
+from deployer.core.plan import Options, Plan, Tiling
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan, Tiling
-from deployer.verify_alone import verify_plan_alone
+from deployer.verify.plan import verify_plan
+from deployer.verify.plan_alone import verify_plan_alone
+from deployer.verify.program import verify_program
+from deployer.verify.tiling import verify_tiling
 
 FLAGS = {
     "platform": ("-p", "target"),
@@ -44,10 +48,10 @@ def _check_beside(plan: Plan, path: Path, tiling: Tiling, beside: Path) -> None:
         hint = "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own"
         raise FileProblem(f"{path} is not the plan of {beside}", facts, hint)
     with judged(beside):
-        verify.verify_program(tiling.lifetimes.schedule.program)
-        verify.verify_tiling(tiling)
+        verify_program(tiling.lifetimes.schedule.program)
+        verify_tiling(tiling)
     with judged(path):
-        verify.verify_plan(plan, tiling)
+        verify_plan(plan, tiling)
 
 
 def existing(case: Case, directory: Path) -> Plan:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer import output
-from deployer import target as targets
-from deployer.errors import FileProblem, OptionProblem
-from deployer.ir import Program
-from deployer.operator import Array
+from deployer.core import target as targets
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.core.plan import Options
+from deployer.frontend.parse import optimizer_dir
 from deployer.pipeline import Case
-from deployer.plan import Options
-from deployer.stages import fuse
-from deployer.stages.parse import optimizer_dir
-from deployer.stages.run import check_flags as check_run_flags
+from deployer.planning import fuse
+from deployer.running import output
+from deployer.running.run import check_flags as check_run_flags
 
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""

@@ -14,12 +14,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from deployer import measure, target
-from deployer.convolution import geometry
-from deployer.errors import UserError
-from deployer.ir import AttrValue, Node, TensorType
-from deployer.measure import Job
-from deployer.operator import operator_of
+from deployer.calibration import measure
+from deployer.calibration.measure import Job
+from deployer.core import target
+from deployer.core.errors import UserError
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import operator_of
+from deployer.operators.convolution.geometry import geometry
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]

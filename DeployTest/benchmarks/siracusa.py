@@ -18,8 +18,8 @@ from cases import Built, compile_case, load_case, result_hash, worst_difference
 from rich.console import Console
 from tolerances import table
 
-from deployer import target as targets
-from deployer.operator import operator_of
+from deployer.core import target as targets
+from deployer.core.operator import operator_of
 
 RESULT = Path(__file__).with_suffix(".json")
 README = Path(__file__).resolve().parent.parent.parent / "README.md"

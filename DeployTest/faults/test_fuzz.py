@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from deployer.errors import GraphProblem, InternalError
-from deployer.operator import registry
+from deployer.core.errors import GraphProblem, InternalError
+from deployer.core.operator import registry
 from DeployTest.faults.fuzz import campaign, coverage, draw, edits, models, reference, register, trial, watch, worker
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 

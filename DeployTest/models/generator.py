@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from deployer import ending, output, values
-from deployer.train_graph import Report, build_train_graph
+from deployer import ending, values
+from deployer.running import output
+from deployer.training.train_graph import Report, build_train_graph
 
 Array = npt.NDArray[Any]
 Generate = Callable[..., Path]

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from deployer.ir import Graph, Node, Program, Tensor
-from deployer.plan import Options
-from deployer.source import ACCUMULATE
+from deployer.core.ir import Graph, Node, Program, Tensor
+from deployer.core.plan import Options
+from deployer.frontend.raw_graph import ACCUMULATE
 
 
 def apply(program: Program, options: Options) -> Program:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from deployer.absorb import absorb
-from deployer.activation import TakesGate, gate_of
-from deployer.ir import Graph, Node, Program
-from deployer.operator import operator_of
-from deployer.plan import Options
+from deployer.core.activation import TakesGate, gate_of
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of
+from deployer.core.plan import Options
+from deployer.fusions.pair import absorb
 
 
 def apply(program: Program, options: Options) -> Program:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from deployer.errors import OptionProblem
-from deployer.ir import Graph, Node, Program, Tensor
-from deployer.plan import Options
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import Graph, Node, Program, Tensor
+from deployer.core.plan import Options
 
 
 def apply(program: Program, options: Options) -> Program:

@@ -5,7 +5,7 @@ from functools import cache
 import onnx
 from onnx import AttributeProto, helper
 
-from deployer.operator import registry
+from deployer.core.operator import registry
 
 from .draw import Draw
 from .edits import edits_of

@@ -14,10 +14,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from deployer import pipeline
-from deployer.errors import DeployerError
+from deployer.core.errors import DeployerError
+from deployer.core.plan import Options
 from deployer.pipeline import Case
-from deployer.plan import Options
-from deployer.train_graph import build_train_graph
+from deployer.training.train_graph import build_train_graph
 
 from .draw import Draw
 from .models import chain

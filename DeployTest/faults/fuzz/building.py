@@ -9,10 +9,10 @@ from unittest import mock
 import numpy as np
 
 from deployer import cli, commands
-from deployer.errors import InternalError
-from deployer.interpret import run_inference
-from deployer.ir import Program
-from deployer.stages import build as build_stage
+from deployer.core.errors import InternalError
+from deployer.core.ir import Program
+from deployer.running import build as build_stage
+from deployer.verify.reference import run_inference
 from DeployTest.tolerances import table
 
 from .trial import Finding, Reached, Refused, Trial, contained, place_of, refusal

@@ -42,9 +42,9 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
 
 def reader(name: str, path: Path) -> Callable[[bytes], None]:
     """What atheris calls: read the bytes as a file; a refusal is well, all else escapes."""
-    from deployer.dataset import read_npz
-    from deployer.errors import UserError
-    from deployer.reader import read_graph
+    from deployer.core.errors import UserError
+    from deployer.frontend.dataset import read_npz
+    from deployer.frontend.reader import read_graph
 
     def once(data: bytes) -> None:
         path.write_bytes(data)
@@ -61,9 +61,9 @@ def main() -> None:
     import atheris
 
     with atheris.instrument_imports(
-        include=["deployer.reader", "deployer.model_file", "deployer.dataset", "deployer.archive"]
+        include=[f"deployer.frontend.{name}" for name in ("reader", "model_file", "dataset", "archive")]
     ):
-        for module in ("deployer.reader", "deployer.dataset"):
+        for module in ("deployer.frontend.reader", "deployer.frontend.dataset"):
             importlib.import_module(module)
     name = sys.argv.pop(1)
     with tempfile.TemporaryDirectory() as folder:

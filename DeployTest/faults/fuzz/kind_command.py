@@ -5,7 +5,9 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-from deployer import calibrate, cli, target
+from deployer import cli
+from deployer.calibration import calibrate
+from deployer.core import target
 
 from . import bases
 from .building import command, judge_exit

@@ -5,7 +5,8 @@ import zipfile
 
 import numpy as np
 
-from deployer import pipeline, train_graph
+from deployer import pipeline
+from deployer.training import train_graph
 
 from . import bases
 from .draw import Draw

@@ -7,9 +7,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from deployer import pipeline, verify
-from deployer.ir import Program
-from deployer.stages import check, generate, parse
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core.ir import Program
+from deployer.frontend import check, parse
+from deployer.verify.program import verify_program
 
 from . import attribute_edits, graph_edits, tensor_edits
 from .building import build_inference
@@ -83,7 +85,7 @@ def judged(trial: Trial, data: bytes, feeds: Mapping[str, np.ndarray]) -> str:
     path.write_bytes(data)
     with contained(trial):
         program = check.run(parse.run(path, None))
-        verify.verify_program(program)
+        verify_program(program)
     check_secret(program)
     verdict = compare(trial, program, path, feeds, shown(path))
     if trial.build:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from deployer.errors import DeployerError
-from deployer.stages import check, parse
+from deployer.core.errors import DeployerError
+from deployer.frontend import check, parse
 
 from .building import build_inference, command, judge_exit
 from .draw import HOSTILE

@@ -4,10 +4,11 @@ import re
 import shutil
 from unittest import mock
 
-from deployer import pipeline, target
-from deployer.plan import Options
-from deployer.stages import generate
-from deployer.target import TARGETS_DIR
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core import target
+from deployer.core.plan import Options
+from deployer.core.target import TARGETS_DIR
 
 from . import bases
 from .draw import Draw

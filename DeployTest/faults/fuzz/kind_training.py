@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from deployer import pipeline, train_graph
-from deployer.dataset import Dataset
-from deployer.interpret import Memory, run_graph, run_training
-from deployer.ir import Node, Program
-from deployer.stages import check, parse
-from deployer.verify import verify_program
+from deployer import pipeline
+from deployer.core.ir import Node, Program
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import Dataset
+from deployer.training import train_graph
+from deployer.verify.program import verify_program
+from deployer.verify.reference import Memory, run_graph, run_training
 from DeployTest.tolerances import table
 
 from . import bases

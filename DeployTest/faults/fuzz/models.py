@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from deployer.errors import DeployerError
-from deployer.ir import Node, TensorType
-from deployer.operator import Array, Operator, Sample, registry
+from deployer.core.errors import DeployerError
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Operator, Sample, registry
 
 from .draw import Draw
 

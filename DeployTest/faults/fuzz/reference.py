@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from deployer.interpret import Memory, Trace, run_graph, run_inference
-from deployer.ir import Node, Program
-from deployer.operator import registry
+from deployer.core.ir import Node, Program
+from deployer.core.operator import registry
+from deployer.verify.reference import Memory, Trace, run_graph, run_inference
 from DeployTest.tolerances import table
 
 from .draw import Draw

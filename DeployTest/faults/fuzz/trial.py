@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from deployer.errors import InternalError, UserError
+from deployer.core.errors import InternalError, UserError
 
 from .draw import Draw
 from .edits import edits

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from deployer.plan import Options
+from deployer.core.plan import Options
 
 from .draw import MARK, Draw
 from .trial import Finding, hidden

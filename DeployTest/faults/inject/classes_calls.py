@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from deployer.operator import First, Flag, Last
-from deployer.plan import PlanOperand, PlanStep
+from deployer.core.operator import First, Flag, Last
+from deployer.core.plan import PlanOperand, PlanStep
 
 from . import printed
 from .census import Call, Place

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from deployer.plan import PlanStep
+from deployer.core.plan import PlanStep
 
 from .census import Move
 from .fault import Action, Op, Point, Sites, fault_class

@@ -1,7 +1,7 @@
 """Fault classes of steps, graphs and resets, and of the harness around them."""
 
-from deployer.operator import First, Flag, Last
-from deployer.plan import PlanStep
+from deployer.core.operator import First, Flag, Last
+from deployer.core.plan import PlanStep
 
 from . import printed
 from .fault import EVERY, Action, Op, Point, Sites, fault_class

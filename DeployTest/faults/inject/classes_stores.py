@@ -4,8 +4,8 @@ import math
 import random
 from collections.abc import Iterator
 
-from deployer.access import Span, strides
-from deployer.plan import PlanOperand, PlanStep
+from deployer.core.access import Span, strides
+from deployer.core.plan import PlanOperand, PlanStep
 
 from . import printed
 from .census import Place

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deployer.stages import report
-from deployer.stages.run import _outcome
+from deployer.running import report
+from deployer.running.run import _outcome
 
 from .fault import Fault
 from .program import Program

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from deployer.naming import Memory, memory_name
-from deployer.operator import Kernel, registry
-from deployer.plan import Plan, PlanOperand, PlanStep
-from deployer.target import Target
+from deployer.codegen.c_names import Memory, memory_name
+from deployer.core.operator import Kernel, registry
+from deployer.core.plan import Plan, PlanOperand, PlanStep
+from deployer.core.target import Target
 
 HAL_CALLS = (
     *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "read", "write", "print")),

@@ -10,14 +10,15 @@ from functools import cached_property
 from pathlib import Path
 
 from deployer import pipeline
-from deployer.access import Span, nested
-from deployer.headers import kernel_header
-from deployer.naming import Memory
+from deployer.codegen import generate
+from deployer.codegen.c_names import Memory
+from deployer.codegen.kernel_headers import kernel_header
+from deployer.core.access import Span, nested
+from deployer.core.plan import Options, Plan, PlanOperand, PlanStep
 from deployer.pipeline import Case
-from deployer.plan import Options, Plan, PlanOperand, PlanStep
-from deployer.stages import build, generate
-from deployer.stages.tile import target_of
-from deployer.verdict import Expected
+from deployer.planning.tile import target_of
+from deployer.running import build
+from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, transformer
 from DeployTest.models.convnet import ConvNet
 

@@ -34,7 +34,7 @@ class Recorder:
 
     def _watch_commands(self) -> None:
         """Every command that names C files below the targets counts for the running test."""
-        from deployer.stages import build
+        from deployer.running import build
 
         start, lasting = subprocess.Popen.__init__, build.lasting_sources
 

@@ -95,7 +95,7 @@ def _in_turns(tests: Sequence[str]) -> list[str]:
 
 def _operators_of(file: str) -> list[str]:
     """The operators that a kernel's or an operator's file is about."""
-    from deployer.operator import registry
+    from deployer.core.operator import registry
 
     found = []
     for name, operator in registry().items():

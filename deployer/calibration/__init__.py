@@ -1,0 +1,1 @@
+"""Costs of kernels, dispatch and transfers, measured on a target and fitted."""

@@ -1,0 +1,263 @@
+"""Calibrate: measure kernels, dispatch and DMA on a target, fit the cost model, write it beside the target's TOML."""
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from deployer.calibration import measure
+from deployer.calibration.measure import DISPATCH, KernelJob, Measured, TransferJob
+from deployer.calibration.overheads import LARGE, SMALL, fit_overheads
+from deployer.core import target as targets
+from deployer.core.cost import cost_key
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Operator, Sample, Work, registry
+from deployer.core.safe_text import toml_comment, toml_string
+from deployer.core.target import Channel, Hop, KernelCost, SmallProgram, Target, costs_file
+from deployer.running.output import check_writable, replace_file
+
+SIZES = (256, 1024, 4096, 16384, 65536)
+LINES = ((16, 64), (64, 64), (256, 32), (1024, 16))
+SMALL_STEPS = 12
+"""Steps of a program that is taken to stay in the instruction cache."""
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured kernel call: what it worked, and the warm cycles of the call without dispatch."""
+
+    label: str
+    work: Work
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A kernel's fitted cost, and how far it is off in the median and at worst, as a share of the measured cycles."""
+
+    symbol: str
+    cost: KernelCost
+    points: int
+    median: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The target with fitted costs, and how well each kernel's fit holds."""
+
+    target: Target
+    fits: tuple[Fit, ...]
+
+
+def run(name: str, simulator: str, progress: Progress) -> Calibration:
+    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on."""
+    target = targets.load(name)
+    costs = costs_file(name)
+    with kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        progress("dispatch and transfers")
+        dispatch, hops = _machine(target, folder / "machine")
+        fits = []
+        for symbol, points, cold in _points(target, folder / "kernels", dispatch, progress):
+            fits.append(fit_kernel(symbol, points, target.cores, cold))
+        kernels = {f.symbol: f.cost for f in fits}
+        kernels["default"] = _default([f.cost for f in fits])
+        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0, contention=0)
+        fitted = replace(fitted, small=SmallProgram(0, 0, 0, 1000))
+        found = Calibration(fitted, tuple(fits))
+        _write(costs, found, simulator)
+        progress("steps and tiles of generated programs")
+        over = fit_overheads(fitted, LARGE, folder / "first")
+        # Plans made as if loops cost nothing have far too many tiles: what counts is measured on better plans.
+        first = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
+        _write(costs, Calibration(first, tuple(fits)), simulator)
+        over = fit_overheads(fitted, LARGE, folder / "large")
+        small = fit_overheads(fitted, SMALL, folder / "small")
+        cached = SmallProgram(
+            SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
+        )
+        kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
+        loops = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
+        fitted = replace(loops, small=cached, kernels=kernels)
+        found = Calibration(fitted, tuple(fits))
+        _write(costs, found, simulator)
+    return found
+
+
+@contextmanager
+def kept_on_failure(costs: Path) -> Iterator[None]:
+    """The costs as they were where calibration does not reach its end; OSError at once where they cannot be written."""
+    check_writable(costs)
+    before = costs.read_bytes() if costs.is_file() else None
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            costs.unlink(missing_ok=True)
+        else:
+            replace_file(costs, before)
+        raise
+
+
+def _write(costs: Path, found: Calibration, simulator: str) -> None:
+    replace_file(costs, costs_toml(found, simulator).encode())
+
+
+def fit_kernel(symbol: str, points: Sequence[Point], cores: int, cold: int = 0) -> Fit:
+    """Least squares of the relative error over call, multiply-accumulates and elements, none of them negative.
+
+    `cold` is what the first call of a program took longer than later ones.
+    """
+    rows = np.array([[1.0, *_shares(p.work, cores)] for p in points])
+    wanted = np.array([float(p.cycles) for p in points])
+    weights = 1.0 / np.maximum(wanted, 1.0)
+    best: tuple[float, np.ndarray] | None = None
+    for count in range(1, 4):
+        for columns in itertools.combinations(range(3), count):
+            part = rows[:, columns] * weights[:, None]
+            solution = np.linalg.lstsq(part, wanted * weights, rcond=None)[0]
+            if (solution < 0).any():
+                continue
+            error = float(np.square(part @ solution - wanted * weights).sum())
+            if best is None or error < best[0] - 1e-12:
+                best = (error, np.bincount(columns, solution, 3))
+    assert best is not None, "a single non-negative column always fits"
+    call, mac, element = best[1]
+    cost = KernelCost(round(call), cold, round(1000 * mac), round(1000 * element))
+    off = np.abs(rows @ best[1] - wanted) * weights
+    return Fit(symbol, cost, len(points), float(np.median(off)), float(off.max()))
+
+
+def _shares(work: Work, cores: int) -> tuple[float, float]:
+    """Multiply-accumulates and elements of the core that has most of them."""
+    busiest = -(-work.parallel // cores) / max(work.parallel, 1)
+    return work.products * busiest, work.elements * busiest
+
+
+def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
+    """Cycles of an empty dispatch, and all hops."""
+    jobs: list[measure.Job] = [DISPATCH]
+    shapes = [(n, 1) for n in SIZES] + [(r, n) for r, n in LINES]
+    directions: tuple[measure.Direction, ...] = ("in", "out")
+    cases = [(level, direction) for level in range(len(target.hops)) for direction in directions]
+    for level, direction in cases:
+        jobs += [TransferJob(f"{level} {direction} {n}x{r}", direction, r, n, 2 * r, level) for r, n in shapes]
+    dispatch, *rest = measure.run(target, jobs, folder)
+    parts = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
+    hops = []
+    for index, hop in enumerate(target.hops):
+        both = parts[2 * index : 2 * index + 2]
+        issue = round(float(np.median([m.issue[-1] for part in both for m in part])))
+        inward, outward = (_channel(part, issue) for part in both)
+        hops.append(replace(hop, issue=issue, wait=0, inward=inward, outward=outward))
+    return dispatch.warm, tuple(hops)
+
+
+def _channel(measured: Sequence[Measured], issue: int) -> Channel:
+    """Setup, cost per byte and per line of one direction; the core's time to start a transfer is not its own."""
+    shapes = [(n, 1) for n in SIZES] + [(r * n, n) for r, n in LINES]
+    rows = np.array([[1.0, size, lines] for size, lines in shapes])
+    wanted = np.array([float(m.warm - issue) for m in measured])
+    weights = 1.0 / wanted
+    setup, per_byte, per_line = np.linalg.lstsq(rows * weights[:, None], wanted * weights, rcond=None)[0]
+    return Channel(max(round(setup), 0), max(round(1000 * per_byte), 0), max(round(1000 * per_line), 0))
+
+
+def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> Iterator[tuple[str, list[Point], int]]:
+    """Per kernel and form the sweeps of all operators that use it, and the extra cycles of the program's first call."""
+    by_key: dict[str, list[tuple[KernelJob, Work]]] = {}
+    for name, operator in registry().items():
+        if operator.kernel is not None and name == operator.name:
+            for job, work in (found for sample in operator.sweep() for found in _job(operator, sample)):
+                by_key.setdefault(cost_key(operator.kernel.symbol, work.form), []).append((job, work))
+    for symbol, jobs in sorted(by_key.items()):
+        progress(symbol)
+        results = measure.run(target, [job for job, _ in jobs], folder / symbol)
+        points = [Point(m.label, work, max(m.warm - dispatch, 1)) for m, (_, work) in zip(results, jobs, strict=True)]
+        yield symbol, points, max(results[0].cold - results[0].warm, 0)
+
+
+def _job(operator: Operator, sample: Sample) -> Iterator[tuple[KernelJob, Work]]:
+    """The kernel call of a whole sample; nothing where it is lowered to other operators."""
+    names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
+    static = {operator.static_inputs[i]: x for i, x in enumerate(sample.inputs) if i in operator.static_inputs}
+    assert not static, f"{operator.name}: a sweep gives static inputs as attributes"
+    outputs = tuple(f"y{i}" for i in range(sample.outputs))
+    node = Node(sample.label, operator.name, names, outputs, sample.attrs)
+    inputs = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
+    if operator.lower(node, inputs) is not None:
+        return
+    types = {n: t for n, t in zip(names, inputs, strict=True) if t is not None}
+    types |= dict(zip(outputs, operator.infer(node, inputs), strict=False))
+    access = operator.access(node, types)
+    values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
+    whole = {d.name: (0, d.size) for d in access.dims}
+    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, whole, flag=1)
+    yield job, operator.work(node, access, access.sizes)
+
+
+def _default(costs: Sequence[KernelCost]) -> KernelCost:
+    """The cost of a kernel that was not measured: the median of those that were."""
+    columns = ([c.call for c in costs], [c.mac_milli for c in costs if c.mac_milli], [c.element_milli for c in costs])
+    call, mac, element = (round(float(np.median(column))) if column else 0 for column in columns)
+    return KernelCost(call, round(float(np.median([c.cold for c in costs]))), mac, element)
+
+
+def costs_toml(calibration: Calibration, simulator: str) -> str:
+    """The text of a target's costs.toml."""
+    t = calibration.target
+    lines = [
+        toml_comment(f"Measured on {simulator} by `deployer calibrate -p {t.name}`. Cycles; `_milli` are thousandths."),
+        f"measured = {toml_string(simulator)}",
+        "",
+    ]
+    for level, hop in zip(t.levels, t.hops, strict=False):
+        lines += [
+            f"[[hops]] # {level.name} and the next outer level",
+            f"issue = {hop.issue}",
+            f"wait = {hop.wait}",
+            f"shared = {str(hop.shared).lower()}",
+            f"in = {_channel_text(hop.inward)}",
+            f"out = {_channel_text(hop.outward)}",
+            "",
+        ]
+    lines += [
+        "[cost]",
+        f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
+        f"tile = {t.tile} # loop code of each tile after a step's first",
+        f"step = {t.step} # the code of a step",
+        f"contention = {t.contention} # thousandths by which bytes are slower while kernels run",
+        "",
+        "[cost.small] # the same for programs of few steps, whose code stays in the instruction cache",
+        f"steps = {t.small.steps}",
+        f"step = {t.small.step}",
+        f"tile = {t.small.tile}",
+        f"cold_milli = {t.small.cold_milli}",
+        "",
+    ]
+    off = {f.symbol: f for f in calibration.fits}
+    for symbol, cost in sorted(t.kernels.items()):
+        note = ""
+        if symbol in off:
+            fit = off[symbol]
+            shares = f"{100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
+            note = f" # {fit.points} calls, off by {shares}"
+        lines += [
+            f"[kernels.{toml_string(symbol)}]{note}",
+            f"call = {cost.call}",
+            f"cold = {cost.cold}",
+            f"mac_milli = {cost.mac_milli}",
+            f"element_milli = {cost.element_milli}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _channel_text(channel: Channel) -> str:
+    return f"{{ setup = {channel.setup}, byte_milli = {channel.byte_milli}, line_milli = {channel.line_milli} }}"

@@ -1,0 +1,271 @@
+"""Measure: single kernels, the empty dispatch and DMA transfers on a target, cold and warm, and the bits they leave."""
+
+import hashlib
+import os
+import signal
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from mako.template import Template
+
+import deployer.templates
+from deployer.codegen.kernel_headers import kernel_header
+from deployer.core.access import Tile
+from deployer.core.argument import value_of
+from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Kernel, operator_of
+from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
+from deployer.core.target import TARGETS_DIR, Target, Toolchain
+from deployer.running import build
+from deployer.running import run as runner
+
+RUNS = 3
+"""Times each job runs: the first with cold instruction caches, the others warm."""
+GUARD = 16
+"""Bytes between operands that no kernel may change."""
+_PATTERN = b"\xa5" * GUARD
+_FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
+Direction = Literal["in", "out", "both"]
+_DIRECTIONS: dict[Direction, int] = {"in": 1, "out": 2, "both": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class KernelJob:
+    """One kernel call: the content of each operand before it (an absent pointer is null) and every scalar."""
+
+    label: str
+    kernel: Kernel
+    operands: Mapping[str, Array]
+    scalars: Mapping[str, int | float]
+
+
+@dataclass(frozen=True)
+class TransferJob:
+    """`count` runs of `run` bytes, `stride` bytes apart in the outer level; "both" starts in and out at once."""
+
+    label: str
+    direction: Direction
+    run: int
+    count: int = 1
+    stride: int = 0
+    hop: int = 0
+
+
+EMPTY = "empty"
+DISPATCH = KernelJob("dispatch", Kernel(EMPTY, (), ()), {}, {})
+"""The call of an empty kernel."""
+
+Job = KernelJob | TransferJob
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Cycles per run from call to return, of which `issue` start a transfer; operands as the first run left them."""
+
+    label: str
+    cycles: tuple[int, ...]
+    issue: tuple[int, ...]
+    operands: dict[str, Array]
+
+    @property
+    def cold(self) -> int:
+        """Cycles with cold instruction caches."""
+        return self.cycles[0]
+
+    @property
+    def warm(self) -> int:
+        """Cycles of the last run."""
+        return self.cycles[-1]
+
+
+def kernel_job(
+    label: str, node: Node, types: Mapping[str, TensorType], values: Mapping[str, Array], tile: Tile, flag: int = 0
+) -> KernelJob:
+    """The call of a node's kernel for one tile, its operands packed; a tensor without value is drawn."""
+    operator = operator_of(node)
+    access = operator.access(node, types)
+    if operator.kernel is None:
+        raise InternalError(f"operator {operator.name} has no kernel")
+    given = operator.args(node, access)
+    operands = {}
+    for position, operand in enumerate(access.operands):
+        value = values.get(operand.tensor)
+        if value is None:
+            value = drawn(types[operand.tensor], position)
+        window = tuple(slice(first, first + length) for first, length in operand.box(tile))
+        operands[operand.arg] = np.ascontiguousarray(value.reshape(operand.view)[window])
+    scalars = {name: value_of(given[name], access, tile, flag) for name, _ in operator.kernel.scalars}
+    return KernelJob(label, operator.kernel, operands, scalars)
+
+
+def drawn(kind: TensorType, seed: int) -> Array:
+    """Normal floats; integers are zero, which every operator takes as a label."""
+    if kind.dtype != "float32":
+        return np.zeros(kind.shape, kind.dtype)
+    return np.random.default_rng(seed).standard_normal(kind.shape).astype(np.float32)
+
+
+def run(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
+    """Build one program for all jobs in `directory`, run it, and read back what each took, in order.
+
+    Raises OptionProblem for a target whose clock is a model or whose L1 is too small, and what build and run raise.
+    """
+    tools = build.toolchain(target)
+    if target.clock == "model":
+        raise OptionProblem(
+            f"target {target.name!r} has a model's clock", hint="measure on a target with its own toolchain and clock"
+        )
+    symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {EMPTY})
+    kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob)}
+    program(target, [kernels[symbol] for symbol in symbols], directory)
+    images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
+    parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
+    (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
+    dump = _started(target, tools, directory)
+    results, at = [], 0
+    for job, image in zip(jobs, images, strict=True):
+        size = len(image.content) if image else 0
+        times = np.frombuffer(dump, np.uint32, 2 * RUNS, at + size).reshape(RUNS, 2).tolist()
+        issue, cycles = zip(*times, strict=True)
+        left = image.read(dump[at : at + size]) if image else {}
+        results.append(Measured(job.label, cycles, issue, left))
+        at += size + 8 * RUNS
+    return results
+
+
+def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
+    """Compile the measuring program with these kernels into `directory`; one that is up to date stays."""
+    tools = build.toolchain(target)
+    directory.mkdir(parents=True, exist_ok=True)
+    for kernel in kernels:
+        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
+    levels = tuple(identifier(level.name.lower()) for level in target.levels)
+    view = _View(tuple(identifier(k.symbol) for k in kernels), target.cores, levels, RUNS)
+    (directory / "measure.c").write_text(str(_template().render(v=view)))
+    folders = [directory, build.COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
+    sources = [directory / "measure.c", *(_kernel_source(k.symbol, tools) for k in kernels)]
+    sources += sorted((build.COMMON / "runtime").glob("*.c"))
+    for folder in folders[2:]:
+        sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
+    words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
+    words += build.link_words(tools, words[0], target.levels[1].budget)
+    path, stamp = directory / "network", directory / "network.sha256"
+    text = hashlib.sha256("\0".join(words).encode())
+    for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
+        text.update(source.read_bytes())
+    if not path.is_file() or not stamp.is_file() or stamp.read_text() != text.hexdigest():
+        status, said = _called([*words, "-o", str(path)], directory)
+        if status != 0:
+            raise BuildFailed(f"compiling {path} failed", [("compiler", said[-3000:])])
+        stamp.write_text(text.hexdigest())
+    return path
+
+
+@dataclass(frozen=True)
+class _View:
+    symbols: tuple[CText, ...]
+    cores: int
+    levels: tuple[CText, ...]
+    runs: int
+
+
+@cache
+def _template() -> Template:
+    path = Path(deployer.templates.__file__).parent / "measure.c.mako"
+    return Template(filename=str(path), **TEMPLATE_OPTIONS)
+
+
+def _kernel_source(symbol: str, tools: Toolchain) -> Path:
+    """A target's own kernel before the common one."""
+    folders = [*(TARGETS_DIR / s / "kernels" for s in tools.sources), build.COMMON / "kernels"]
+    return next(p for p in (folder / f"{symbol}.c" for folder in folders) if p.is_file())
+
+
+class _Image:
+    """What lies in L1 for a job: its argument table, then each operand between guards."""
+
+    def __init__(self, target: Target, job: KernelJob) -> None:
+        self.job = job
+        size = target.pointer_bytes
+        content = bytearray(job.kernel.table_bytes(size) + (-job.kernel.table_bytes(size)) % 16)
+        self.places: dict[str, int] = {}
+        for name, _, _ in job.kernel.pointers:
+            if name in job.operands:
+                content += _PATTERN
+                self.places[name] = len(content)
+                content += np.ascontiguousarray(job.operands[name]).tobytes()
+        content += _PATTERN
+        pointers = [self.places.get(name, 0) for name, _, _ in job.kernel.pointers]
+        kinds = "".join(_FORMATS[kind] for _, kind in job.kernel.scalars)
+        values = [job.scalars[name] for name, _ in job.kernel.scalars]
+        table = struct.pack(f"<{len(pointers)}{'IQ'[size == 8]}{kinds}", *pointers, *values)
+        content[: len(table)] = table
+        self.content = bytes(content)
+        room = target.levels[0].bytes - target.levels[0].reserved
+        if len(content) > room:
+            raise OptionProblem(f"job {job.label!r} needs {len(content)} B of L1, there are {room} B")
+
+    def read(self, content: bytes) -> dict[str, Array]:
+        """Each operand as the run left it; RunFailed where a guard was overwritten."""
+        found = {}
+        for name, place in self.places.items():
+            before = self.job.operands[name]
+            after = np.frombuffer(content, before.dtype, before.size, place).reshape(before.shape)
+            end = place + before.nbytes
+            if content[place - GUARD : place] != _PATTERN or content[end : end + GUARD] != _PATTERN:
+                raise RunFailed(f"job {self.job.label!r} wrote outside of operand {name!r}")
+            found[name] = after
+        return found
+
+
+def _record(job: Job, image: _Image | None, symbols: Sequence[str]) -> bytes:
+    """A job as the program reads it."""
+    if isinstance(job, TransferJob):
+        return struct.pack("<6I", 2, job.hop, _DIRECTIONS[job.direction], job.run, job.count, job.stride)
+    if image is None:
+        raise InternalError("a kernel job without operands")
+    index = symbols.index(job.kernel.symbol) + 1 if job.kernel.symbol != EMPTY else 0
+    return struct.pack("<4I", 1, index, len(job.kernel.pointers), len(image.content)) + image.content
+
+
+def _started(target: Target, tools: Toolchain, directory: Path) -> bytes:
+    """Run the program; what it wrote."""
+    sink = directory / "output.bin"
+    sink.unlink(missing_ok=True)
+    status, said = _called(runner.command_line(target.name, tools, directory, ()), directory)
+    if status != 0 or not sink.is_file():
+        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", said[-3000:])])
+    return sink.read_bytes()
+
+
+def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
+    """Exit status and all that was said; a command that hangs ends with all it started."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="backslashreplace",
+        cwd=directory,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=runner.TIMEOUT)
+    except subprocess.TimeoutExpired as expired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        facts = [("said", said[-3000:])]
+        raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", facts) from expired
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    return process.returncode, said

@@ -1,0 +1,118 @@
+"""What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
+
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from deployer import pipeline
+from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
+from deployer.core.operator import operator_of
+from deployer.core.plan import Options, Step, StepTiling
+from deployer.core.target import Target
+from deployer.pipeline import Case
+from deployer.planning.timeline import simulate
+from deployer.running.profile import StepProfile
+
+WIDTH = 128
+LARGE, SMALL = 12, 3
+"""Layers of the programs measured: one whose code does not fit an instruction cache, and one whose code does."""
+BUDGETS = (230000, 80000, 30000)
+CONTENTIONS = tuple(range(0, 501, 50))
+STRATEGIES = ("single", "double")
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Cycles per step, more per tile after its first, the share of a kernel's cold start that a pass sees, and the
+    contention between kernels and transfers in thousandths of a byte's cost."""
+
+    step: int
+    tile: int
+    cold_share: float
+    contention: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A step as measured, and what predicts it: warm unless it is the first in its program with its operator."""
+
+    row: StepProfile
+    step: Step
+    choice: StepTiling
+    first: bool
+
+    def predicted(self, target: Target, contention: int) -> int:
+        """Model cycles under another contention, without loop code."""
+        return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
+
+
+def fit_overheads(target: Target, layers: int, folder: Path) -> Overheads:
+    """What kernels and transfers leave unexplained, in the median; the target's data has all of it at zero."""
+    seen: list[Observed] = []
+    for budget in BUDGETS:
+        for strategy in STRATEGIES:
+            seen += _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
+    warm = [o for o in seen if not o.first]
+    single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
+    several = [o for o in warm if len(o.row.kernel) > 1]
+    _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
+    shares = []
+    for o in seen:
+        start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == o.step.kernel.symbol)
+        if o.first and start:
+            rest = o.row.cycles - (o.predicted(target, contention) - start) - single
+            shares.append((rest - tile * (len(o.row.kernel) - 1)) / start)
+    share = min(max(statistics.median(shares), 0.0), 1.0)
+    return Overheads(max(round(single), 0), round(tile), share, contention)
+
+
+def _loop_error(several: list[Observed], target: Target, contention: int, single: float) -> tuple[float, int, float]:
+    """(mean relative error, contention, cycles per tile) of steps with many tiles, were the contention this."""
+    rest = [(o, o.row.cycles - o.predicted(target, contention) - single) for o in several]
+    tile = max(statistics.median(r / (len(o.row.kernel) - 1) for o, r in rest), 0.0)
+    errors = [abs(r - tile * (len(o.row.kernel) - 1)) / o.row.cycles for o, r in rest]
+    return sum(errors) / len(errors), contention, tile
+
+
+def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[Observed]:
+    """A program's steps as measured."""
+    program = _program(layers)
+    options = Options(target.name, strategy, {target.levels[0].name: budget}, target.cores)
+    draw = np.random.default_rng(0)
+    inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
+    case = Case(folder, program, None, inputs, {}, "")
+    tiling, plan = pipeline.plan_program(program, options)
+    pipeline.write_case(case, tiling, plan, folder)
+    rows = pipeline.profile(case, plan, folder, measured=True)
+    steps = tiling.lifetimes.schedule.steps
+    return [Observed(r, s, c, s.cold) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
+
+
+def _program(layers: int) -> Program:
+    """Layers of matrix product, bias, rectifier and an outer product, whose weights do not fit the smaller budgets."""
+    tensors: dict[str, Tensor] = {}
+    nodes: list[Node] = []
+
+    def add(name: str, shape: tuple[int, ...], role: str) -> str:
+        tensors[name] = Tensor(name, TensorType("float32", shape), role, name)  # type: ignore[arg-type]
+        return name
+
+    def emit(op: str, inputs: tuple[str, ...], output: str, **attrs: int) -> str:
+        node = Node(output, op, inputs, (output,), dict(attrs))
+        result = operator_of(node).infer(node, [tensors[n].type for n in inputs])[0]
+        add(output, result.shape, "value")
+        nodes.append(node)
+        return output
+
+    value = add("x", (1, WIDTH), "data")
+    weights = [add(f"w{i}", (WIDTH, WIDTH), "weight") for i in range(layers)]
+    biases = [add(f"b{i}", (WIDTH,), "weight") for i in range(layers)]
+    outputs = []
+    for i in range(layers):
+        product = emit("Gemm", (value, weights[i], biases[i]), f"product{i}", transB=i % 2)
+        outputs.append(emit("Gemm", (product, value), f"outer{i}", transA=1))
+        value = emit("Relu", (product,), f"relu{i}")
+    outputs.append(value)
+    return Program(tensors, (Graph("infer", tuple(nodes)),), ("x",), (*weights, *biases), (), "", tuple(outputs), {})

@@ -1,0 +1,1 @@
+"""A plan to C: the render model, which templates print."""

@@ -1,0 +1,63 @@
+"""Names and addresses in generated C: of homes, slots and levels."""
+
+from collections import Counter
+
+from deployer.core.plan import Plan, PlanOperand, PlanStep
+from deployer.core.safe_text import CText, c_suffix, code, identifier
+from deployer.core.target import Target
+
+
+class Names:
+    """C names of homes and slots, unique after reduction to identifiers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.homes: dict[str, CText] = {}
+        taken: set[str] = set()
+        count: Counter[str] = Counter()
+        for home in plan.homes:
+            name = base = f"HOME_{c_suffix(home.storage)}"
+            while name in taken:
+                count[base] += 1
+                name = f"{base}_{1 + count[base]}"
+            taken.add(name)
+            self.homes[home.storage] = code(name)
+
+    def home(self, storage: str) -> CText:
+        """Name of a home's address."""
+        return self.homes[storage]
+
+    def slot(self, step: PlanStep, operand: PlanOperand) -> CText:
+        """Name of the address of an operand's first slot."""
+        return identifier(f"SLOT_{step.index:02d}_{operand.arg.upper()}")
+
+    def stage(self, step: PlanStep, operand: PlanOperand) -> CText:
+        """Name of the address of an operand's first slot in the level between."""
+        return identifier(f"STAGE_{step.index:02d}_{operand.arg.upper()}")
+
+
+class Memory:
+    """Addresses as the target sees them: plan offsets, spread by guard bytes where the target's memories are simulated.
+
+    A buffer moves up by one guard for each distinct start below it, so two live buffers never touch.
+    """
+
+    def __init__(self, plan: Plan, target: Target) -> None:
+        self.guard = target.guard_bytes
+        self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}
+        for home in plan.homes:
+            self.starts[home.level].append(home.offset)
+        inner, between = (level.name for level in plan.levels[:2])
+        for step in plan.steps:
+            self.starts[inner] += [o.slot_offset for o in step.operands if o.slots]
+            self.starts[between] += [o.stage_offset for o in step.operands if o.stage_slots]
+        self.starts = {level: sorted(set(offsets)) for level, offsets in self.starts.items()}
+        self.sizes = {x.name: x.peak + self.guard * (len(self.starts[x.name]) + 1) for x in plan.levels}
+
+    def address(self, level: str, offset: int) -> int:
+        """Offset of a buffer in the target's array for the level."""
+        return offset + self.guard * (self.starts[level].index(offset) + 1) if self.guard else offset
+
+
+def memory_name(level: str) -> CText:
+    """C array of a level."""
+    return identifier(f"hal_memory_{level.lower()}")

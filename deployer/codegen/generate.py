@@ -1,0 +1,60 @@
+"""Generate: print the plan as C. Every decision was made before; the same plan is the same text."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mako import exceptions
+from mako.lookup import TemplateLookup
+from mako.template import Template
+
+import deployer.templates
+from deployer.codegen import render
+from deployer.codegen.harness import harness_view
+from deployer.codegen.kernel_headers import kernel_header
+from deployer.codegen.simulation_map import simulation_view
+from deployer.core.errors import InternalError
+from deployer.core.plan import Plan
+from deployer.core.safe_text import TEMPLATE_OPTIONS
+from deployer.planning.tile import target_of
+
+TEMPLATES = Path(deployer.templates.__file__).parent
+FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "infer": "InferenceNetwork.c"}
+NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
+
+
+def sources(plan: Plan) -> tuple[str, ...]:
+    """Names of the C files of a plan."""
+    simulated = ("SimulationMap.c",) if target_of(plan.options).guard_bytes else ()
+    return tuple(sorted(("Harness.c", *simulated, *(FILE_NAMES[graph] for graph in plan.graphs))))
+
+
+def run(plan: Plan) -> dict[str, str]:
+    """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
+    target = target_of(plan.options)
+    graphs = plan.graphs
+    files = {"Network.h": _render("network.h", render.header_view(plan, target))}
+    for graph in graphs:
+        files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph))
+    main = "harness.c" if "train" in graphs else "inference.c"
+    files["Harness.c"] = _render(main, harness_view(plan, target))
+    if target.guard_bytes:
+        files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target))
+    for step in plan.steps:
+        files.setdefault(f"{step.kernel.symbol}.h", kernel_header(step.kernel))
+    return dict(sorted(files.items()))
+
+
+@cache
+def _template(name: str) -> Template:
+    lookup = TemplateLookup(directories=[str(TEMPLATES)], **TEMPLATE_OPTIONS)
+    return lookup.get_template(f"{name}.mako")
+
+
+def _render(name: str, view: Any) -> str:
+    template = _template(name)
+    try:
+        return str(template.render(v=view))
+    except Exception as error:
+        facts = [("traceback", exceptions.text_error_template().render())]
+        raise InternalError(f"template {name}: {error}", facts) from error

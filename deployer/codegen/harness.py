@@ -1,0 +1,115 @@
+"""The render model of the harness, and the input file it reads: both in one order, said here once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.codegen.c_names import Names
+from deployer.codegen.render import loaded_homes, provenance
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.core.plan import Home, Plan
+from deployer.core.safe_text import CText, c_string, code, identifier
+from deployer.core.target import Target
+from deployer.frontend.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class HarnessView:
+    """A training or inference main program: what it loads once, per pass, and dumps in the end."""
+
+    provenance: CText
+    passes: int
+    accumulate: int
+    updates: int
+    update_divisor: int
+    tolerance: CText
+    loaded: tuple[tuple[CText, int], ...]
+    data: tuple[tuple[CText, int], ...]
+    results: tuple[tuple[CText, int], ...]
+    loss: CText
+    optimizer: tuple[CText, ...]
+    run: CText
+    label: CText
+    footprint: CText
+    clock: CText
+    cores: int
+
+
+def harness_view(plan: Plan, target: Target) -> HarnessView:
+    """The harness of a plan."""
+    names = Names(plan)
+    accumulate, passes = plan.options.accumulate, plan.options.passes
+    levels = {level.name: level.peak for level in plan.levels}
+    footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
+    order = plan.graphs
+    training = "train" in order
+    updates = passes // accumulate if "optimizer" in order or plan.options.fused else 0
+    results = plan.weights if training else plan.outputs
+
+    def sized(homes: list[Home]) -> tuple[tuple[CText, int], ...]:
+        return tuple((names.home(h.storage), h.bytes) for h in homes)
+
+    return HarnessView(
+        provenance=provenance(plan),
+        passes=passes,
+        accumulate=accumulate,
+        updates=updates,
+        update_divisor=max(updates, 1),
+        tolerance=_float_constant(plan.options.tolerance),
+        loaded=sized(loaded_homes(plan)),
+        data=sized(data_homes(plan)),
+        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.kept]),
+        loss=names.home(plan.storage_of[plan.outputs[0]]),
+        optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
+        run=code(f"{identifier(order[0])}_network_run();"),
+        label=identifier("opt_cycles" if plan.weights else "infer_cycles"),
+        footprint=c_string(footprint),
+        clock=c_string(target.clock),
+        cores=target.cores,
+    )
+
+
+def _float_constant(value: float) -> CText:
+    """A C constant; digits alone would be an integer."""
+    text = f"{value:.9g}"
+    return code(f"{text}f" if {".", "e"} & set(text) else f"{text}.0f")
+
+
+def data_homes(plan: Plan) -> list[Home]:
+    """Homes of the data inputs that some step reads, in the program's order."""
+    known = {h.storage: h for h in plan.homes}
+    return [known[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in known]
+
+
+def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
+    """The harness's input file: loaded homes, then per pass the reference loss and the sample."""
+    parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
+    used = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    for index in range(dataset.n_batches):
+        parts.append(np.float32(dataset.expected_losses[index]).tobytes())
+        sample = dataset.sample(index)
+        parts += [_packed(program, plan.data[i], sample[i]) for i in used]
+    return b"".join(parts)
+
+
+def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -> bytes:
+    """The inference harness's input file: constants and weights, then the data inputs."""
+    parts = [_content(program, h.storage, inputs) for h in loaded_homes(plan)]
+    parts += [
+        _packed(program, name, inputs[name])
+        for name in plan.data
+        if plan.storage_of[name] in {h.storage for h in plan.homes}
+    ]
+    return b"".join(parts)
+
+
+def _content(program: Program, storage: str, weights: Mapping[str, Array]) -> bytes:
+    if storage in weights:
+        return _packed(program, storage, weights[storage])
+    return program.tensors[storage].array.tobytes()
+
+
+def _packed(program: Program, name: str, value: Array) -> bytes:
+    return np.ascontiguousarray(value, dtype=program.tensors[name].type.dtype).tobytes()

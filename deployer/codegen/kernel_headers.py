@@ -1,0 +1,30 @@
+"""C headers of kernels, printed from the operators' own declarations: the argument struct is said once."""
+
+from deployer.core.operator import Kernel
+
+C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", "float32": "float", "int32": "int32_t"}
+
+
+def kernel_header(kernel: Kernel) -> str:
+    """Text of `<symbol>.h`: argument struct and prototype."""
+    guard = f"{kernel.symbol.upper()}_H"
+    fields = [f"    {'' if written else 'const '}{C_TYPES[dtype]} *{name};" for name, dtype, written in kernel.pointers]
+    fields += [f"    {C_TYPES[ctype]} {name};" for name, ctype in kernel.scalars]
+    return "\n".join(
+        [
+            f"/* Arguments of {kernel.symbol}, as its operator declares them. */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stdint.h>",
+            "",
+            "typedef struct {",
+            *fields,
+            f"}} {kernel.symbol}_args_t;",
+            "",
+            f"void {kernel.symbol}(const void *args);",
+            "",
+            "#endif",
+            "",
+        ]
+    )

@@ -1,0 +1,185 @@
+"""The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deployer.codegen.c_names import Memory, memory_name
+from deployer.codegen.render import provenance, used_kernels
+from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
+from deployer.core.plan import Plan, PlanStep
+from deployer.core.safe_text import CText, c_string, code, identifier
+from deployer.core.target import Channel, Target
+
+ALWAYS = identifier("HAL_SIM_ALWAYS")
+HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """A simulated memory."""
+
+    name: CText
+    array: CText
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HopView:
+    """A simulated DMA engine."""
+
+    inward: CText
+    outward: CText
+    issue: int
+    wait: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class BufferView:
+    """A home or the slots of an operand."""
+
+    name: CText
+    kind: CText
+    level: int
+    address: int
+    bytes: int
+    parts: int
+    first: CText
+    last: CText
+    loaded: int
+
+
+@dataclass(frozen=True)
+class SimStepView:
+    """A step as the simulator checks it: names of tables and numbers."""
+
+    name: CText
+    dims: CText
+    stage_order: CText
+    dim_count: int
+    operands: CText
+    operand_count: int
+    scalars: CText
+    scalar_count: int
+    tile_cycles: CText
+    tiles: int
+    contention: int
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """A run of steps, in every how manieth pass it comes."""
+
+    name: CText
+    first: int
+    count: int
+    every: int
+
+
+@dataclass(frozen=True)
+class SimulationView:
+    """Everything SimulationMap.c prints."""
+
+    provenance: CText
+    kernels: tuple[CText, ...]
+    levels: tuple[LevelView, ...]
+    hops: tuple[HopView, ...]
+    buffers: tuple[BufferView, ...]
+    tables: tuple[TableView, ...]
+    steps: tuple[SimStepView, ...]
+    graphs: tuple[GraphView, ...]
+    passes: int
+    accumulate: int
+    step_cycles: int
+    cores: int
+
+
+def simulation_view(plan: Plan, target: Target) -> SimulationView:
+    """Buffers, coverage and costs of a plan on a target whose memories are simulated."""
+    memory = Memory(plan, target)
+    number = {level.name: i for i, level in enumerate(plan.levels)}
+    buffers: list[BufferView] = []
+    index: dict[str, int] = {}
+    for home in plan.homes:
+        index[home.storage] = len(buffers)
+        first, last = (code("0"), ALWAYS) if home.persistent else (code(f"{home.first}u"), code(f"{home.last}u"))
+        address = memory.address(home.level, home.offset)
+        buffers.append(
+            BufferView(
+                c_string(home.storage),
+                HOME,
+                number[home.level],
+                address,
+                home.bytes,
+                1,
+                first,
+                last,
+                int(home.loaded),
+            )
+        )
+    inner, between = (level.name for level in plan.levels[:2])
+    places: dict[tuple[int, str], Where] = {}
+    for step in plan.steps:
+        for o in step.operands:
+            slot: int | str = NONE
+            stage: int | str = NONE
+            if o.slots:
+                slot, address, when = len(buffers), memory.address(inner, o.slot_offset), code(f"{step.index}u")
+                name = c_string(f"{step.name}.{o.arg}")
+                buffers.append(BufferView(name, SLOT, 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
+            if o.stage_slots:
+                stage, address, when = len(buffers), memory.address(between, o.stage_offset), code(f"{step.index}u")
+                name, size = c_string(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
+                buffers.append(BufferView(name, SLOT, 1, address, size, o.stage_slots, when, when, 0))
+            places[step.index, o.arg] = Where(index[o.storage], slot, stage)
+    tables = Tables()
+    steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
+    return SimulationView(
+        provenance=provenance(plan),
+        kernels=used_kernels(plan.steps),
+        levels=tuple(LevelView(c_string(x.name), memory_name(x.name), memory.sizes[x.name]) for x in plan.levels),
+        hops=tuple(
+            HopView(_channel(h.inward), _channel(h.outward), h.issue, h.wait, int(h.shared))
+            for h in target.hops[: len(plan.levels) - 1]
+        ),
+        buffers=tuple(buffers),
+        tables=tables.views(),
+        steps=steps,
+        graphs=tuple(_graphs(plan)),
+        passes=plan.options.passes,
+        accumulate=plan.options.accumulate,
+        step_cycles=target.sized(len(plan.steps)).step,
+        cores=target.cores,
+    )
+
+
+def _graphs(plan: Plan) -> Iterator[GraphView]:
+    """The graphs in their order; the optimizer's runs once per update, the others in each pass."""
+    first = 0
+    for name in plan.graphs:
+        count = sum(step.graph == name for step in plan.steps)
+        yield GraphView(identifier(name), first, count, plan.options.accumulate if name == "optimizer" else 1)
+        first += count
+
+
+def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target) -> SimStepView:
+    loops = Loops(step)
+    dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
+    scalars, count = loops.scalars(tables)
+    return SimStepView(
+        name=c_string(step.name),
+        dims=dims,
+        stage_order=order,
+        dim_count=len(step.dims),
+        operands=operands,
+        operand_count=len(step.operands),
+        scalars=scalars,
+        scalar_count=count,
+        tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
+        tiles=step.tiles,
+        contention=target.contention if step.buffering == "double" else 0,
+    )
+
+
+def _channel(channel: Channel) -> CText:
+    return code(f"{channel.setup}, {channel.byte_milli}, {channel.line_milli}")

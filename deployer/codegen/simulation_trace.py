@@ -1,0 +1,189 @@
+"""The trace a plan prescribes, as the tables of SimulationMap.c: how dims are cut, and what each piece touches.
+
+The simulator walks the loops over these tables and compares each transfer and kernel call with them. Nothing here calls
+what prints the loops: the tables and the generated code are two derivations of one plan.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.core.access import At, Axis, Broadcast, Windowed
+from deployer.core.errors import InternalError
+from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
+from deployer.core.plan import PlanOperand, PlanStep
+from deployer.core.safe_text import CText, code
+from deployer.verify.boxes import Span, cuts
+
+NONE = "HAL_SIM_NONE"
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A constant array: its C type, name, and entries in lines."""
+
+    type: CText
+    name: CText
+    lines: tuple[CText, ...]
+
+
+class Tables:
+    """The arrays of a map, each printed once: steps that are alike share theirs."""
+
+    def __init__(self) -> None:
+        self.names: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def put(self, kind: str, entries: Iterable[str]) -> CText:
+        """The name of an array of that type with these entries, a null pointer where there are none."""
+        key = (kind, tuple(entries))
+        if not key[1]:
+            return code("NULL")
+        label = kind.removeprefix("hal_sim_").removesuffix("_t")
+        return code(self.names.setdefault(key, f"{label}_{len(self.names)}"))
+
+    def views(self) -> tuple[TableView, ...]:
+        """All arrays, each after those it names."""
+        return tuple(TableView(code(kind), code(name), _lines(entries)) for (kind, entries), name in self.names.items())
+
+    def spans(self, spans: Iterable[Span]) -> CText:
+        """An array of spans."""
+        return self.put("hal_sim_span_t", (f"{{{first}, {length}}}" for first, length in spans))
+
+    def numbers(self, kind: str, numbers: Iterable[int]) -> CText:
+        """An array of numbers."""
+        return self.put(kind, map(str, numbers))
+
+
+def _lines(entries: Sequence[str]) -> tuple[CText, ...]:
+    glued = ", ".join(entry.replace(" ", "\0") for entry in entries)
+    return tuple(code(line.replace("\0", " ")) for line in textwrap.wrap(glued, WIDTH, break_long_words=False))
+
+
+@dataclass(frozen=True)
+class Where:
+    """The buffers of an operand, as numbers or NONE."""
+
+    home: int
+    slot: int | str
+    stage: int | str
+
+
+class Loops:
+    """The loops of a step: parts and pieces of every dim, in the order of the tile loop."""
+
+    def __init__(self, step: PlanStep) -> None:
+        self.step = step
+        self.number = {d.name: i for i, d in enumerate(step.dims)}
+        self.parts = {d.name: cuts(d.size, d.outer) for d in step.dims}
+        self.cut = {
+            d.name: [[(start + s, n) for s, n in cuts(length, d.tile)] for start, length in self.parts[d.name]]
+            for d in step.dims
+        }
+        self.pieces = {name: [piece for part in parts for piece in part] for name, parts in self.cut.items()}
+        self.order = tuple(d.name for d in step.dims)
+        self.stage_order = step.staging.order if step.staging else self.order
+
+    def turns(self, operand: PlanOperand) -> tuple[int, int]:
+        """How many dims of the tile loop, and of the stage's, change the box: those up to its innermost that is cut."""
+        used = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
+        tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
+        staged = {name for name, parts in self.parts.items() if len(parts) > 1}
+        inner = [i for i, name in enumerate(self.order) if name in used & tiled]
+        outer = [i for i, name in enumerate(self.stage_order) if name in used & staged]
+        return max(inner, default=-1) + 1, max(outer, default=-1) + 1
+
+    def dims(self, tables: Tables) -> CText:
+        """The table of dims."""
+        rows = []
+        for d in self.step.dims:
+            ends = np.cumsum([len(part) for part in self.cut[d.name]]).tolist()
+            counted, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
+            rows.append(f'{{"{d.name}", {len(ends)}, {counted}, {pieces}, {int(d.reduction)}}}')
+        return tables.put("hal_sim_dim_t", rows)
+
+    def order_numbers(self, tables: Tables) -> CText:
+        """The stage's loop order, as numbers of dims."""
+        return tables.numbers("uint32_t", (self.number[name] for name in self.stage_order))
+
+    def _axis(self, axis: Axis, extent: int, tables: Tables) -> str:
+        if not isinstance(axis, At | Windowed):
+            span = tables.spans([axis.span({}, extent)])
+            return f"{{{NONE}, {extent}, {span}, {span}}}"
+        pieces, parts = (
+            tables.spans(axis.span({axis.dim: span}, extent) for span in spans[axis.dim])
+            for spans in (self.pieces, self.parts)
+        )
+        return f"{{{self.number[axis.dim]}, {extent}, {pieces}, {parts}}}"
+
+    def operands(self, tables: Tables, places: Sequence[Where]) -> CText:
+        """The table of operands."""
+        rows = []
+        for o, where in zip(self.step.operands, places, strict=True):
+            axes = [self._axis(a, n, tables) for a, n in zip(o.axes, o.view, strict=True)]
+            moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
+            written = int(o.mode != "in")
+            flags = (written, int(moved and o.mode != "out"), int(moved and written), int(o.fresh_on_flag))
+            buffers = (where.home, where.slot, where.stage, turns, stage_turns, len(axes))
+            numbers = ", ".join(map(str, (*flags, *buffers)))
+            field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
+            rows.append(f'{{"{o.arg}", {field}, {numbers}, {tables.put("hal_sim_axis_t", axes)}}}')
+        return tables.put("hal_sim_operand_t", rows)
+
+    def scalars(self, tables: Tables) -> tuple[CText, int]:
+        """The table of scalars, and of the pointers that must be null; and its length."""
+        kernel = self.step.kernel
+        present = {o.arg for o in self.step.operands}
+        rows = [(name, "HAL_SIM_NULL, 0, 0, 0, NULL") for name, _, _ in kernel.pointers if name not in present]
+        rows += [(name, self._form(self.step.args[name], kind, tables)) for name, kind in kernel.scalars]
+        texts = [f'{{"{name}", offsetof({kernel.symbol}_args_t, {name}), {form}}}' for name, form in rows]
+        return tables.put("hal_sim_scalar_t", texts), len(texts)
+
+    def _form(self, value: ArgValue, kind: str, tables: Tables) -> str:
+        match value:
+            case Const(number):
+                return _constant(number, kind)
+            case Extent(dim):
+                return f"HAL_SIM_EXTENT, {self.number[dim]}, 0, 0, NULL"
+            case Start(dim):
+                return f"HAL_SIM_START, {self.number[dim]}, 0, 0, NULL"
+            case First():
+                return "HAL_SIM_FIRST, 0, 0, 0, NULL"
+            case Last():
+                return "HAL_SIM_LAST, 0, 0, 0, NULL"
+            case Flag():
+                return "HAL_SIM_FLAG, 0, 0, 0, NULL"
+            case Length(arg, axis):
+                return f"HAL_SIM_LENGTH, {self._operand(arg)}, {axis}, 0, NULL"
+            case Stride(arg, axis):
+                return self._stride(self._operand(arg), axis)
+            case Offset(arg, axis):
+                return self._offset(self._operand(arg), axis, tables)
+        raise InternalError(f"{value} has no form in the simulation map")
+
+    def _operand(self, arg: str) -> int:
+        return next(i for i, o in enumerate(self.step.operands) if o.arg == arg)
+
+    def _stride(self, index: int, axis: int) -> str:
+        """Of the packed box in a slot, of the whole tensor where it is resident."""
+        o = self.step.operands[index]
+        if isinstance(o.axes[axis], Broadcast):
+            return _constant(0, "u32")
+        if o.slots:
+            return f"HAL_SIM_STRIDE, {index}, {axis}, 0, NULL"
+        return _constant(int(np.prod(o.view[axis + 1 :], dtype=np.int64)), "u32")
+
+    def _offset(self, index: int, axis: int, tables: Tables) -> str:
+        mapped, extent = self.step.operands[index].axes[axis], self.step.operands[index].view[axis]
+        if not isinstance(mapped, Windowed):
+            raise InternalError(f"an offset on axis {axis} of {self.step.name!r}, which has no window")
+        entries = tables.numbers("int32_t", (mapped.offset({mapped.dim: p}, extent) for p in self.pieces[mapped.dim]))
+        return f"HAL_SIM_ENTRY, {self.number[mapped.dim]}, 0, 0, {entries}"
+
+
+def _constant(number: int | float, kind: str) -> str:
+    """The word of a scalar; zeros of either sign are one."""
+    word = np.float32(number) + np.float32(0) if kind == "f32" else np.int64(number).astype(np.uint32)
+    return f"HAL_SIM_CONST, 0, 0, {int(word.view(np.uint32)):#x}, NULL"

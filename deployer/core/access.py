@@ -1,0 +1,341 @@
+"""What an operator touches, said once: an iteration space and, per operand and axis, a map from it.
+
+Tile boxes, footprints, transfers and strides are derived here for the solver, the emitter, the verifier and the tests.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from deployer.core.safe_text import identifier
+
+Span = tuple[int, int]
+Tile = Mapping[str, Span]
+"""Per dim: (start, length) of the tile."""
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A named dim of the iteration space with its extent.
+
+    The reductions, in the order of `Access.dims`, are one sum in lexicographic order. One is split only where it is
+    `splittable` and all before it have tiles of length 1, and then in ascending order into an output that stays in its
+    slot: so every tiling adds in the same order.
+    """
+
+    name: str
+    size: int
+    kind: Literal["parallel", "reduction"] = "parallel"
+    splittable: bool = True
+
+    def __post_init__(self) -> None:
+        """A dim is a variable of generated C."""
+        identifier(self.name)
+
+
+@dataclass(frozen=True)
+class At:
+    """The axis index is the dim's index."""
+
+    dim: str
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return tile[self.dim]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The axis index is `dim * stride + k * dilation - pad` for all k below `kernel`; outside the axis is padding."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        start, length = tile[self.dim]
+        low = start * self.stride - self.pad
+        high = low + (length - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        low, high = min(max(low, 0), size), min(max(high, 0), size)
+        return low, max(high - low, 0)
+
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the first window begins, counted from the box's first index: negative where it begins in padding."""
+        return tile[self.dim][0] * self.stride - self.pad - self.span(tile, size)[0]
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (length - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The axis index is any i whose window `i * stride + k * dilation - pad` meets the dim's: Window turned round."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        start, length = tile[self.dim]
+        low = -(-(start + self.pad - (self.kernel - 1) * self.dilation) // self.stride)
+        high = (start + length - 1 + self.pad) // self.stride + 1
+        low, high = min(max(low, 0), size), min(max(high, 0), size)
+        return low, max(high - low, 0)
+
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the dim's first index lies in the windows' coordinates, counted from the box's first window."""
+        return tile[self.dim][0] + self.pad - self.span(tile, size)[0] * self.stride
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (length - 1 + (self.kernel - 1) * self.dilation) // self.stride + 1
+
+
+@dataclass(frozen=True)
+class Around:
+    """The axis index is any that is in one of the `count` windows that hold the dim's: the Window of a Reach."""
+
+    dim: str
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    count: int = 1
+
+    @property
+    def reach(self) -> Reach:
+        """The windows that hold the dim's indices."""
+        return Reach(self.dim, self.kernel, self.stride, self.dilation, self.pad)
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile, clipped to the axis."""
+        first, windows = self.reach.span(tile, self.count)
+        window = Window(self.dim, self.kernel, self.stride, self.dilation, self.pad)
+        low, length = window.span({self.dim: (first, windows)}, size)
+        return low, length if windows else 0
+
+    def offset(self, tile: Tile, size: int) -> int:
+        """Where the dim's first index lies, counted from the box's first."""
+        return tile[self.dim][0] - self.span(tile, size)[0]
+
+    def longest(self, length: int) -> int:
+        """Most indices that tiles of that length touch, were the axis endless."""
+        return (self.reach.longest(length) - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Every tile touches the whole axis."""
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return 0, size
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The axis has one element, which every tile touches."""
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return 0, 1
+
+
+Windowed = Window | Reach | Around
+Axis = At | Windowed | Whole | Broadcast
+Mode = Literal["in", "out", "inout"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One kernel pointer: the tensor behind it seen in shape `view` (same elements, row-major), and a map per axis.
+
+    `fresh_on_flag` marks an inout operand whose old content is not read in a pass with the lazy-reset flag set.
+    """
+
+    arg: str
+    tensor: str
+    mode: Mode
+    view: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    fresh_on_flag: bool = False
+
+    def __post_init__(self) -> None:
+        """Variables of generated C are named after the argument."""
+        identifier(self.arg)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the kernel needs the operand's old content."""
+        return self.mode != "out"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the kernel produces the operand."""
+        return self.mode != "in"
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dims the operand's box depends on."""
+        return tuple(a.dim for a in self.axes if isinstance(a, At | Windowed))
+
+    def box(self, tile: Tile) -> tuple[tuple[int, int], ...]:
+        """(first index, length) per view axis for a tile."""
+        return tuple(a.span(tile, n) for a, n in zip(self.axes, self.view, strict=True))
+
+
+@dataclass(frozen=True)
+class Access:
+    """The iteration space, outermost dim first, and the operands in kernel argument order."""
+
+    dims: tuple[Dim, ...]
+    operands: tuple[Operand, ...]
+
+    def dim(self, name: str) -> Dim:
+        """The dim of that name."""
+        return next(d for d in self.dims if d.name == name)
+
+    def operand(self, arg: str) -> Operand:
+        """The operand behind that kernel argument."""
+        return next(o for o in self.operands if o.arg == arg)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Extent of every dim: the tile that is the whole step."""
+        return {d.name: d.size for d in self.dims}
+
+
+def tile_count(access: Access, sizes: Mapping[str, int]) -> int:
+    """Number of tiles when each dim is cut into pieces of the given size."""
+    return math.prod(-(-d.size // sizes[d.name]) for d in access.dims)
+
+
+def tiles(
+    access: Access, sizes: Mapping[str, int], order: tuple[str, ...], within: Tile | None = None
+) -> Iterator[dict[str, Span]]:
+    """All tiles of the space, or of a part of it, in loop order, `order` naming the dims outermost first.
+
+    Border tiles are shorter.
+    """
+    pieces = []
+    for name in order:
+        first, length = within[name] if within else (0, access.dim(name).size)
+        pieces.append([(first + s, min(sizes[name], length - s)) for s in range(0, length, sizes[name])])
+    for spans in itertools.product(*pieces):
+        yield dict(zip(order, spans, strict=True))
+
+
+def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Largest box of the operand over all tiles of the given sizes, per view axis.
+
+    A window is clipped on its axis, so its largest box is that of an inner tile or the whole axis.
+    """
+    shape = []
+    for axis, extent in zip(operand.axes, operand.view, strict=True):
+        if isinstance(axis, Windowed):
+            shape.append(min(axis.longest(sizes[axis.dim]), extent))
+        elif isinstance(axis, At):
+            shape.append(min(sizes[axis.dim], extent))
+        else:
+            shape.append(axis.span({}, extent)[1])
+    return tuple(shape)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A box as a DMA engine sees it: contiguous runs and, outermost first, (count, stride in elements) levels."""
+
+    run: int
+    levels: tuple[tuple[int, int], ...]
+
+    @property
+    def elements(self) -> int:
+        """Elements moved."""
+        return self.run * math.prod(n for n, _ in self.levels)
+
+    @property
+    def lines(self) -> int:
+        """Contiguous runs moved."""
+        return math.prod(n for n, _ in self.levels)
+
+
+def nested(size: int, outer: int, tile: int) -> tuple[tuple[Span, tuple[Span, ...]], ...]:
+    """A dim cut into parts of length `outer`, each with its own cut into tiles."""
+    parts = [(s, min(outer, size - s)) for s in range(0, size, outer)]
+    return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in parts)
+
+
+def whole_axes(
+    axes: tuple[Axis, ...], view: tuple[int, ...], cuts: Mapping[str, tuple[int, int, int]], staged: bool
+) -> tuple[bool, ...]:
+    """Per axis, whether every tile has all of what it is cut from: the view's axis, where `staged` the part's box.
+
+    `cuts` holds size, part and tile of each dim. Code is one for all tiles, so a run goes on over such axes alone.
+    """
+    found = []
+    for axis, extent in zip(axes, view, strict=True):
+        if isinstance(axis, At | Windowed):
+            alike = True
+            for part, pieces in nested(*cuts[axis.dim]):
+                of = axis.span({axis.dim: part}, extent)[1] if staged else extent
+                alike = alike and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
+            found.append(alike)
+        else:
+            found.append(axis.span({}, extent)[1] == extent)
+    return tuple(found)
+
+
+def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...] | None = None) -> Transfer:
+    """Runs and strides of a box of that shape inside a row-major array of shape `view`.
+
+    A run goes on over the axes of which the box has the `whole`, by default all it does. A box with an axis of length 0
+    has no runs.
+    """
+    levels: list[tuple[int, int]] = []
+    run, stride, contiguous = 1, 1, True
+    if whole is None:
+        whole = tuple(a == b for a, b in zip(view, box, strict=True))
+    if 0 in box:
+        return Transfer(0, ())
+    for extent, length, all_of_it in zip(reversed(view), reversed(box), reversed(whole), strict=True):
+        if contiguous:
+            run *= length
+        elif length > 1:
+            if levels and levels[-1][1] * levels[-1][0] == stride:
+                levels[-1] = (levels[-1][0] * length, levels[-1][1])
+            else:
+                levels.append((length, stride))
+        contiguous = contiguous and (all_of_it or extent == 1)
+        stride *= extent
+    return Transfer(run, tuple(reversed(levels)))
+
+
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def order_dims(access: Access, outer: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """A loop order: the dims named in `outer` first, then the other parallel dims, reductions innermost."""
+    parallel = [d.name for d in access.dims if d.kind == "parallel" and d.name not in outer]
+    reduction = [d.name for d in access.dims if d.kind == "reduction"]
+    return (*outer, *parallel, *reduction)
+
+
+def loads(operand: Operand, access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> int:
+    """How often the operand's box changes over the tile loop, the first time included.
+
+    The box stays while only dims inside of the innermost dim it depends on advance.
+    """
+    counts = [-(-access.dim(name).size // sizes[name]) for name in order]
+    depends = [i for i, name in enumerate(order) if name in operand.dims and counts[i] > 1]
+    return math.prod(counts[: depends[-1] + 1]) if depends else 1

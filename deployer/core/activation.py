@@ -1,0 +1,112 @@
+"""Relu, and the gradient of Relu, inside the operator whose result they read: attribute, operand, arguments, meaning.
+
+A kernel applies them to an output when its sum is complete, so the bits are those of a step of their own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, Operand
+from deployer.core.errors import NotDifferentiable
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, CType, GradientBuilder, Stride, mismatch, unsupported
+
+ACTIVATION, RELU = "activation", "Relu"
+GATE = "gate"
+"""The kernel pointer behind which Y of a Relu lies: where it is not above zero, the result becomes zero."""
+GATE_POINTER = (GATE, "float32", False)
+RELU_SCALAR: tuple[str, CType] = ("relu", "u32")
+
+
+class TakesRelu:
+    """Mixin of an operator that applies Relu to its result where attribute `activation` says so."""
+
+
+class TakesGate:
+    """Mixin of an operator that applies ReluGrad to its result where input `gate_input` is there: Y of that Relu."""
+
+    gate_input: ClassVar[int]
+
+
+def has_relu(node: Node) -> bool:
+    """Whether the result goes through Relu; UnsupportedOperator for another activation."""
+    given = node.attr_str(ACTIVATION, "")
+    if given not in ("", RELU):
+        raise unsupported(node, f"its activation is {given!r}", f"activation {RELU!r}, or a node of its own")
+    return given == RELU
+
+
+def gate_of(node: Node, position: int) -> str:
+    """The input of Y of a Relu, empty where there is none."""
+    return node.inputs[position] if len(node.inputs) > position else ""
+
+
+def extra_work(node: Node, access: Access) -> int:
+    """What Relu (a comparison) and its gradient (with a load) add per output, in multiply-accumulates."""
+    return int(has_relu(node)) + 2 * sum(operand.arg == GATE for operand in access.operands)
+
+
+def finished_form(form: str, node: Node, access: Access) -> str:
+    """The form of a kernel's work where Relu or a gate costs it figures of its own."""
+    gated = any(operand.arg == GATE for operand in access.operands)
+    return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
+
+
+def check_gate(node: Node, inputs: Sequence[TensorType | None], position: int, y: TensorType) -> None:
+    """ShapeMismatch where a gate is not of the result's type."""
+    gate = inputs[position] if len(inputs) > position else None
+    if gate is not None and gate != y:
+        raise mismatch(node, f"the gate is {gate}, the result {y}", inputs)
+
+
+def finished(node: Node, y: Array, gate: Array | None = None) -> Array:
+    """The result as Relu and its gradient leave it."""
+    zero = y.dtype.type(0)
+    y = np.maximum(y, zero) if has_relu(node) else y
+    return y if gate is None else np.where(gate > 0, y, zero)
+
+
+def gate_array(inputs: Sequence[Array | None], position: int) -> Array | None:
+    """The gate's values, where it is there."""
+    return inputs[position] if len(inputs) > position else None
+
+
+def gate_operands(node: Node, position: int, y: Operand) -> tuple[Operand, ...]:
+    """The gate as the kernel sees it, of the output's box, where it is there."""
+    name = gate_of(node, position)
+    return (Operand(GATE, name, "in", y.view, y.axes),) if name else ()
+
+
+def gate_args(access: Access, axes: Mapping[str, int]) -> dict[str, ArgValue]:
+    """Strides of the gate by the suffix of their argument, zero where there is no gate."""
+    there = any(operand.arg == GATE for operand in access.operands)
+    return {f"{GATE}_{name}": Stride(GATE, axis) if there else Const(0) for name, axis in axes.items()}
+
+
+def relu_args(node: Node) -> dict[str, ArgValue]:
+    """Whether the kernel applies Relu."""
+    return {RELU_SCALAR[0]: Const(int(has_relu(node)))}
+
+
+def through(node: Node, dout: str, b: GradientBuilder, position: int | None = None) -> str:
+    """The gradient of what Relu or a gate were applied to. Y of another Relu is no input to differentiate by."""
+    gate = gate_of(node, position) if position is not None else ""
+    if position is not None and gate and b.wanted(position):
+        raise NotDifferentiable(f"node {node.name!r} ({node.op}): its gate, {gate!r}, has no gradient")
+    if gate:
+        inner = b.temp("gated")
+        b.emit("ReluGrad", (dout, gate), (inner,))
+        dout = inner
+    if has_relu(node):
+        inner = b.temp("activated")
+        b.emit("ReluGrad", (dout, node.outputs[0]), (inner,))
+        dout = inner
+    return dout
+
+
+def shown(op: str, args: Mapping[str, ArgValue], operands: Sequence[str]) -> str:
+    """The operator of a step with what is fused into it."""
+    relu = f"+{RELU}" if args.get(RELU_SCALAR[0]) == Const(1) else ""
+    return f"{op}{relu}{'+ReluGrad' if GATE in operands else ''}"

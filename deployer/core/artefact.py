@@ -1,0 +1,235 @@
+"""Frozen dataclasses to JSON and back, exactly: what every stage hands to the next.
+
+An artefact file is `{"kind", "version", "digest", "body"}`; the digest is over the body, so an edited file is known as
+edited, and there is no time stamp in it: the same artefact is the same bytes. Files come from outside: what is not
+exactly such JSON is refused, numbers that no artefact needs included.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import math
+import types
+import typing
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from deployer.core.errors import FileProblem
+from deployer.core.safe_text import json_text
+
+T = TypeVar("T")
+VERSION = 1
+LARGEST = 1 << 53
+"""No integer of an artefact is beyond it: what all readers of JSON can hold, and sums of which fit 64 bits."""
+INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+
+
+def to_jsonable(value: Any) -> Any:
+    """Turn dataclasses, tuples, dicts, bytes and scalars into what `json` prints; a dataclass carries its name."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {name: to_jsonable(getattr(value, name)) for name in _names(type(value))}
+        return {"_": type(value).__name__, **fields}
+    if isinstance(value, (tuple, list)):
+        return [to_jsonable(v) for v in value]
+    if isinstance(value, dict):
+        return {k: to_jsonable(value[k]) for k in value}
+    if isinstance(value, bytes):
+        return {"_": "bytes", "base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"_": "float", "text": str(value)}
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    """The fields of a dataclass."""
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+def from_jsonable(expected: Any, value: Any) -> Any:
+    """Rebuild a value of the annotated type `expected`; TypeError, KeyError or ValueError where it does not fit."""
+    origin, args = get_origin(expected), get_args(expected)
+    if expected is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _from_union(args, value)
+    if origin is tuple:
+        return _from_list(args, value)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise TypeError(f"expected a table, found {_shown(value)}")
+        return {k: from_jsonable(args[1], v) for k, v in value.items()}
+    if origin is typing.Literal:
+        if not isinstance(value, str) or value not in args:
+            raise ValueError(f"{_shown(value)} is none of {args}")
+        return value
+    if expected is bytes:
+        _tagged(value, "bytes", "base64")
+        return base64.b64decode(str(value["base64"]), validate=True)
+    if dataclasses.is_dataclass(expected):
+        return _from_fields(typing.cast(type, expected), value)
+    return _from_scalar(expected, value)
+
+
+def _shown(value: Any) -> str:
+    """The value for a message, which a whole table would fill."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _tagged(value: Any, name: str, key: str) -> None:
+    """TypeError unless the value is the table of that kind with that key alone."""
+    if not isinstance(value, dict) or set(value) != {"_", key} or value["_"] != name:
+        raise TypeError(f"expected {name}, found {_shown(value)}")
+
+
+def _from_list(args: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"expected a list, found {_shown(value)}")
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(from_jsonable(args[0], v) for v in value)
+    if len(args) != len(value):
+        raise ValueError(f"expected {len(args)} items, found {len(value)}")
+    return tuple(from_jsonable(a, v) for a, v in zip(args, value, strict=True))
+
+
+def _from_scalar(expected: type, value: Any) -> Any:
+    if expected is float and isinstance(value, dict):
+        _tagged(value, "float", "text")
+        if value["text"] not in INFINITIES:
+            raise ValueError(f"{_shown(value['text'])} is none of {tuple(INFINITIES)}")
+        return INFINITIES[value["text"]]
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise TypeError(f"expected {expected.__name__}, found {_shown(value)}")
+    if isinstance(value, str):
+        value.encode()
+    return value
+
+
+def _from_union(options: tuple[Any, ...], value: Any) -> Any:
+    if value is None and type(None) in options:
+        return None
+    if isinstance(value, dict) and "_" in value:
+        for option in options:
+            if getattr(option, "__name__", "") == value["_"]:
+                return from_jsonable(option, value)
+        raise ValueError(f"{_shown(value['_'])} is none of {[getattr(o, '__name__', str(o)) for o in options]}")
+    for option in options:
+        if option is type(None) or dataclasses.is_dataclass(option):
+            continue
+        try:
+            return from_jsonable(option, value)
+        except (TypeError, ValueError, KeyError):
+            continue
+    raise TypeError(f"{_shown(value)} is none of {options}")
+
+
+def _from_fields(cls: type, value: Any) -> Any:
+    hints = _hints(cls)
+    if not isinstance(value, dict) or value.get("_") != cls.__name__:
+        raise TypeError(f"expected a {cls.__name__}, found {_shown(value)}")
+    unknown = sorted(set(value) - {"_"} - set(hints))
+    if unknown:
+        raise ValueError(f"{cls.__name__} has no field {unknown[0]!r}")
+    return cls(**{name: from_jsonable(hint, value[name]) for name, hint in hints.items()})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The type of each field, in their order."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def dumps(artefact: Any) -> str:
+    """The artefact's file text: sorted by construction, one trailing newline."""
+    body = to_jsonable(artefact)
+    envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": digest(artefact), "body": body}
+    return json_text(envelope, allow_nan=False)
+
+
+def digest(artefact: Any) -> str:
+    """SHA-256 over the canonical JSON of the artefact, 16 hexadecimal digits."""
+    text = json.dumps(to_jsonable(artefact), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def kind_of(path: Path) -> str:
+    """The kind an artefact file declares."""
+    return str(_envelope(path)["kind"])
+
+
+def load(cls: type[T], path: Path, sealed: bool = False) -> T:
+    """Read an artefact file of the given kind; FileProblem where it is something else.
+
+    A `sealed` file must also be as it was written: its digest is that of what it holds.
+    """
+    envelope = _envelope(path)
+    if envelope["kind"] != cls.__name__ or envelope["version"] != VERSION:
+        raise FileProblem(
+            f"{path} is a {_shown(envelope['kind'])} {_shown(envelope['version'])}, not a {cls.__name__} {VERSION}",
+            hint="dump it again with this version of the deployer",
+        )
+    try:
+        found = typing.cast(T, from_jsonable(cls, envelope["body"]))
+    except (TypeError, ValueError, KeyError) as error:
+        cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
+    if sealed and envelope.get("digest") != digest(found):
+        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {digest(found)!r}")]
+        hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
+        raise FileProblem(f"{path} was edited or damaged after it was written", facts, hint)
+    return found
+
+
+def _envelope(path: Path) -> dict[str, Any]:
+    try:
+        envelope = json.loads(
+            path.read_bytes().decode(),
+            object_pairs_hook=_table,
+            parse_constant=_no_number,
+            parse_int=_integer,
+            parse_float=_real,
+        )
+    except FileNotFoundError as error:
+        raise FileProblem(f"{path} does not exist") from error
+    except RecursionError:
+        raise FileProblem(f"{path} is not a JSON artefact", [("cause", "it is nested too deeply")]) from None
+    except (ValueError, OSError) as error:
+        raise FileProblem(f"{path} is not a JSON artefact", [("cause", str(error)[:200])]) from error
+    if not isinstance(envelope, dict) or not {"kind", "version", "body"} <= set(envelope):
+        raise FileProblem(f"{path} is JSON, but no artefact of the deployer", hint="give a plan.json or a tiling.json")
+    return envelope
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError where a key is there twice or is no text."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is there twice")
+    for key in table:
+        key.encode()
+    return table
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _integer(text: str) -> int:
+    if len(text) > len(str(LARGEST)) + 1 or abs(int(text)) > LARGEST:
+        raise ValueError(f"{text[:30]} is beyond {LARGEST}")
+    return int(text)
+
+
+def _real(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text[:30]} is beyond float64")
+    return float(text)

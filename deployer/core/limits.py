@@ -1,0 +1,55 @@
+"""The largest sizes that are read or planned, judged before memory is taken for them, each with its reason.
+
+A file may claim any size in a few bytes. What is claimed is compared with these first.
+"""
+
+import math
+from collections.abc import Sequence
+
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import DTYPES, Node, TensorType
+from deployer.core.operator import unsupported
+
+MODEL_BYTES = 1 << 28
+"""An ONNX file with the data beside it: 32 times the outermost memory of any target, which its weights must fit."""
+TENSOR_BYTES = 1 << 28
+"""One tensor of a graph, for the same reason; the reference holds it in float64, and some with padding around."""
+PROGRAM_BYTES = 1 << 30
+"""All tensors of a graph together, as the reference holds them while it runs: 128 times the outermost memory."""
+ARCHIVE_BYTES = 1 << 30
+"""All arrays of an npz together: all samples are in memory at once, and one file feeds them to the program."""
+NODES = 20_000
+"""Nodes of a graph, 90 times the largest known one; planning takes a hundredth of a second and more for each."""
+RANK = 32
+"""Axes of a tensor: half of what numpy can hold, and four times what operators can loop over."""
+
+_WAY_OUT = "a smaller model: this compiler is for machines with megabytes"
+
+
+def check_type(what: str, kind: TensorType) -> None:
+    """ShapeMismatch where a tensor has more axes or bytes than is planned for; `what` names it."""
+    if len(kind.shape) > RANK:
+        raise ShapeMismatch(f"{what} has {len(kind.shape)} axes", [("at most", str(RANK))], "fewer axes")
+    if kind.bytes > TENSOR_BYTES:
+        facts = [("type", str(kind)), ("bytes", str(kind.bytes)), ("at most", str(TENSOR_BYTES))]
+        raise ShapeMismatch(f"{what} is larger than any target could hold", facts, _WAY_OUT)
+
+
+def check_total(graph: str, kinds: Sequence[TensorType]) -> None:
+    """ShapeMismatch where the tensors of a graph together are more than is planned for."""
+    total = sum(kind.bytes for kind in kinds)
+    if total > PROGRAM_BYTES:
+        facts = [("tensors", str(len(kinds))), ("bytes", str(total)), ("at most", str(PROGRAM_BYTES))]
+        raise ShapeMismatch(f"the {graph} graph is larger than any target could hold", facts, _WAY_OUT)
+
+
+def check_elements(node: Node, what: str, shape: Sequence[int]) -> None:
+    """UnsupportedOperator where a node's meaning lays out more floats than a tensor may have."""
+    found = math.prod(shape) * DTYPES["float32"]
+    if found > TENSOR_BYTES:
+        raise too_large(node, f"{what} take {found} B", TENSOR_BYTES)
+
+
+def too_large(node: Node, why: str, most: int) -> UnsupportedOperator:
+    """The error of a node beyond a limit."""
+    return unsupported(node, f"{why}, at most {most}", _WAY_OUT)

@@ -1,0 +1,314 @@
+"""What an operator is: its shapes, meaning, gradient, access, work, kernel and samples, in one class of one file."""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from deployer.core.access import Access
+from deployer.core.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import Form
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.safe_text import identifier
+from deployer.core.versions import Rule
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Const:
+    """A kernel argument known at compile time."""
+
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Length of the tile along a dim."""
+
+    dim: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """First index of the tile along a dim."""
+
+    dim: str
+
+
+@dataclass(frozen=True)
+class Stride:
+    """Elements between neighbours along a view axis of an operand's buffer; 0 on a broadcast axis."""
+
+    arg: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class First:
+    """1 on the first tile of all reductions together, else 0."""
+
+
+@dataclass(frozen=True)
+class Last:
+    """1 on the last tile of all reductions together, else 0."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where a tile's windows begin on an axis, counted from the first index of the operand's box; see the axis."""
+
+    arg: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Length:
+    """Indices of an operand's box along an axis."""
+
+    arg: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The lazy-reset flag of the running pass, 0 or 1."""
+
+
+SWEEP_LENGTHS = (16, 64, 200, 512, 1024, 2048, 4096)
+
+ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag
+CType = Literal["u32", "i32", "f32"]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C kernel: its symbol and the fields of its argument struct.
+
+    `pointers` are (name, dtype, written) in order, `scalars` (name, C type); generated headers print exactly this.
+    """
+
+    symbol: str
+    pointers: tuple[tuple[str, str, bool], ...]
+    scalars: tuple[tuple[str, CType], ...]
+
+    def __post_init__(self) -> None:
+        """Kernels may come from a file: what they name in C, and the files named after them, are identifiers."""
+        for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
+            identifier(name)
+
+    def table_bytes(self, pointer_bytes: int) -> int:
+        """Bytes of one argument struct on a target with pointers of that size."""
+        return len(self.pointers) * pointer_bytes + 4 * len(self.scalars)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one tile costs apart from data movement.
+
+    `macs` multiply-accumulates, `elements` other element operations, `parallel` pieces that cores can share.
+    `form` names a class of shapes that costs by other figures than the kernel's other uses. `lost` is what a kernel
+    does besides, in multiply-accumulates: in blocks that are not whole, or to finish an output.
+    """
+
+    macs: int
+    elements: int
+    parallel: int
+    form: str = ""
+    lost: int = 0
+
+    @property
+    def products(self) -> int:
+        """Multiply-accumulates, with those lost."""
+        return self.macs + self.lost
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One concrete use for tests: inputs (None = absent), attributes, number of outputs.
+
+    `onnx` says that ONNX Runtime knows this form under its own name, so that it can be the reference.
+    """
+
+    label: str
+    inputs: tuple[Array | None, ...]
+    attrs: dict[str, AttrValue] = field(default_factory=dict)
+    outputs: int = 1
+    onnx: bool = True
+
+
+class GradientBuilder(Protocol):
+    """What a gradient rule may do. `autodiff.py` implements it."""
+
+    def type(self, name: str) -> TensorType:
+        """dtype and shape of any value."""
+
+    def wanted(self, index: int) -> bool:
+        """Whether the gradient of this input is needed."""
+
+    def grad(self, index: int) -> str:
+        """Name under which the rule must produce the gradient of this input."""
+
+    def temp(self, label: str) -> str:
+        """A fresh name for a value in between."""
+
+    def emit(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
+        """Append a node to the backward graph."""
+
+    def constant(self, label: str, value: Array) -> str:
+        """A constant tensor."""
+
+    def reduce_to(self, name: str, shape: tuple[int, ...], out: str) -> None:
+        """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
+
+
+class Operator(ABC):
+    """One operator. A subclass fills every part and is registered by `@register`.
+
+    `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
+    to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
+    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN.
+
+    What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
+    the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
+    `com.microsoft`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
+    """
+
+    name: ClassVar[str]
+    versions: ClassVar[tuple[int, ...]] = ()
+    older: ClassVar[Mapping[int, Rule]] = {}
+    custom: ClassVar[Form | None] = None
+    kernel: ClassVar[Kernel | None] = None
+    static_inputs: ClassVar[dict[int, str]] = {}
+    inplace: ClassVar[dict[int, int]] = {}
+    view: ClassVar[bool] = False
+    aliases: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[tuple[str, ...]] = ()
+    unbounded: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """Types of all outputs; raises ShapeMismatch or UnsupportedOperator with the node's name."""
+
+    @abstractmethod
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The meaning in numpy, in the dtype of the inputs."""
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Append the backward nodes; `douts` holds the gradient of each output, empty where none arrives."""
+        raise NotDifferentiable(f"node {node.name!r} ({self.name}) has no gradient: {self.no_gradient}")
+
+    no_gradient: ClassVar[str] = ""
+
+    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
+        """The node with the outputs that its gradient reads, under names from `fresh`; by default the node itself."""
+        return node
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""
+        return None
+
+    def labels(self, node: Node) -> tuple[str, str] | None:
+        """The input that holds class numbers, and the input [N, C, ...] with the classes; None without such inputs."""
+        return None
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """The iteration space and operand maps."""
+        raise InternalError(f"operator {self.name} has no access")
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """A value for each scalar of the kernel's argument struct."""
+        raise InternalError(f"operator {self.name} has no kernel arguments")
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """What a tile of these lengths costs."""
+        raise InternalError(f"operator {self.name} has no work")
+
+    @abstractmethod
+    def samples(self) -> Iterator[Sample]:
+        """Uses for tests, from a fixed seed."""
+
+    def sweep(self) -> Iterator[Sample]:
+        """Uses on which the cost of the kernel is measured: the samples, or vectors of many lengths where flat."""
+        samples = list(self.samples())
+        first = samples[0]
+        shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}
+        if len(shapes) != 1:
+            yield from samples
+            return
+        for size in SWEEP_LENGTHS:
+            inputs = [x if x is None or x.size == 1 else np.resize(x, size) for x in first.inputs]
+            yield Sample(f"n{size}", tuple(inputs), first.attrs, first.outputs, onnx=False)
+
+
+_REGISTRY: dict[str, Operator] = {}
+C = TypeVar("C", bound=type[Operator])
+
+
+def register(cls: C) -> C:
+    """Add an operator to the registry; InternalError where a part is missing or a name is taken."""
+    missing = []
+    if cls.kernel is not None:
+        missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
+    elif not cls.view and cls.lower is Operator.lower:
+        missing.append("kernel, view or lower")
+    if cls.gradient is Operator.gradient and not cls.no_gradient:
+        missing.append("gradient or no_gradient")
+    if onnx.defs.has(cls.name) and not cls.versions:
+        missing.append("versions")
+    if cls.__abstractmethods__:
+        missing += sorted(cls.__abstractmethods__)
+    if missing:
+        raise InternalError(f"operator {cls.__name__} lacks {', '.join(missing)}")
+    for name in (cls.name, *cls.aliases):
+        if name in _REGISTRY:
+            raise InternalError(f"operator {name} is registered twice")
+        _REGISTRY[name] = cls()
+    return cls
+
+
+@cache
+def registry() -> Mapping[str, Operator]:
+    """All operators by op_type, found by walking the packages below `deployer.operators`."""
+    operators = importlib.import_module("deployer.operators")
+    for name in sorted(m.name for m in pkgutil.walk_packages(operators.__path__, "deployer.operators.")):
+        importlib.import_module(name)
+    return dict(sorted(_REGISTRY.items()))
+
+
+def operator_of(node: Node) -> Operator:
+    """The operator of a node; UnsupportedOperator where there is none."""
+    operators = registry()
+    if node.op not in operators:
+        raise unsupported(node, "there is no such operator", f"one of {', '.join(operators)}")
+    return operators[node.op]
+
+
+def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:
+    """The error for an operator or a form of it that does not exist here."""
+    return UnsupportedOperator(
+        f"node {node.name!r} ({node.op}): {why}",
+        [
+            ("inputs", ", ".join(node.inputs) or "none"),
+            ("attributes", str(node.attrs) if node.attrs else "none"),
+        ],
+        nearest,
+    )
+
+
+def mismatch(node: Node, why: str, inputs: Sequence[TensorType | None]) -> ShapeMismatch:
+    """The error for input types that do not fit a node's meaning."""
+    shown = ", ".join(f"{n or '-'} {t or 'absent'}" for n, t in zip(node.inputs, inputs, strict=False))
+    return ShapeMismatch(f"node {node.name!r} ({node.op}): {why}", [("inputs", shown)], "correct the graph's shapes")
+
+
+def rng(seed: int) -> np.random.Generator:
+    """The generator samples draw from."""
+    return np.random.default_rng(seed)

@@ -1,0 +1,326 @@
+"""The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
+from deployer.core.activation import shown
+from deployer.core.ir import Node, Program, TensorType
+from deployer.core.operator import ArgValue, Kernel
+from deployer.core.safe_text import identifier
+from deployer.verify.tolerances import TOLERANCES
+
+Buffering = Literal["single", "double"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose: everything besides the graphs that a plan depends on.
+
+    `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
+    target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
+    number of passes per update; `fuse` allows rewrites that change no bit, `fused` wants pass and update as one graph.
+    `passes` forward passes and the losses' `tolerance` are the harness's.
+    """
+
+    target: str = "host"
+    strategy: str = "auto"
+    budgets: dict[str, int] | None = None
+    cores: int | None = None
+    accumulate: int = 1
+    opt_out: tuple[str, ...] = ()
+    fuse: bool = True
+    passes: int = 1
+    tolerance: float = TOLERANCES.loss
+    outermost: str = "L2"
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node in the schedule with its kernel, access and kernel arguments.
+
+    `cold` marks the first use of a kernel in its graph, whose code has left the instruction cache since the last pass;
+    `switched` that the step before runs another kernel, which large code does not outlast either.
+    """
+
+    index: int
+    graph: str
+    node: Node
+    kernel: Kernel
+    access: Access
+    args: dict[str, ArgValue]
+    cold: bool
+    switched: bool
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All steps of all graphs in execution order; the index counts through."""
+
+    options: Options
+    program: Program
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A storage and the steps first..last, inclusive, in which its content matters.
+
+    `loaded` says that the harness fills it before step `first`; `persistent` that it outlives every pass.
+    """
+
+    storage: str
+    bytes: int
+    first: int
+    last: int
+    loaded: bool
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """The schedule with the lifetime of every storage that needs memory."""
+
+    schedule: Schedule
+    storages: tuple[Lifetime, ...]
+
+    def of(self, storage: str) -> Lifetime:
+        """The lifetime of a storage."""
+        return next(x for x in self.storages if x.storage == storage)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How a step's spilled operands pass through the level below their home: tile lengths, loop order, slots.
+
+    `slots` names those operands alone. The tiles of the inner level cut each of these tiles anew.
+    """
+
+    tile: dict[str, int]
+    order: tuple[str, ...]
+    buffering: Buffering
+    slots: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StepTiling:
+    """The choice for one step: tile lengths, loop order (outermost first), buffering and slots per kernel argument.
+
+    An argument with 0 slots is resident: the kernel works on its home. `stage` is there where an operand is spilled.
+    """
+
+    step: str
+    tile: dict[str, int]
+    order: tuple[str, ...]
+    buffering: Buffering
+    slots: dict[str, int]
+    stage: Stage | None = None
+
+    def outer(self, access: Access) -> dict[str, int]:
+        """Lengths that the tiles cut: those of the stage, or the whole dims."""
+        return self.stage.tile if self.stage else access.sizes
+
+    def walk(self, access: Access) -> Iterator[tuple[dict[str, Span], list[dict[str, Span]]]]:
+        """The stage's tiles in loop order, each with its own tiles in loop order."""
+        order = self.stage.order if self.stage else self.order
+        for part in tiles(access, self.outer(access), order):
+            yield part, list(tiles(access, self.tile, self.order, part))
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Homes at the inner level, homes in the outermost, and a choice per step; other homes lie between.
+
+    `gaps` is what placement withholds from the budgets of the first two levels.
+    """
+
+    lifetimes: Lifetimes
+    resident: tuple[str, ...]
+    spilled: tuple[str, ...]
+    steps: tuple[StepTiling, ...]
+    table_bytes: int
+    gaps: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Home:
+    """A storage's place for its whole life: byte offset from the level's first byte."""
+
+    storage: str
+    type: TensorType
+    level: str
+    offset: int
+    bytes: int
+    first: int
+    last: int
+    loaded: bool
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class PlanOperand:
+    """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident).
+
+    A spilled operand has slots at the level between as well, the stage's.
+    """
+
+    arg: str
+    tensor: str
+    storage: str
+    mode: Mode
+    view: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    fresh_on_flag: bool
+    slots: int
+    slot_bytes: int
+    slot_offset: int
+    stage_slots: int
+    stage_bytes: int
+    stage_offset: int
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.arg)
+
+
+@dataclass(frozen=True)
+class PlanDim:
+    """A dim with its extent, the length of a stage's tile (the extent where nothing is staged) and of a tile."""
+
+    name: str
+    size: int
+    outer: int
+    tile: int
+    reduction: bool
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.name)
+
+    @property
+    def parts(self) -> tuple[Span, ...]:
+        """(start, length) of the stage's tiles along the dim."""
+        return tuple(part for part, _ in nested(self.size, self.outer, self.tile))
+
+    @property
+    def pieces(self) -> tuple[Span, ...]:
+        """(start, length) of all tiles along the dim: the stage's tiles, each cut anew."""
+        return tuple(p for _, pieces in nested(self.size, self.outer, self.tile) for p in pieces)
+
+    @property
+    def count(self) -> int:
+        """Number of tiles along the dim."""
+        return len(self.pieces)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Model cycles spent waiting for ingress and for egress, an entry per tile."""
+
+    ingress_wait: tuple[int, ...]
+    egress_wait: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The stage of a step: its loop order, buffering, the bytes it moves, and cycles its engine is busy and waited for.
+
+    What the engine is busy without being waited for is hidden.
+    """
+
+    order: tuple[str, ...]
+    buffering: Buffering
+    bytes_in: int
+    bytes_out: int
+    busy: int
+    wait: int
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call."""
+
+    index: int
+    name: str
+    graph: str
+    op: str
+    kernel: Kernel
+    args: dict[str, ArgValue]
+    dims: tuple[PlanDim, ...]
+    buffering: Buffering
+    operands: tuple[PlanOperand, ...]
+    tile_cycles: tuple[int, ...]
+    timeline: Timeline
+    cycles: int
+    bytes_in: int
+    bytes_out: int
+    staging: Staging | None
+
+    @property
+    def shown(self) -> str:
+        """The operator with what is fused into it."""
+        return shown(self.op, self.args, [operand.arg for operand in self.operands])
+
+    @property
+    def tiles(self) -> int:
+        """Number of kernel calls."""
+        return len(self.tile_cycles)
+
+
+@dataclass(frozen=True)
+class LevelUse:
+    """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
+
+    name: str
+    budget: int
+    peak: int
+    bound: int
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        identifier(self.name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from.
+
+    The kernels' argument tables are the first `table_bytes` of the innermost level.
+    """
+
+    options: Options
+    digest: str
+    levels: tuple[LevelUse, ...]
+    table_bytes: int
+    homes: tuple[Home, ...]
+    graphs: tuple[str, ...]
+    steps: tuple[PlanStep, ...]
+    data: tuple[str, ...]
+    weights: tuple[str, ...]
+    outputs: tuple[str, ...]
+    storage_of: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """A plan may come from a file: what it names in C is an identifier."""
+        for graph in self.graphs:
+            identifier(graph)
+
+    def home(self, storage: str) -> Home:
+        """The home of a storage."""
+        return next(h for h in self.homes if h.storage == storage)
+
+    @property
+    def kept(self) -> tuple[Home, ...]:
+        """Homes whose content outlives every pass and was computed: accumulators that several passes add to."""
+        return tuple(h for h in self.homes if h.persistent and not h.loaded)
+
+    def cycles(self, graph: str) -> int:
+        """Predicted cycles of one pass over a graph."""
+        return sum(s.cycles for s in self.steps if s.graph == graph)

@@ -1,0 +1,361 @@
+"""A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+import deployer.targets
+from deployer.core.artefact import from_jsonable
+from deployer.core.errors import OptionProblem, UserError
+from deployer.core.safe_text import is_identifier
+
+TARGETS_DIR = Path(deployer.targets.__file__).parent
+
+
+class TargetInvalid(UserError):
+    """A target's TOML does not describe a machine; every fault is listed."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
+
+    name: str
+    bytes: int
+    budget: int
+    reserved: int
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Cost of one transfer direction: setup cycles, then thousandths of a cycle per byte and per contiguous run."""
+
+    setup: int
+    byte_milli: int
+    line_milli: int
+
+    def cycles(self, size: int, lines: int, contention: int = 0) -> int:
+        """Cycles the engine is busy with `size` bytes in `lines` runs, a byte slower by `contention` thousandths."""
+        bytes_milli = size * self.byte_milli * (1000 + contention) // 1000
+        return self.setup + (bytes_milli + lines * self.line_milli + 999) // 1000
+
+
+@dataclass(frozen=True)
+class Hop:
+    """The DMA engine between a level and the next outer one; `shared` means one engine for both directions."""
+
+    issue: int
+    wait: int
+    shared: bool
+    inward: Channel
+    outward: Channel
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """Cycles of a core: per call, more for the first call in a pass (its code is cold), then thousandths per
+    multiply-accumulate and per element."""
+
+    call: int
+    cold: int
+    mac_milli: int
+    element_milli: int
+
+
+@dataclass(frozen=True)
+class SmallProgram:
+    """Loop costs of programs of at most `steps` steps, whose code largely stays in the instruction cache.
+
+    `cold_milli` is the share, in thousandths, of a kernel's cold start that is left.
+    """
+
+    steps: int
+    step: int
+    tile: int
+    cold_milli: int
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How a program is compiled and started.
+
+    `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
+    the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{l2_bytes}`, what the plan takes of
+    L2. `sources` are folders beside the TOML.
+    `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
+    of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
+    searched in `$run_env/bin` and PATH.
+    `profile` says that the HAL can record where cycles go.
+    """
+
+    compiler: tuple[str, ...]
+    compiler_env: str
+    flags: tuple[str, ...]
+    sanitize: tuple[str, ...]
+    libgcc: tuple[str, ...]
+    link: tuple[str, ...]
+    sources: tuple[str, ...]
+    run: tuple[str, ...]
+    run_flags: tuple[str, ...]
+    run_env: str
+    run_hint: str
+    profile: bool
+
+
+@dataclass(frozen=True)
+class Target:
+    """Everything the compiler knows of a machine.
+
+    A kernel whose cold start takes `evicted` cycles or more does not outlast another kernel in the instruction cache.
+    """
+
+    name: str
+    description: str
+    clock: str
+    cores: int
+    alignment: int
+    pointer_bytes: int
+    evicted: int
+    levels: tuple[Level, ...]
+    hops: tuple[Hop, ...]
+    dispatch: int
+    step: int
+    tile: int
+    contention: int
+    small: SmallProgram
+    kernels: dict[str, KernelCost]
+    toolchain: Toolchain | None
+    guard_bytes: int = 0
+
+    def level(self, name: str) -> Level:
+        """The level of that name; OptionProblem where there is none."""
+        for level in self.levels:
+            if level.name == name:
+                return level
+        names = ", ".join(x.name for x in self.levels)
+        raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
+
+    def sized(self, steps: int) -> "Target":
+        """The same machine with the loop costs of a program of so many steps."""
+        if steps > self.small.steps:
+            return self
+        share = self.small.cold_milli
+        kernels = {name: replace(cost, cold=cost.cold * share // 1000) for name, cost in self.kernels.items()}
+        return replace(self, step=self.small.step, tile=self.small.tile, kernels=kernels)
+
+    def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
+        """The same machine with other level budgets (bytes) or fewer cores; OptionProblem beyond what it has."""
+        levels = []
+        for level in self.levels:
+            budget = budgets.get(level.name, level.budget)
+            if not 0 < budget <= level.bytes - level.reserved:
+                raise OptionProblem(
+                    f"--{level.name.lower()} {budget} is not within target {self.name!r}",
+                    [("physical", f"{level.bytes} B, of which {level.reserved} B are reserved (stacks)")],
+                    f"--{level.name.lower()} between 1 and {level.bytes - level.reserved}",
+                )
+            levels.append(replace(level, budget=budget))
+        if cores is not None and not 1 <= cores <= self.cores:
+            raise OptionProblem(f"--cores {cores}: target {self.name!r} has 1 to {self.cores}")
+        return replace(self, levels=tuple(levels), cores=cores or self.cores)
+
+
+@dataclass
+class _Faults:
+    """Collects what is wrong, so that one message shows all of it."""
+
+    path: Path
+    found: list[str] = field(default_factory=list)
+
+    def section(self, cls: type, data: Any, where: str) -> Any:
+        """Build `cls` from a table, or record all that keeps it from that."""
+        if not isinstance(data, dict):
+            self.found.append(f"{where} is not a table")
+            return None
+        kinds, values = _kinds(cls), {}
+        self.found += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
+        for name, kind in kinds.items():
+            if name not in data:
+                self.found.append(f"{where} lacks {name!r}")
+                continue
+            try:
+                values[name] = from_jsonable(kind, data[name])
+            except (TypeError, ValueError) as error:
+                self.found.append(f"{where}.{name}: {error}")
+        return cls(**values) if len(values) == len(kinds) else None
+
+    def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
+        """The list or table at a key, empty and recorded where it is neither."""
+        value = raw.get(key, kind())
+        self.check(isinstance(value, kind), f"{key} is no {kind.__name__}")
+        return value if isinstance(value, kind) else kind()
+
+    def check(self, holds: bool, text: str) -> None:
+        """Record `text` unless the condition holds."""
+        if not holds:
+            self.found.append(text)
+
+
+def names() -> list[str]:
+    """All targets there are."""
+    return sorted(path.stem for path in TARGETS_DIR.glob("*.toml"))
+
+
+def load(name: str) -> Target:
+    """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
+    if name not in names():
+        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(names())}")
+    return parse(TARGETS_DIR / f"{name}.toml")
+
+
+def parse(path: Path) -> Target:
+    """Read and check a target's TOML; files that have not changed since they were last read are not parsed again."""
+    texts: list[str] = []
+    raw = _merged(path, texts)
+    key = tuple(texts)
+    if key not in _checked:
+        _checked[key] = _check(path, raw)
+    return _checked[key]
+
+
+_checked: dict[tuple[str, ...], Target] = {}
+"""Targets by the paths and texts of all files that say something of them."""
+
+
+@cache
+def _kinds(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _check(path: Path, raw: dict[str, Any]) -> Target:
+    """The target of a file's keys; TargetInvalid with all its faults."""
+    faults = _Faults(path)
+    levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(faults.table(raw, "levels", list))]
+    hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(faults.table(raw, "hops", list))]
+    tables = sorted(faults.table(raw, "kernels", dict).items())
+    kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in tables}
+    toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
+    cost = faults.table(raw, "cost", dict)
+    small = faults.section(SmallProgram, cost.get("small"), "cost.small")
+    known = {
+        "name",
+        "description",
+        "clock",
+        "cores",
+        "alignment",
+        "pointer_bytes",
+        "evicted",
+        "levels",
+        "hops",
+        "cost",
+        "kernels",
+    }
+    known |= {"toolchain", "guard_bytes", "simulates", "measured"}
+    faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
+    for key, kind in (
+        ("name", str),
+        ("clock", str),
+        ("cores", int),
+        ("alignment", int),
+        ("pointer_bytes", int),
+        ("evicted", int),
+    ):
+        faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
+    for key, kind in (("description", str), ("guard_bytes", int)):
+        faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
+    guard = raw.get("guard_bytes", 0)
+    faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
+    for key in ("dispatch", "step", "tile", "contention"):
+        faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
+    faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
+    faults.check(len(levels) >= 2, "at least two levels are needed")
+    faults.check(len(hops) == len(levels) - 1, f"{len(levels)} levels need {len(levels) - 1} hops, found {len(hops)}")
+    faults.check("default" in kernels, "kernels.default is missing")
+    for level in levels:
+        fits = level is None or 0 < level.budget <= level.bytes - level.reserved
+        faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
+        faults.check(
+            level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
+        )
+    for key in ("cores", "alignment", "pointer_bytes", "evicted"):
+        faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
+    if faults.found:
+        raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
+    return Target(
+        name=raw["name"],
+        description=raw.get("description", ""),
+        clock=raw["clock"],
+        cores=raw["cores"],
+        alignment=raw["alignment"],
+        pointer_bytes=raw["pointer_bytes"],
+        evicted=raw["evicted"],
+        levels=tuple(levels),
+        hops=tuple(hop for hop in hops if hop is not None),
+        dispatch=cost["dispatch"],
+        step=cost["step"],
+        tile=cost["tile"],
+        contention=cost["contention"],
+        small=small,
+        kernels=kernels,
+        toolchain=toolchain,
+        guard_bytes=raw.get("guard_bytes", 0),
+    )
+
+
+def costs_file(name: str) -> Path:
+    """Where a target's measured costs lie; `deployer calibrate` writes it."""
+    return TARGETS_DIR / name / "costs.toml"
+
+
+@lru_cache(maxsize=64)
+def _toml(text: str) -> Mapping[str, Any]:
+    return MappingProxyType(tomllib.loads(text))
+
+
+def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
+    try:
+        text = path.read_text()
+        texts += str(path), text
+        return _toml(text)
+    except (OSError, ValueError) as error:
+        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
+
+
+def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
+
+    Appends the path and the text of each file to `texts`. `above` are the files that simulate this one; TargetInvalid
+    where that never ends.
+    """
+    if path in above:
+        raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
+    raw = dict(_read(path, texts))
+    costs = path.with_suffix("") / "costs.toml"
+    if costs.is_file():
+        raw = {**_read(costs, texts), **raw}
+    base = raw.get("simulates")
+    if base is None:
+        return raw
+    if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
+        raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
+    inherited = _merged(path.with_name(f"{base}.toml"), texts, (*above, path))
+    inherited.pop("toolchain", None)
+    return {**inherited, **raw}
+
+
+def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:
+    if not isinstance(data, dict):
+        faults.found.append(f"{where} is not a table")
+        return None
+    channels = {side: faults.section(Channel, data.get(side), f"{where}.{side}") for side in ("in", "out")}
+    plain = {key: data.get(key) for key in ("issue", "wait", "shared")}
+    for key, value in plain.items():
+        faults.check(isinstance(value, int), f"{where}.{key} is missing or no number")
+    if None in channels.values() or not all(isinstance(v, int) for v in plain.values()):
+        return None
+    return Hop(int(data["issue"]), int(data["wait"]), bool(data["shared"]), channels["in"], channels["out"])

@@ -1,0 +1,1 @@
+"""ONNX files to one typed program: read, sorted, resolved and checked."""

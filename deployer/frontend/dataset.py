@@ -1,0 +1,214 @@
+"""The numbers of a case: samples, initial weights and the gold, from inputs.npz and outputs.npz."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch, OptionProblem
+from deployer.core.ir import Program, TensorType
+from deployer.core.operator import Array
+from deployer.frontend.archive import Arrays, read_npz
+from deployer.frontend.classes import check_classes
+
+FILE_LIMIT = (1 << 31) - 1
+"""Bytes of the largest file that a 32-bit target's offsets reach: input.bin holds every pass, a case every sample."""
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """What a training run reads and must reproduce.
+
+    `samples` holds the data inputs of each sample in the program's order. `n_batches` forward passes in all,
+    `n_accum` per update. `expected_losses` covers the passes that outputs.npz still describes under the given
+    options; `expected_weights` is empty where the options make it another run than the recorded one.
+    """
+
+    samples: tuple[tuple[Array, ...], ...]
+    weights: Arrays
+    n_batches: int
+    n_accum: int
+    expected_losses: tuple[float, ...]
+    expected_weights: Arrays
+
+    @property
+    def updates(self) -> int:
+        """How often the optimizer runs."""
+        return self.n_batches // self.n_accum
+
+    def sample(self, index: int) -> tuple[Array, ...]:
+        """The data of a forward pass; samples repeat in order."""
+        return self.samples[index % len(self.samples)]
+
+
+def data_inputs(case_dir: Path) -> int | None:
+    """How many graph inputs change per sample, as the keys of inputs.npz tell; None with a single sample."""
+    keys = [k for k in read_npz(case_dir / "inputs.npz") if k.startswith("mb1_arr_")]
+    return len(keys) or None
+
+
+def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
+    """Read a training case; `n_steps` replaces the number of forward passes, `n_accum` those per update.
+
+    Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
+    """
+    source, gold = case_dir / "inputs.npz", case_dir / "outputs.npz"
+    inputs, outputs = read_npz(source), read_npz(gold)
+    recorded = _meta(inputs, source, "meta_n_batches", n_steps), _meta(inputs, source, "meta_n_accum", 1)
+    batches = recorded[0] if n_steps is None else n_steps
+    accum = recorded[1] if n_accum is None else n_accum
+    if not 1 <= accum <= batches:
+        raise DatasetMismatch(
+            f"{batches} passes with {accum} per update make no update",
+            [("recorded", f"{recorded[0]} passes, {recorded[1]} per update")],
+            "use --n-steps of at least --n-accum, both positive",
+        )
+    check_passes((program.tensors[n].type for n in program.data), batches)
+    size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
+    samples, weights = _inputs(program, inputs, source, size)
+    check_classes(program, weights, f"{source}:")
+    for k, sample in enumerate(samples):
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{source}: sample {k} of")
+    losses, finals = _gold(program, outputs, gold, recorded[0])
+    same = (batches, accum) == recorded
+    valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
+    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {})
+
+
+def check_passes(data: Iterable[TensorType], passes: int) -> None:
+    """OptionProblem where the data inputs of so many passes, each with its loss, are beyond what a file may hold."""
+    each = sum(kind.bytes for kind in data) + np.dtype(np.float32).itemsize
+    _check_size(f"{passes} forward passes", each, passes, "--n-steps")
+
+
+def check_samples(data: Iterable[TensorType], samples: int) -> None:
+    """OptionProblem where so many samples, their integers as int64, are beyond what a file may hold."""
+    each = sum(kind.bytes if kind.dtype == "float32" else 8 * kind.size for kind in data)
+    _check_size(f"{samples} samples", each, samples, "--samples")
+
+
+def _check_size(what: str, each: int, count: int, flag: str) -> None:
+    if count * each > FILE_LIMIT:
+        facts = [("each", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
+        raise OptionProblem(f"{what} need {count * each} B", facts, f"{flag} {max(FILE_LIMIT // each, 1)}")
+
+
+def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
+    """Inputs and expected outputs of an inference program by their graph names.
+
+    An array belongs to the graph value of its name, else to the first free one in order with its shape.
+    """
+    pairs = []
+    for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
+        path = case_dir / file
+        pairs.append(_assigned(read_npz(path), {n: program.tensors[n].type for n in names}, path))
+    check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
+    return pairs[0], pairs[1]
+
+
+def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
+    if key not in arrays:
+        if default is None:
+            raise DatasetMismatch(f"{path} has no {key}", hint="give --n-steps, or export the case again")
+        return default
+    found = arrays[key]
+    if found.size != 1 or found.dtype.kind not in "iu" or int(found.reshape(-1)[0]) < 1:
+        shown = np.array2string(found.reshape(-1)[:4])
+        raise DatasetMismatch(f"{path}: {key} is no positive integer", [("found", shown)], "export the case again")
+    return int(found.reshape(-1)[0])
+
+
+def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tuple[tuple[Array, ...], ...], Arrays]:
+    """Samples and initial weights; `arr_<i>` is the i-th graph input that is no accumulation buffer."""
+    order = [t.name for t in program.tensors.values() if t.role in ("data", "weight", "flag")]
+    keys = {name: f"arr_{i:04d}" for i, name in enumerate(order)}
+    wanted = {keys[n]: n for n in (*program.data, *program.weights)}
+    first = {n: _array(arrays, key, program.tensors[n].type, n, path) for key, n in wanted.items()}
+    samples = [tuple(first[n] for n in program.data)]
+    for k in range(1, size):
+        names = [(n, f"mb{k}_{keys[n]}") for n in program.data]
+        wanted.update({key: n for n, key in names})
+        samples.append(tuple(_array(arrays, key, program.tensors[n].type, n, path) for n, key in names))
+    allowed = {*wanted, *(keys[n] for n in order if n == program.flag)}
+    extra = [key for key in arrays if re.match(r"(mb\d+_)?arr_\d+$", key) and key not in allowed]
+    if extra:
+        raise DatasetMismatch(
+            f"{path} holds {extra[0]!r}, which no graph input takes",
+            [
+                ("graph inputs", f"{len(order)}: {', '.join(order)}"),
+                ("samples", f"{size}, {len(program.data)} data inputs"),
+            ],
+            "correct meta_data_size or the number of data inputs, or export the case again",
+        )
+    return tuple(samples), {n: first[n] for n in program.weights}
+
+
+def _array(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:
+    """The array under a key in the type of a graph value; one element may have any rank."""
+    place = f"{path}: {key!r}, for {name!r},"
+    if key not in arrays:
+        shown = ", ".join(arrays) if len(arrays) < 40 else f"{len(arrays)} arrays"
+        raise DatasetMismatch(
+            f"{place} is missing", [("expected", str(kind)), ("found", shown)], "export the case again"
+        )
+    array = arrays[key]
+    facts = [("expected", str(kind)), ("found", f"{array.dtype}{list(array.shape)}")]
+    if array.shape != kind.shape and not (array.size == 1 and kind.size == 1):
+        raise DatasetMismatch(f"{place} has another shape than the graph", facts, "export graph and data together")
+    if not _same_kind(array, kind):
+        raise DatasetMismatch(f"{place} has another dtype than the graph", facts, "export graph and data together")
+    return _converted(array, kind, place, facts)
+
+
+def _same_kind(array: Array, kind: TensorType) -> bool:
+    return array.dtype.kind in ("f" if kind.dtype == "float32" else "iub")
+
+
+def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple[str, str]]) -> Array:
+    if kind.dtype == "float32":
+        with np.errstate(over="ignore"):
+            narrow = array.astype(np.float32)
+        far = np.isfinite(array) & ~np.isfinite(narrow)
+    else:
+        narrow = array.astype(np.int32)
+        far = np.zeros(array.shape, bool) if array.dtype == bool else (array < _INT32.min) | (array > _INT32.max)
+    if far.any():
+        value = str(array[far].reshape(-1)[0])
+        raise DatasetMismatch(
+            f"{place} holds {value}, beyond {kind.dtype}", facts, "scale the data, or renumber the labels"
+        )
+    return narrow.reshape(kind.shape)
+
+
+def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
+    """Losses of the recorded passes and the final value of every weight that is updated."""
+    losses = _array(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
+    updated = [n for n in program.weights if n in program.updated.values()]
+    weights = {n: _array(arrays, n, program.tensors[n].type, n, path) for n in updated}
+    return tuple(float(v) for v in losses.reshape(-1)), weights
+
+
+def _assigned(arrays: Arrays, wanted: Mapping[str, TensorType], path: Path) -> Arrays:
+    found = {n: n for n in wanted if n in arrays}
+    free = [key for key in arrays if key not in found]
+    for name, kind in wanted.items():
+        if name in found:
+            continue
+        fits = [k for k in free if _fits(arrays[k], kind)]
+        if not fits:
+            shown = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items())
+            raise DatasetMismatch(
+                f"{path} has no array for {name!r}",
+                [("expected", str(kind)), ("found", shown or "nothing")],
+                "name the array like the graph value, or give it its shape",
+            )
+        found[name] = fits[0]
+        free.remove(fits[0])
+    return {n: _array(arrays, found[n], kind, n, path) for n, kind in wanted.items()}
+
+
+def _fits(array: Array, kind: TensorType) -> bool:
+    return _same_kind(array, kind) and (array.shape == kind.shape or array.size == kind.size == 1)

@@ -1,0 +1,186 @@
+"""What each graph input is, and how the optimizer graph joins the training graph by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
+from deployer.core.ir import Node, Role, TensorType
+from deployer.core.limits import check_type
+from deployer.core.operator import unsupported
+from deployer.frontend.raw_graph import ACCUMULATE, Input, RawGraph
+
+BUFFER_SUFFIX = "_grad.accumulation.buffer"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The graph inputs in file order, typed; `trained` maps each trainable weight to its buffer."""
+
+    types: dict[str, TensorType]
+    roles: dict[str, Role]
+    trained: dict[str, str]
+
+    def of(self, role: Role) -> tuple[str, ...]:
+        """The inputs with a role, in file order."""
+        return tuple(name for name, found in self.roles.items() if found == role)
+
+
+def inference_roles(graph: RawGraph) -> Roles:
+    """Every input that has no initializer is data."""
+    types = {i.name: static_type(i) for i in graph.inputs if i.name not in graph.constants}
+    return Roles(types, dict.fromkeys(types, "data"), {})
+
+
+def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None) -> Roles:
+    """Roles by use: accumulators and the flag feed the accumulating nodes, trained weights the optimizer.
+
+    `data_inputs` says how many of the first inputs are data; None: all before the first trained weight.
+    """
+    steps = [n for n in train.nodes if n.op == ACCUMULATE]
+    for node in steps:
+        if len(node.inputs) != 3 or not all(node.inputs):
+            raise unsupported(node, f"it has {len(node.inputs)} inputs", "buffer, gradient and reset flag")
+    buffers = {n.inputs[0] for n in steps} | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
+    flags = {n.inputs[2] for n in steps}
+    wanted = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+    kept = [i for i in train.inputs if i.name in wanted | buffers | flags or i.name not in train.constants]
+    names = [i.name for i in kept]
+    _check_join(names, wanted, flags, buffers)
+    trained = {n: _buffer_of(n, buffers, optimizer) for n in names if n in wanted and n not in buffers}
+    _check_buffers(buffers & set(names), {n.inputs[0] for n in steps}, trained)
+    free = [n for n in names if n not in buffers and n not in flags]
+    first = min((free.index(n) for n in trained), default=len(free))
+    count = first if data_inputs is None else data_inputs
+    if not 0 <= count <= first:
+        place = repr(free[first]) if first < len(free) else "the end"
+        raise OptionProblem(
+            f"{count} data inputs do not fit the training graph",
+            [("inputs", ", ".join(free)), ("data at most", f"{first}, before {place}")],
+            "give the number of inputs that change from sample to sample",
+        )
+    roles: dict[str, Role] = {}
+    for name in names:
+        at: Role = "data" if name in free[:count] else "weight"
+        roles[name] = "accumulator" if name in buffers else "flag" if name in flags else at
+    return Roles({i.name: static_type(i) for i in kept}, roles, trained)
+
+
+def _check_join(names: list[str], wanted: set[str], flags: set[str], buffers: set[str]) -> None:
+    for name in sorted(flags & (wanted | buffers)):
+        raise GraphProblem(
+            f"{name!r} is a reset flag and a {'weight' if name in wanted - buffers else 'gradient buffer'} as well",
+            hint="two inputs, one for each",
+        )
+    for name in sorted(wanted - set(names)):
+        raise GraphProblem(
+            f"optimizer input {name!r} is no input of the training graph",
+            [("training inputs", ", ".join(names))],
+            "give both graphs the same names",
+        )
+    for name in sorted((flags | buffers) - set(names)):
+        raise GraphProblem(
+            f"{name!r} feeds a gradient accumulation, but is no graph input",
+            [("training inputs", ", ".join(names))],
+            "make buffers and the reset flag graph inputs",
+        )
+    if len(flags) > 1:
+        raise GraphProblem(
+            "the training graph has several reset flags", [("flags", ", ".join(sorted(flags)))], "use one"
+        )
+
+
+def _buffer_of(weight: str, buffers: set[str], optimizer: RawGraph) -> str:
+    """The accumulator beside the weight in an optimizer node, else the one with the weight's name."""
+    for node in optimizer.nodes:
+        if weight in node.inputs:
+            beside = [n for n in node.inputs if n in buffers]
+            if len(beside) == 1:
+                return beside[0]
+    if weight + BUFFER_SUFFIX in buffers:
+        return weight + BUFFER_SUFFIX
+    raise GraphProblem(
+        f"weight {weight!r} is in the optimizer graph, but has no gradient accumulator",
+        [("looked for", weight + BUFFER_SUFFIX)],
+        "export the training graph with this parameter trainable",
+    )
+
+
+def _check_buffers(buffers: set[str], written: set[str], trained: Mapping[str, str]) -> None:
+    for weight, buffer in trained.items():
+        if buffer not in written:
+            raise GraphProblem(
+                f"weight {weight!r} is unreachable: no {ACCUMULATE} writes its accumulator",
+                [("accumulator", buffer)],
+                "export the training graph again, or take the weight out of the optimizer graph",
+            )
+    for buffer in sorted(buffers - set(trained.values())):
+        raise GraphProblem(
+            f"accumulator {buffer!r} belongs to no weight that the optimizer graph updates",
+            [("updated", ", ".join(trained) or "none")],
+            "add the weight to the optimizer graph, or freeze it in the training graph",
+        )
+
+
+def static_type(item: Input) -> TensorType:
+    """The input's type; ShapeMismatch where the file leaves it open."""
+    said = item.declared
+    if not said.dtype or said.shape is None or any(d < 1 for d in said.shape):
+        shown = "none" if said.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in said.shape)}]"
+        raise ShapeMismatch(
+            f"graph input {item.name!r} has no static type with at least one element",
+            [("dtype", said.dtype or "none"), ("shape", shown)],
+            "export with static shapes, for example a fixed batch size",
+        )
+    kind = TensorType(said.dtype, said.shape)
+    check_type(f"graph input {item.name!r}", kind)
+    return kind
+
+
+def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Types of the optimizer's inputs, taken from the training graph; ShapeMismatch where the two differ."""
+    types = {}
+    for item in optimizer.inputs:
+        if item.name in optimizer.constants:
+            continue
+        ours, said = shared[item.name], item.declared
+        known = said.shape is not None and all(d >= 0 for d in said.shape)
+        if said.dtype not in ("", ours.dtype) or (known and said.shape != ours.shape):
+            raise ShapeMismatch(
+                f"{item.name!r} differs between the training and the optimizer graph",
+                [
+                    ("training", str(ours)),
+                    ("optimizer", str(TensorType(said.dtype or "?", said.shape or ()))),
+                ],
+                "export both graphs from the same model",
+            )
+        types[item.name] = ours
+    return types
+
+
+def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
+    """The optimizer graph with an `optimizer/` prefix on names that mean something else in training."""
+    taken = {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
+    private = set(optimizer.constants) | {o for n in optimizer.nodes for o in n.outputs if o}
+    private -= {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+    labels = {n.name for n in train.nodes}
+
+    def value(name: str) -> str:
+        return f"optimizer/{name}" if name in private & taken else name
+
+    def label(name: str) -> str:
+        return f"optimizer/{name}" if name in labels else name
+
+    def renamed(node: Node) -> Node:
+        inputs, outputs = tuple(map(value, node.inputs)), tuple(map(value, node.outputs))
+        return replace(node, name=label(node.name), inputs=inputs, outputs=outputs)
+
+    return replace(
+        optimizer,
+        nodes=tuple(map(renamed, optimizer.nodes)),
+        inputs=tuple(replace(i, name=value(i.name)) for i in optimizer.inputs),
+        outputs=tuple(map(value, optimizer.outputs)),
+        constants={value(n): c for n, c in optimizer.constants.items()},
+        declared={value(n): d for n, d in optimizer.declared.items()},
+        domains={label(n): d for n, d in optimizer.domains.items()},
+        versions={label(n): v for n, v in optimizer.versions.items()},
+    )

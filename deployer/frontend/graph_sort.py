@@ -1,0 +1,114 @@
+"""Producers, execution order and liveness of nodes in a raw graph."""
+
+import difflib
+import heapq
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from deployer.core.errors import GraphProblem
+from deployer.core.ir import Node
+from deployer.frontend.raw_graph import RawGraph
+
+
+def check_producers(graph: RawGraph) -> None:
+    """Raises GraphProblem where a name has two producers, none, or is a graph input twice."""
+    made: dict[str, str] = {}
+    for item in graph.inputs:
+        if item.name in made:
+            raise GraphProblem(f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one")
+        made[item.name] = "a graph input"
+    for name in graph.constants:
+        made.setdefault(name, "a constant")
+    for node in graph.nodes:
+        for name in filter(None, node.outputs):
+            if name in made:
+                raise GraphProblem(
+                    f"{name!r} has two producers in the {graph.name} graph",
+                    [("first", made[name]), ("second", f"node {node.name!r} ({node.op})")],
+                    "rename one of them",
+                )
+            made[name] = f"node {node.name!r} ({node.op})"
+    for node in graph.nodes:
+        for name in filter(None, node.inputs):
+            if name not in made:
+                raise _missing(graph.name, f"node {node.name!r} ({node.op})", name, made)
+    for name in graph.outputs:
+        if name not in made:
+            raise _missing(graph.name, "the list of graph outputs", name, made)
+
+
+def _missing(graph: str, consumer: str, name: str, made: Iterable[str]) -> GraphProblem:
+    near = difflib.get_close_matches(name, list(made), 1)
+    hint = f"rename it to {near[0]!r}, or produce it" if near else "add a node, an initializer or a graph input with it"
+    return GraphProblem(f"{name!r} has no producer in the {graph} graph", [("consumer", consumer)], hint)
+
+
+def topological(graph: RawGraph) -> tuple[Node, ...]:
+    """The nodes with producers first, else in file order; GraphProblem names the nodes of a cycle."""
+    nodes = graph.nodes
+    producer = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
+    before = [sorted({producer[n] for n in node.inputs if n in producer}) for node in nodes]
+    after: list[list[int]] = [[] for _ in nodes]
+    for i, sources in enumerate(before):
+        for source in sources:
+            after[source].append(i)
+    waits = [len(sources) for sources in before]
+    ready = [i for i, count in enumerate(waits) if count == 0]
+    order: list[int] = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(i)
+        for follower in after[i]:
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                heapq.heappush(ready, follower)
+    if len(order) < len(nodes):
+        raise _cycle(graph, before, [i for i, count in enumerate(waits) if count])
+    return tuple(nodes[i] for i in order)
+
+
+def _cycle(graph: RawGraph, before: Sequence[Sequence[int]], stuck: Sequence[int]) -> GraphProblem:
+    """Walk back along unfinished producers until a node comes again; show the round in data order."""
+    left, path = set(stuck), [stuck[0]]
+    while True:
+        step = next(i for i in before[path[-1]] if i in left)
+        if step in path:
+            cycle = path[path.index(step) :][::-1]
+            break
+        path.append(step)
+    turn = cycle.index(min(cycle))
+    names = [graph.nodes[i].name for i in (*cycle[turn:], *cycle[:turn], cycle[turn])]
+    return GraphProblem(
+        f"the {graph.name} graph has a cycle of {len(cycle)} nodes",
+        [("cycle", " -> ".join(names))],
+        "cut it: a node cannot read what is made from its own output",
+    )
+
+
+def live_nodes(
+    nodes: Sequence[Node],
+    outputs: Collection[str],
+    storage: Mapping[str, str],
+    effect: Callable[[Node], bool],
+) -> tuple[Node, ...]:
+    """The nodes that `outputs` or a node with a side effect needs, in the same order.
+
+    `storage` leads from a view to the tensor it is a view of.
+    """
+    wanted = set(closure(outputs, storage))
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if wanted.isdisjoint(filter(None, node.outputs)) and not effect(node):
+            continue
+        kept.append(node)
+        wanted.update(closure(filter(None, node.inputs), storage))
+    return tuple(reversed(kept))
+
+
+def closure(names: Iterable[str], storage: Mapping[str, str]) -> list[str]:
+    """The names and everything along their storage chains."""
+    found: dict[str, None] = {}
+    for name in names:
+        while name not in found:
+            found[name] = None
+            name = storage.get(name, name)
+    return list(found)

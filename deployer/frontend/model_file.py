@@ -1,0 +1,149 @@
+"""An ONNX file as a message: sizes, names and external data are judged before they are used.
+
+ONNX's own checker rejects real training graphs, and is not asked.
+"""
+
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped, unused-ignore]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped, unused-ignore]
+from onnx import ModelProto, TensorProto
+
+from deployer.core.errors import FileProblem, GraphProblem
+from deployer.core.limits import MODEL_BYTES, NODES, TENSOR_BYTES
+
+WAY_OUT = "export the graph again, or correct the path"
+
+
+def load_model(path: Path) -> ModelProto:
+    """The model of a file, data beside it included; FileProblem or GraphProblem where there is none fit to be read.
+
+    External data comes from regular files below the model's folder, no link leads out of it, and from nowhere else.
+    """
+    if not path.is_file():
+        raise FileProblem(f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=WAY_OUT)
+    size = path.stat().st_size
+    facts = [("size", f"{size} B")]
+    if size > MODEL_BYTES:
+        raise FileProblem(f"{path} is too large", [*facts, ("at most", f"{MODEL_BYTES} B")], "a smaller model")
+    model = ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except (DecodeError, OSError) as error:
+        cause = [*facts, ("cause", cause_of(error))]
+        raise FileProblem(f"{path} is truncated or not an ONNX file", cause, WAY_OUT) from None
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise FileProblem(f"{path} holds no ONNX graph", facts, WAY_OUT)
+    if model.ir_version > onnx.IR_VERSION:
+        known = [("known", f"up to IR version {onnx.IR_VERSION}")]
+        raise FileProblem(
+            f"{path} is of IR version {model.ir_version}", known, "an exporter's older form, or a newer onnx"
+        )
+    if len(model.graph.node) > NODES:
+        facts = [("nodes", str(len(model.graph.node))), ("at most", str(NODES))]
+        raise GraphProblem(f"the graph of {path} has too many nodes", facts, "a smaller model")
+    _check_text(path, model)
+    _read_external(path, model)
+    return model
+
+
+def cause_of(error: Exception) -> str:
+    """What an exception of a library says, short."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _messages(message: Message) -> Iterator[Message]:
+    """A message and all within it."""
+    waiting = [message]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for field, value in found.ListFields():
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                waiting += [value] if isinstance(value, Message) else value
+
+
+def _check_text(path: Path, model: ModelProto) -> None:
+    """Every string of the file is UTF-8; protobuf hands out others as bytes, or raises, when they are read."""
+    for message in _messages(model):
+        for field, value in message.ListFields():
+            if field.type != FieldDescriptor.TYPE_STRING:
+                continue
+            for text in [value] if isinstance(value, (str, bytes)) else value:
+                if isinstance(text, bytes):
+                    facts = [("field", f"{field.name} of a {type(message).__name__}"), ("bytes", repr(text[:80]))]
+                    raise GraphProblem(f"{path} holds a name that is no UTF-8 text", facts, "rename it in the exporter")
+
+
+def _read_external(path: Path, model: ModelProto) -> None:
+    """Put data that lies in other files into the tensors that name them."""
+    tensors = [m for m in _messages(model) if isinstance(m, TensorProto) and m.data_location == TensorProto.EXTERNAL]
+    places = [f"{path}: tensor {tensor.name!r}" for tensor in tensors]
+    sizes = [_stored_bytes(place, tensor) for place, tensor in zip(places, tensors, strict=True)]
+    if sum(sizes) > MODEL_BYTES:
+        facts = [("bytes", str(sum(sizes))), ("at most", str(MODEL_BYTES))]
+        raise FileProblem(f"{path} keeps too much data in other files", facts, "a smaller model")
+    for tensor, place, needed in zip(tensors, places, sizes, strict=True):
+        said = {entry.key: entry.value for entry in tensor.external_data}
+        file = _inside(place, path.parent, said.get("location", ""))
+        tensor.raw_data = _part(place, file, said, needed)
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _stored_bytes(place: str, tensor: TensorProto) -> int:
+    """Bytes of a tensor whose elements take whole bytes, as its dims say."""
+    known = onnx.helper.get_all_tensor_dtypes()
+    if tensor.data_type not in known or tensor.data_type == TensorProto.STRING:
+        raise FileProblem(f"{place} has no numbers in another file", hint=WAY_OUT)
+    count = math.prod(tensor.dims) if all(d >= 0 for d in tensor.dims) else -1
+    needed = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    if not 0 <= needed <= TENSOR_BYTES:
+        facts = [("dims", str(list(tensor.dims)[:8])), ("at most", f"{TENSOR_BYTES} B")]
+        raise FileProblem(f"{place} has dims that no file can fill", facts, WAY_OUT)
+    return needed
+
+
+def _inside(place: str, folder: Path, location: str) -> Path:
+    """A regular file below the folder, all links followed."""
+    home = folder.resolve()
+    if not location or "\0" in location or Path(location).is_absolute():
+        file = None
+    else:
+        file = Path(os.path.realpath(home / location))
+    if file is None or not file.is_relative_to(home):
+        facts = [("location", repr(location)[:200]), ("folder", str(home))]
+        hint = "put the data beside the model, and no link that leads out of its folder"
+        raise FileProblem(f"{place} keeps its data outside of the model's folder", facts, hint)
+    try:
+        regular = stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        regular = False
+    if not regular:
+        hint = f"put the external data file into {home}"
+        raise FileProblem(f"{place} keeps its data in {location!r}, which is no file there", hint=hint)
+    return file
+
+
+def _part(place: str, file: Path, said: dict[str, str], needed: int) -> bytes:
+    """The tensor's bytes, of the length that its dims say, from within the file."""
+    try:
+        offset, length = int(said.get("offset", "0")), int(said.get("length", str(needed)))
+    except ValueError:
+        offset, length = -1, -1
+    size = file.stat().st_size
+    if length != needed or not 0 <= offset <= size - needed:
+        found = f"{said.get('length', 'the rest')!s:.40} from {said.get('offset', '0')!s:.40} of {size} B"
+        facts = [("needed", f"{needed} B"), ("found", found)]
+        raise FileProblem(f"{place}: its data is not in {file.name!r}, or of another length", facts, WAY_OUT)
+    try:
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(needed)
+    except OSError as error:
+        raise FileProblem(f"{place}: {file} cannot be read", [("cause", cause_of(error))], WAY_OUT) from None

@@ -1,0 +1,186 @@
+"""Parts of a model file beside its nodes: functions are put where they are called, parts without a meaning refused."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
+
+from deployer.core.errors import GraphProblem
+from deployer.core.operator import registry
+from deployer.frontend.opsets import MICROSOFT, Imports, domain_of, imports_of
+
+MOST_NODES = 100_000
+"""Nodes that functions may grow to: functions that call functions can double with each."""
+MOST_BYTES = 1 << 28
+"""Bytes that these nodes may have in a file, attributes of calls included."""
+LONGEST_PREFIX = 120
+"""Characters of a call's name that go into the names of its function's values."""
+Key = tuple[str, str, str]
+Call = tuple[NodeProto, Imports]
+"""A node, and the imports under which it is to be read: those of the model, or of the function it comes from."""
+
+
+def check_parts(model: ModelProto) -> None:
+    """GraphProblem where the file holds a part that the compiler has no meaning for, so that none vanishes."""
+    graph = model.graph
+    if not model.opset_import:
+        raise GraphProblem("the file imports no version of any domain", hint="an opset_import of the exporter's opset")
+    parts = (
+        ("sparse initializers", [t.values.name for t in graph.sparse_initializer], "store them as dense initializers"),
+        ("quantization annotations", [a.tensor_name for a in graph.quantization_annotation], "export in float32"),
+        ("training_info", [t.algorithm.name for t in model.training_info], "export the training graph itself"),
+    )
+    for part, names, hint in parts:
+        if names:
+            shown = ", ".join(name or "without name" for name in names[:6])
+            raise GraphProblem(f"the file has {part}, which are not read", [(f"all {len(names)}", shown)], hint)
+
+
+def inlined(model: ModelProto) -> list[Call]:
+    """The graph's nodes in file order, each call of one of the file's functions replaced by the function's nodes.
+
+    Raises GraphProblem where a function calls itself, is there twice, does not fit a call or grows without measure.
+    """
+    imports = imports_of(model.opset_import)
+    if not model.functions:
+        return [(node, imports) for node in model.graph.node]
+    functions = _functions(model.functions)
+    names = _Names({n for node in model.graph.node for n in (*node.input, *node.output)})
+    _check_size(model, functions)
+    names.taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    found: list[Call] = []
+    waiting: list[Call] = [(node, imports) for node in reversed(model.graph.node)]
+    while waiting:
+        node, own = waiting.pop()
+        function = functions.get(_key(node))
+        if function is None:
+            found.append((node, own))
+            continue
+        body = _inner_imports(function, imports)
+        waiting.extend((inner, body) for inner in reversed(_called(node, function, names)))
+    return found
+
+
+def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
+    """The imports of a function's nodes: its own and, of the same domains, the model's.
+
+    ONNX's rule for `opset_import` of functions: versions may differ, and each node has the same schema under both.
+    """
+    own = imports_of(function.opset_import)
+    return {domain: tuple(sorted({*versions, *model.get(domain, ())})) for domain, versions in own.items()}
+
+
+@dataclass
+class _Names:
+    """The value names that are taken in the graph, how often each was asked for, and bytes of nodes in their places."""
+
+    taken: set[str]
+    spent: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def fresh(self, base: str) -> str:
+        """`base`, numbered where it is taken; the result is taken from now on."""
+        name = base
+        while name in self.taken:
+            self.asked[base] += 1
+            name = f"{base}_{self.asked[base] + 1}"
+        self.taken.add(name)
+        return name
+
+
+def _functions(given: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
+    functions: dict[Key, FunctionProto] = {}
+    for function in given:
+        key = (domain_of(function.domain), function.name, function.overload)
+        if key in functions:
+            raise GraphProblem(f"function {function.name!r} is there twice", [("domain", key[0])], "keep one of both")
+        if key[0] in ("", MICROSOFT) and function.name in registry():
+            cause = f"function {function.name!r} has the name of an operator"
+            raise GraphProblem(cause, [("domain", key[0] or "default")], "another name, or another domain")
+        for kind, names in (("input", function.input), ("output", [*function.input, *function.output])):
+            if len(set(names)) < len(names):
+                raise GraphProblem(f"function {function.name!r} has an {kind} twice", hint="a name for each")
+        functions[key] = function
+    return functions
+
+
+def _check_size(model: ModelProto, functions: Mapping[Key, FunctionProto]) -> None:
+    """GraphProblem where a function calls itself, or where all in their places are more than MOST_NODES nodes."""
+    calls = {key: [called for n in f.node if (called := _key(n)) in functions] for key, f in functions.items()}
+    sizes: dict[Key, int] = {}
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            sizes[key] = min(len(functions[key].node) + sum(sizes[called] for called in calls[key]), MOST_NODES + 1)
+    except CycleError as error:
+        shown = " -> ".join(name for _, name, _ in reversed(error.args[1]))
+        raise GraphProblem("a function calls itself", [("calls", shown)], "write the loop out") from None
+    if sum(sizes.get(_key(node), 0) for node in model.graph.node) > MOST_NODES:
+        raise _too_large(f"{MOST_NODES} nodes")
+
+
+def _too_large(size: str) -> GraphProblem:
+    cause = f"the file's functions grow to more than {size} where they are called"
+    return GraphProblem(cause, hint="fewer calls of functions by functions, and data in initializers")
+
+
+def _key(node: NodeProto) -> Key:
+    return (domain_of(node.domain), node.op_type, node.overload)
+
+
+def _called(call: NodeProto, function: FunctionProto, names: _Names) -> list[NodeProto]:
+    """The function's nodes, over the call's values and attributes."""
+    shown = f"node {call.name!r} ({call.op_type})"
+    for kind, given, formal in (("input", call.input, function.input), ("output", call.output, function.output)):
+        if len(given) > len(formal):
+            cause = f"{shown} has {len(given)} {kind}s, the function of that name {len(formal)}"
+            raise GraphProblem(cause, [("function", ", ".join(formal) or "none")], "leave the others out")
+    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
+    declared = {*function.attribute, *defaults}
+    given_attributes = {attribute.name: attribute for attribute in call.attribute}
+    unknown = sorted(set(given_attributes) - declared)
+    if unknown or len(given_attributes) < len(call.attribute):
+        cause = f"{shown} has attribute {unknown[0]!r}" if unknown else f"{shown} has an attribute twice"
+        raise GraphProblem(cause, [("function", ", ".join(sorted(declared)) or "no attributes")], "leave it out")
+    values = dict.fromkeys((*function.input, ""), "")
+    values |= dict(zip(function.input, call.input, strict=False))
+    values |= {formal: actual for formal, actual in zip(function.output, call.output, strict=False) if actual}
+    prefix = (call.name or f"{call.op_type}_{next((o for o in call.output if o), 'none')}")[:LONGEST_PREFIX]
+
+    def value(name: str) -> str:
+        if name not in values:
+            values[name] = names.fresh(f"{prefix}/{name}")
+        return values[name]
+
+    nodes = []
+    for node in function.node:
+        nodes.append(_inner(node, prefix, value, defaults | given_attributes, declared))
+        names.spent += nodes[-1].ByteSize()
+        if names.spent > MOST_BYTES:
+            raise _too_large(f"{MOST_BYTES} bytes")
+    return nodes
+
+
+def _inner(
+    node: NodeProto,
+    prefix: str,
+    value: Callable[[str], str],
+    attributes: Mapping[str, AttributeProto],
+    declared: Collection[str],
+) -> NodeProto:
+    """A node of a function where it is called; an attribute of the function that has no value is absent."""
+    inner = NodeProto()
+    inner.CopyFrom(node)
+    inner.name = f"{prefix}/{node.name}" if node.name else ""
+    inner.input[:] = map(value, node.input)
+    inner.output[:] = map(value, node.output)
+    del inner.attribute[:]
+    for attribute in node.attribute:
+        source = attribute.ref_attr_name
+        if source in declared and source not in attributes:
+            continue
+        copy = inner.attribute.add()
+        copy.CopyFrom(attributes[source] if source in declared else attribute)
+        copy.name = attribute.name
+    return inner

@@ -1,0 +1,48 @@
+"""Stage 1: the ONNX files of a case to their raw graphs."""
+
+from pathlib import Path
+
+from deployer.core.errors import FileProblem
+from deployer.frontend.raw_graph import ACCUMULATE, Source
+from deployer.frontend.reader import read_graph
+
+
+def run(train: Path, optimizer: Path | None) -> Source:
+    """Read a training graph with its optimizer graph, or an inference graph alone.
+
+    Raises FileProblem where a file is missing or damaged, or a training graph comes without optimizer.
+    """
+    main = read_graph(train, "train" if optimizer else "infer")
+    if optimizer is not None:
+        return Source(main, read_graph(optimizer, "optimizer"))
+    if any(node.op == ACCUMULATE for node in main.nodes):
+        raise FileProblem(
+            f"{train} is a training graph, and its optimizer graph is missing",
+            [("looked for", str(optimizer_dir(train.parent) / "network.onnx"))],
+            "put the optimizer graph there",
+        )
+    return Source(main, None)
+
+
+def train_dir(case: Path) -> Path:
+    """The folder with the training graph: `case` itself, or the only `*_train` folder in it."""
+    if (case / "network.onnx").is_file():
+        return case
+    if not case.is_dir():
+        raise FileProblem(f"{case} is not a folder", hint="give a *_train folder or the folder it lies in")
+    found = sorted(p for p in case.glob("*_train") if p.is_dir())
+    if len(found) == 1:
+        return found[0]
+    if case.name.endswith("_train"):
+        raise FileProblem(f"{case / 'network.onnx'} does not exist", hint="export the training graph there")
+    raise FileProblem(
+        f"{case} holds {len(found)} *_train folders, not one",
+        [("found", ", ".join(p.name for p in found) or "none")],
+        "give the *_train folder itself",
+    )
+
+
+def optimizer_dir(train: Path) -> Path:
+    """The optimizer folder of a training folder: `<m>_train` -> `<m>_optimizer` beside it."""
+    folder = train.resolve()
+    return folder.with_name(folder.name.removesuffix("_train") + "_optimizer")

@@ -1,0 +1,67 @@
+"""The graphs as the files hold them: untyped nodes, declarations that may be wrong, wide constants."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deployer.core.ir import Node
+
+ACCUMULATE = "InPlaceAccumulatorV2"
+"""The operator that makes a graph a training graph; the declared type of its output is not believed."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a file says of a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RawConstant:
+    """A constant as float32 or int64; an operand of a kernel becomes int32 in the check stage."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def array(self) -> npt.NDArray[np.generic]:
+        """The content as a read-only array."""
+        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A graph input and its declared type."""
+
+    name: str
+    declared: Declared
+
+
+@dataclass(frozen=True)
+class RawGraph:
+    """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
+
+    `versions` holds the schema versions by which each node is to be read, as `opsets.versions_of` gives them; a node
+    that the compiler made is not among them.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[str, ...]
+    constants: dict[str, RawConstant]
+    declared: dict[str, Declared]
+    domains: dict[str, str]
+    versions: dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of one case: `main` is the training or inference graph, `optimizer` joins it by name."""
+
+    main: RawGraph
+    optimizer: RawGraph | None

@@ -1,0 +1,172 @@
+"""ONNX files to raw graphs, without ONNX's own checker, which rejects real training graphs."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import AttributeProto, TensorProto, numpy_helper
+
+from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
+from deployer.core.ir import AttrValue, Node
+from deployer.core.operator import unsupported
+from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
+from deployer.frontend.model_parts import check_parts, inlined
+from deployer.frontend.opsets import versions_of
+from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
+
+ELEMENTS: dict[int, str] = {
+    TensorProto.FLOAT: "float32",
+    TensorProto.DOUBLE: "float32",
+    TensorProto.FLOAT16: "float32",
+    TensorProto.INT64: "int32",
+    TensorProto.INT32: "int32",
+    TensorProto.BOOL: "int32",
+}
+"""Element types of ONNX that have a type on a target."""
+
+_CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
+
+
+def read_graph(path: Path, name: str) -> RawGraph:
+    """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit."""
+    model = load_model(path)
+    check_parts(model)
+    graph, calls = model.graph, inlined(model)
+    constants: dict[str, RawConstant] = {}
+    nodes: list[Node] = []
+    domains: dict[str, str] = {}
+    versions: dict[str, tuple[int, ...]] = {}
+    used = {i for n, _ in calls for i in n.input} | {o.name for o in graph.output}
+    for tensor in graph.initializer:
+        if tensor.name in used:
+            _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    names = _unique_names(proto for proto, _ in calls)
+    for (proto, imports), node_name in zip(calls, names, strict=True):
+        if proto.op_type == "Constant" and proto.output:
+            versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
+            _define(constants, proto.output[0], _constant_node(proto, node_name), name)
+            continue
+        nodes.append(_node(proto, node_name))
+        versions[node_name] = versions_of(proto, nodes[-1], imports)
+        if proto.domain not in ("", "ai.onnx"):
+            domains[node_name] = proto.domain
+    declared = {v.name: _declared(v) for v in (*graph.value_info, *graph.output)}
+    inputs = tuple(Input(v.name, _declared(v)) for v in graph.input)
+    outputs = tuple(dict.fromkeys(v.name for v in graph.output))
+    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
+
+
+def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, graph: str) -> None:
+    if name in constants:
+        cause = f"{name!r} has two producers in the {graph} graph"
+        raise GraphProblem(cause, [("both", "constants")], "rename one of them")
+    constants[name] = value
+
+
+def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+    """The node names: one is made from op and first output where missing, numbered where repeated."""
+    names: dict[str, None] = {}
+    repeats = Counter[str]()
+    for node in nodes:
+        base = node.name or f"{node.op_type}_{next((o for o in node.output if o), 'none')}"
+        name = base
+        while name in names:
+            repeats[base] += 1
+            name = f"{base}_{repeats[base] + 1}"
+        names[name] = None
+    return list(names)
+
+
+def _node(proto: onnx.NodeProto, name: str) -> Node:
+    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output))
+    attrs = {a.name: _attribute(node, a) for a in proto.attribute}
+    return Node(name, node.op, node.inputs, node.outputs, attrs)
+
+
+def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
+    """The attribute's value; a tensor of one element becomes a scalar, a list tensor a tuple."""
+    match attr.type:
+        case AttributeProto.FLOAT:
+            return float(attr.f)
+        case AttributeProto.INT:
+            return int(attr.i)
+        case AttributeProto.STRING:
+            return attr.s.decode(errors="replace")
+        case AttributeProto.INTS:
+            return tuple(int(i) for i in attr.ints)
+        case AttributeProto.FLOATS:
+            return tuple(float(f) for f in attr.floats)
+        case AttributeProto.TENSOR if len(attr.t.dims) <= 1:
+            array = _constant(f"{node.name}.{attr.name}", attr.t).array
+            values = tuple(array.reshape(-1).tolist())
+            return values[0] if len(values) == 1 else values
+    kind = AttributeProto.AttributeType.Name(attr.type)
+    raise unsupported(node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of numbers")
+
+
+def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
+    forms = [attr for attr in proto.attribute if attr.name != "description"]
+    if len(forms) != 1:
+        node = Node(name, "Constant", (), tuple(proto.output))
+        raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
+    for attr in forms:
+        if attr.name == "value":
+            return _constant(proto.output[0], attr.t)
+        if attr.name in _CONSTANT_FORMS:
+            value = onnx.helper.get_attribute_value(attr)
+            return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
+    node = Node(name, "Constant", (), tuple(proto.output))
+    raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
+
+
+def _constant(name: str, tensor: TensorProto) -> RawConstant:
+    _element(name, tensor.data_type)
+    try:
+        if any(d < 0 for d in tensor.dims):
+            raise ValueError("a negative length")
+        array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError) as error:
+        facts = [("declared", str(list(tensor.dims)[:40])), ("cause", cause_of(error))]
+        raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, WAY_OUT) from None
+    return _packed(name, array)
+
+
+def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
+    """float32 or int64; ShapeMismatch where a float64 does not fit."""
+    if array.dtype.kind != "f":
+        return RawConstant("int64", array.shape, array.astype("<i8").tobytes())
+    with np.errstate(over="ignore"):
+        narrow = array.astype("<f4")
+    lost = np.isfinite(array) & ~np.isfinite(narrow)
+    if lost.any():
+        value = array[lost].reshape(-1)[0]
+        raise ShapeMismatch(f"constant {name!r} holds {value}, which float32 cannot hold", hint="scale the constant")
+    return RawConstant("float32", array.shape, narrow.tobytes())
+
+
+def _element(name: str, element: int) -> str:
+    if element not in ELEMENTS:
+        known = TensorProto.DataType.values()
+        kind = TensorProto.DataType.Name(element) if element in known else str(element)
+        raise ShapeMismatch(
+            f"{name!r} has element type {kind}, which no target has",
+            hint="cast it to float32, float64, float16, int32, int64 or bool in the exporter",
+        )
+    return ELEMENTS[element]
+
+
+def _declared(value: onnx.ValueInfoProto) -> Declared:
+    """What a declaration says; ShapeMismatch where that is no tensor."""
+    kind = value.type.WhichOneof("value")
+    if kind not in ("tensor_type", None):
+        raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
+    if kind is None:
+        return Declared()
+    tensor = value.type.tensor_type
+    dtype = _element(value.name, tensor.elem_type) if tensor.elem_type else ""
+    if not tensor.HasField("shape"):
+        return Declared(dtype)
+    return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))

@@ -1,0 +1,200 @@
+"""One raw graph to typed nodes with kernels: static inputs, types, folding, lowering, views, in-place."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.limits import check_type
+from deployer.core.operator import Array, Operator, registry, unsupported
+from deployer.frontend.classes import check_labels
+from deployer.frontend.node_checks import form_of, inferred
+from deployer.frontend.opsets import todays_form
+from deployer.frontend.raw_graph import ACCUMULATE, Declared, RawGraph
+
+FOLD_LIMIT = 1 << 20
+"""Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""
+_TYPE_ONLY = ("Shape", "Size")
+
+
+@dataclass
+class Resolved:
+    """Types, constants and storage of every value met so far, and the nodes that remain.
+
+    `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
+    the outputs that a node may name though nothing here computes them, each with its node. `read` are the file's nodes
+    in today's form.
+    """
+
+    types: dict[str, TensorType]
+    constants: dict[str, Array]
+    nodes: list[Node] = field(default_factory=list)
+    storage: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, Node] = field(default_factory=dict)
+    read: list[Node] = field(default_factory=list)
+
+    def check_computed(self, name: str, reader: str) -> None:
+        """UnsupportedOperator where a reader wants what is not computed."""
+        if name in self.dropped:
+            node = self.dropped[name]
+            why = f"{reader} reads its output {node.outputs.index(name)} ({name!r}), which nothing here computes"
+            raise unsupported(node, why, "the first output alone")
+
+    def root(self, name: str) -> str:
+        """The tensor whose memory `name` uses."""
+        while self.storage.get(name, name) != name:
+            name = self.storage[name]
+        return name
+
+
+def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
+    """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
+    constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
+    for name, array in constants.items():
+        check_type(f"constant {name!r}", _type_of(array))
+    state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    for node in nodes:
+        _find(node, graph.domains.get(node.name, ""))
+        for part in _todays(state, node, graph.versions.get(node.name, ())):
+            state.read.append(part)
+            _add(state, graph.declared, part, _find(part, ""))
+    return state
+
+
+def _todays(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:
+    """The node of a file in today's form."""
+    for name in node.inputs:
+        state.check_computed(name, f"node {node.name!r} ({node.op})")
+    return todays_form(node, versions, [state.types[name] if name else None for name in node.inputs])
+
+
+def _find(node: Node, domain: str) -> Operator:
+    known = registry()
+    if node.op in known:
+        return known[node.op]
+    near = difflib.get_close_matches(node.op, list(known), 3, 0.7)
+    raise UnsupportedOperator(
+        f"node {node.name!r} ({node.op}): there is no such operator",
+        [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")],
+        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(known)}",
+    )
+
+
+def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator: Operator) -> None:
+    """Type one node and fold, lower, alias or keep it."""
+    for name in raw.inputs:
+        state.check_computed(name, f"node {raw.name!r} ({raw.op})")
+    node = static_form(state, replace(raw, op=operator.name), operator)
+    inputs = [state.types[n] if n else None for n in node.inputs]
+    types = inferred(operator, node, inputs)
+    if len(types) < len(node.outputs):
+        raise unsupported(node, f"it has {len(node.outputs)} outputs", f"at most {len(types)} outputs")
+    for name, found in zip(node.outputs, types, strict=False):
+        if name:
+            state.types[name] = found
+            if node.op != ACCUMULATE:
+                _compare(node, name, found, declared.get(name, Declared()))
+    if _folded(state, node, operator, types):
+        state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
+        return
+    with form_of(node):
+        lowered = operator.lower(node, inputs)
+    if lowered is not None:
+        made = {name for part in lowered for name in part.outputs}
+        state.dropped.update((name, node) for name in node.outputs if name and name not in made)
+        for part in lowered:
+            _add(state, declared, part, _find(part, ""))
+        return
+    if operator.view:
+        state.storage[node.outputs[0]] = node.inputs[0]
+        return
+    if operator.kernel is None:
+        raise unsupported(node, "it has no kernel, and its inputs are not constant", "computing it in the exporter")
+    for output, source in operator.inplace.items():
+        state.storage[node.outputs[output]] = node.inputs[source]
+    state.nodes.append(node)
+
+
+def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
+    """Static inputs become attributes, in-place outputs get a name, absent trailing names go."""
+    inputs, attrs = list(node.inputs), dict(node.attrs)
+    for position, attribute in operator.static_inputs.items():
+        name = inputs[position] if position < len(inputs) else ""
+        if not name:
+            continue
+        if name not in state.constants:
+            raise unsupported(
+                node,
+                f"input {position} ({name!r}), its {attribute!r}, is computed at run time",
+                "a constant, an initializer, or a Shape of a tensor with static shape",
+            )
+        if state.constants[name].ndim > 1:
+            shape = list(state.constants[name].shape)
+            cause = f"input {position} ({name!r}), its {attribute!r}, has shape {shape}"
+            raise unsupported(node, cause, "a list of numbers, or one number")
+        attrs[attribute] = _attribute(state.constants[name])
+        inputs[position] = ""
+    outputs = list(node.outputs)
+    for position in operator.inplace:
+        outputs += [""] * (position + 1 - len(outputs))
+        outputs[position] = outputs[position] or f"{node.name}/overwritten"
+    return replace(node, inputs=_cut(inputs), outputs=_cut(outputs), attrs=attrs)
+
+
+def _attribute(array: Array) -> AttrValue:
+    value: AttrValue = array.item() if array.ndim == 0 else tuple(array.reshape(-1).tolist())
+    return value
+
+
+def _cut(names: list[str]) -> tuple[str, ...]:
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
+
+
+def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
+    """Replace a node whose result is known now by constants."""
+    if operator.inplace:
+        return False
+    if node.op in _TYPE_ONLY:
+        shape = state.types[node.inputs[0]].shape
+        operands: list[Array | None] = [np.broadcast_to(np.float32(0), shape)]
+    elif all(n in state.constants for n in node.inputs if n):
+        if not operator.view and sum(t.bytes for t in types) > FOLD_LIMIT:
+            return False
+        operands = [state.constants[n] if n else None for n in node.inputs]
+        labels, scores = operator.labels(node) or ("", "")
+        if labels:
+            check_labels(node, state.constants[labels], state.types[scores].shape[1], f"constant {labels!r}")
+    else:
+        return False
+    with form_of(node):
+        results = operator.reference(node, operands)
+    for name, result, kind in zip(node.outputs, results, types, strict=False):
+        if name:
+            wide = np.int64 if kind.dtype == "int32" else np.float32
+            state.constants[name] = np.asarray(result).astype(wide).reshape(kind.shape)
+    return True
+
+
+def _type_of(array: Array) -> TensorType:
+    return TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
+
+
+def _compare(node: Node, name: str, found: TensorType, said: Declared) -> None:
+    """Raise ShapeMismatch where a declaration contradicts the node; one element may have any rank."""
+    fits = said.dtype in ("", found.dtype)
+    if fits and said.shape is not None:
+        same_rank = len(said.shape) == len(found.shape)
+        exact = same_rank and all(a in (-1, b) for a, b in zip(said.shape, found.shape, strict=False))
+        fits = exact or (found.size == 1 and all(a in (-1, 1) for a in said.shape))
+    if not fits:
+        shape = "?" if said.shape is None else ",".join("?" if a < 0 else str(a) for a in said.shape)
+        raise ShapeMismatch(
+            f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it",
+            [("declared", f"{said.dtype or '?'}[{shape}]"), ("inferred", str(found))],
+            "correct the declaration, or drop it from the file",
+        )

@@ -1,0 +1,1 @@
+"""Activations by element, and their gradients."""

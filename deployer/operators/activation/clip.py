@@ -1,0 +1,63 @@
+"""Clip: X kept between a minimum and a maximum."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng
+from deployer.core.versions import Rule, without
+from deployer.operators.elementwise import BOUNDS, Clipping, bounds
+from deployer.operators.inputs import arrays, check_scalar, normal, operands
+
+_FURTHEST: dict[str, AttrValue] = {name: float(getattr(np.finfo(np.float32), name)) for name in ("min", "max")}
+
+
+def _bounded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11 bounds are attributes, an absent one the furthest finite number."""
+    plain = without(node, "consumed_inputs")
+    return [replace(plain, attrs=_FURTHEST | plain.attrs)]
+
+
+@register
+class Clip(Clipping):
+    """`min` and `max` are inputs or attributes, either may be absent; where they cross, all becomes `max`."""
+
+    name = "Clip"
+    versions = (11, 12, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _bounded, 6: _bounded}
+    kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
+    static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
+    unbounded = ("min", "max")
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        bounds(node)
+        x = operands(node, inputs, 1)[0]
+        for name in ("min", "max"):
+            check_scalar(node, name, x)
+        return (x,)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """min(max(X, low), high); NaN stays NaN."""
+        x = arrays(inputs, 1)[0]
+        low, high = bounds(node)
+        return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY where min <= X <= max."""
+        if b.wanted(0):
+            given = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
+            limits = {name: value for name, value in given.items() if name in node.attrs}
+            b.emit("ClipGrad", (douts[0], node.inputs[0]), (b.grad(0),), **limits)
+
+    def samples(self) -> Iterator[Sample]:
+        """Both bounds as ReLU6 has them, either, none, and bounds that cross."""
+        r = rng(97)
+        yield Sample("relu6", (normal(r, 37) * np.float32(6),), {"min": 0.0, "max": 6.0})
+        yield Sample("min", (normal(r, 5, 7),), {"min": -0.25})
+        yield Sample("max", (normal(r, 5, 7),), {"max": 0.5})
+        yield Sample("none", (normal(r, 7),))
+        yield Sample("crossed", (normal(r, 7),), {"min": 1.0, "max": -1.0})

@@ -1,0 +1,1 @@
+"""Arithmetic by element, sums along axes."""

@@ -1,0 +1,102 @@
+"""Add: Y = A + B with numpy broadcasting."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.activation import (
+    ACTIVATION,
+    GATE,
+    GATE_POINTER,
+    RELU,
+    RELU_SCALAR,
+    TakesGate,
+    TakesRelu,
+    check_gate,
+    extra_work,
+    finished,
+    gate_array,
+    gate_operands,
+    relu_args,
+    through,
+)
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Kernel, Sample, Work, register, rng
+from deployer.core.versions import Rule
+from deployer.operators.broadcast import LOOPS, loop_scalars
+from deployer.operators.elementwise import Binary, binary_kernel, limited
+from deployer.operators.inputs import normal
+
+_PLAIN = binary_kernel("add_f32")
+
+
+@register
+class Add(TakesRelu, TakesGate, Binary):
+    """Elementwise sum.
+
+    Fusion sets attribute `activation` where Relu follows, and a third input where the gradient of a Relu does: its Y.
+    """
+
+    name = "Add"
+    versions = (7, 13, 14)
+    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
+    kernel = Kernel(
+        _PLAIN.symbol,
+        pointers=(*_PLAIN.pointers[:2], GATE_POINTER, *_PLAIN.pointers[2:]),
+        scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
+    )
+    gate_input = 2
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The broadcast shape of two operands of one dtype."""
+        (y,) = super().infer(node, inputs)
+        check_gate(node, inputs, self.gate_input, y)
+        return (y,)
+
+    def apply(self, a: Array, b: Array) -> Array:
+        """A + B."""
+        return a + b
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A + B, and what is fused."""
+        (y,) = super().reference(node, inputs)
+        return (finished(node, y, gate_array(inputs, self.gate_input)),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY for both, summed over the axes each was broadcast along."""
+        dy = through(node, douts[0], b, self.gate_input)
+        for index in (0, 1):
+            if b.wanted(index):
+                b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """As without a gate, which has the output's box."""
+        plain = super().access(node, types)
+        *inputs, y = plain.operands
+        return replace(plain, operands=(*inputs, *gate_operands(node, self.gate_input, y), y))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Strides of the gate, too, and whether Relu follows."""
+        absent: dict[str, ArgValue] = {f"{GATE}{i}": Const(0) for i in range(LOOPS)}
+        return absent | super().args(node, access) | relu_args(node)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per output element, and one for each that is fused."""
+        plain = super().work(node, access, tile)
+        return replace(plain, elements=plain.elements * (1 + extra_work(node, access)))
+
+    def samples(self) -> Iterator[Sample]:
+        """The shapes of `binary_samples`, some with Relu and some with a gate."""
+        for number, plain in enumerate(super().samples()):
+            yield plain
+            a, b = plain.inputs
+            assert a is not None
+            assert b is not None
+            if number % 3 == 1:
+                yield Sample(f"{plain.label}_relu", (a, b), {ACTIVATION: RELU}, onnx=False)
+            if number % 3 != 1:
+                gate = np.maximum(normal(rng(number), *np.broadcast_shapes(a.shape, b.shape)), np.float32(0))
+                yield Sample(f"{plain.label}_gate", (a, b, gate), onnx=False)

@@ -1,0 +1,67 @@
+"""Pow: Y = A ^ B with numpy broadcasting."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.errors import NotDifferentiable
+from deployer.core.ir import Node
+from deployer.core.operator import Array, GradientBuilder, Sample, Work, register, rng, unsupported
+from deployer.core.versions import Rule
+from deployer.operators.elementwise import TRANSCENDENTAL, Binary, binary_kernel, binary_samples, limited
+from deployer.operators.inputs import arrays
+
+
+@register
+class Pow(Binary):
+    """Elementwise power; a negative base has integer exponents, else the result is NaN."""
+
+    name = "Pow"
+    versions = (7, 12, 13, 15)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    kernel = binary_kernel("pow_f32")
+
+    def apply(self, a: Array, b: Array) -> Array:
+        """A ^ B."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.power(a, b))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A ^ B; UnsupportedOperator for integers with negative exponents, whose powers are none."""
+        a, b = arrays(inputs, 2)
+        if a.dtype.kind != "f" and (b < 0).any():
+            raise unsupported(node, "an integer has a negative exponent", "float operands")
+        return super().reference(node, inputs)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = dY B A^(B - 1), summed over the axes A was broadcast along."""
+        base, exponent = node.inputs
+        if b.wanted(1):
+            raise NotDifferentiable(f"node {node.name!r} (Pow) has no gradient with respect to the exponent")
+        if b.wanted(0):
+            less, power, slope, product = (b.temp(label) for label in ("less", "power", "slope", "product"))
+            b.emit("Sub", (exponent, b.constant("one", np.array(1, np.float32))), (less,))
+            b.emit("Pow", (base, less), (power,))
+            b.emit("Mul", (power, exponent), (slope,))
+            b.emit("Mul", (douts[0], slope), (product,))
+            b.reduce_to(product, b.type(base).shape, b.grad(0))
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A logarithm and an exponential per output element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count * 2 * TRANSCENDENTAL, parallel=count)
+
+    def samples(self) -> Iterator[Sample]:
+        """Positive bases with any exponent; small integer and half exponents; negative bases."""
+        r = rng(18)
+        for s in binary_samples(19):
+            a, b = arrays(s.inputs, 2)
+            yield Sample(s.label, (np.asarray(np.abs(a) + 0.125, np.float32), b))
+        base = np.asarray(r.uniform(0.25, 4, 13), np.float32)
+        for exponent in (-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 7.0, -3.0):
+            yield Sample(f"exponent_{exponent}", (base, np.array(exponent, np.float32)))
+        for exponent in (2.0, 3.0, -2.0, 11.0, 0.3):
+            yield Sample(f"negative_{exponent}", (-base, np.array(exponent, np.float32)))

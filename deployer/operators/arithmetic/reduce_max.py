@@ -1,0 +1,29 @@
+"""ReduceMax: the maximum over some axes."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Kernel, Operator, register
+from deployer.operators.arithmetic.reduction import Reduction, reduce_kernel
+from deployer.operators.inputs import arrays
+
+
+@register
+class ReduceMax(Reduction):
+    """NaN where an element is."""
+
+    name = "ReduceMax"
+    versions = (1, 11, 12, 13, 18, 20)
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32")
+    no_gradient = "equal maxima would share it by no one rule; train through MaxPool or Softmax"
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's maximum."""
+        x = arrays(inputs, 1)[0]
+        axes = self.axes(node, TensorType("float32", x.shape))
+        return (np.asarray(x.max(axes, keepdims=bool(node.attr_int("keepdims", 1)))),)
+
+    gradient = Operator.gradient

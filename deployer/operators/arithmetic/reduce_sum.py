@@ -1,0 +1,12 @@
+"""ReduceSum: the sum over some axes."""
+
+from deployer.core.operator import register
+from deployer.operators.arithmetic.reduction import Reduction
+
+
+@register
+class ReduceSum(Reduction):
+    """Sums in row-major order."""
+
+    name = "ReduceSum"
+    versions = (1, 11, 13)

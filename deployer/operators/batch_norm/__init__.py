@@ -1,0 +1,1 @@
+"""Batch normalization, its gradient, and the steps both are made of."""

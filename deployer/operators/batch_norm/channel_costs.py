@@ -1,0 +1,34 @@
+"""What the steps of batch normalization cost, and the layers on which that is measured."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from deployer.core.access import Access
+from deployer.core.ir import Node
+from deployer.core.operator import Array, Sample, Work, rng
+from deployer.operators.batch_norm.channels import Channelwise
+from deployer.operators.inputs import normal
+
+LAYERS = ((1, 64, 25, 5), (1, 16, 32, 16), (1, 64, 8, 8), (1, 8, 24, 24), (1, 128, 3, 3), (1, 8, 10, 5), (2, 32, 7, 7))
+
+
+class Step(Channelwise):
+    """A channelwise step whose kernel runs along the elements of one image's channel."""
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
+        count = math.prod(tile.values())
+        return Work(count, count // tile["s"], tile["c"] if self.reduces else count)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Layers of small networks, and parts of them."""
+        r = rng(72)
+        for shape in LAYERS:
+            inputs: list[Array] = [normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self._inputs())]
+            yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=self._outputs(), onnx=False)
+
+    def _inputs(self) -> int:
+        return len(self.kernel.pointers) - self._outputs()
+
+    def _outputs(self) -> int:
+        return sum(written for _, _, written in self.kernel.pointers)

@@ -1,0 +1,43 @@
+"""ChannelGradSums: the gradients of batch normalization's scale and bias."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.core.forms import Form
+from deployer.core.ir import Node
+from deployer.core.operator import Array, Sample, register, rng
+from deployer.operators.batch_norm.channel_costs import Step
+from deployer.operators.batch_norm.channels import channel_kernel, per_channel, sum_axes
+from deployer.operators.inputs import arrays, normal
+
+
+@register
+class ChannelGradSums(Step):
+    """dY, X, mean and inv_std to dscale[C], the sum of dY (X - mean) inv_std, and dbias[C], the sum of dY."""
+
+    name = "ChannelGradSums"
+    custom = Form((4, 4), (1, 2))
+    kernel = channel_kernel(
+        "channel_grad_sums_f32",
+        ("dy", "x", "mean", "inv_std"),
+        ("dscale", "dbias"),
+        ("dy", "x"),
+        *("first", "last"),
+    )
+    wide = 2
+    reduces = True
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Both sums."""
+        dy, x, mean, inv_std = arrays(inputs, 4)
+        axes = sum_axes(x.ndim)
+        dot = (dy * (x - per_channel(mean, x.ndim))).sum(axes, dtype=x.dtype)
+        return (np.asarray(dot * inv_std), np.asarray(dy.sum(axes, dtype=x.dtype)))
+
+    def samples(self) -> Iterator[Sample]:
+        """A batch, one image, and rows."""
+        r = rng(68)
+        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
+            wide = (normal(r, *shape), normal(r, *shape))
+            yield Sample(label, (*wide, normal(r, shape[1]), normal(r, shape[1])), outputs=2, onnx=False)

@@ -1,0 +1,60 @@
+"""ChannelMoments: mean and inverse standard deviation of each channel; a step of batch normalization."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.core.access import Access, Dim
+from deployer.core.forms import Form
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, Extent, Sample, Start, register, rng
+from deployer.operators.batch_norm.channel_costs import Step
+from deployer.operators.batch_norm.channels import EPSILON, channel_kernel, per_channel, sum_axes
+from deployer.operators.inputs import arrays, normal
+
+
+@register
+class ChannelMoments(Step):
+    """X[N, C, ...] to mean[C] and inv_std[C], one over the root of the biased variance plus `epsilon`.
+
+    The variance needs the finished mean, so X is summed twice: `phase`, the outermost reduction, is 0 where a tile sums
+    X and 1 where it sums (X - mean)^2. A tile of both phases has all of its channels and does one after the other.
+    """
+
+    name = "ChannelMoments"
+    custom = Form((1, 1), (1, 2), {"epsilon": "FLOAT"})
+    kernel = channel_kernel(
+        "channel_moments_f32",
+        ("x",),
+        ("mean", "inv_std"),
+        ("x",),
+        *("phase", "phases", "first", "last", "inverse_count", "epsilon"),
+    )
+    reduces = True
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The mean, and 1 / sqrt(var + epsilon)."""
+        x = arrays(inputs, 1)[0]
+        mean = x.mean(sum_axes(x.ndim), dtype=x.dtype)
+        var = np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype)
+        inv_std = 1 / np.sqrt(var + x.dtype.type(node.attr_float("epsilon", EPSILON)))
+        return (np.asarray(mean), np.asarray(inv_std, x.dtype))
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims c, phase, n and s; X does not depend on the phase."""
+        plain = super().access(node, types)
+        channels, *sums = plain.dims
+        return replace(plain, dims=(channels, Dim("phase", 2, "reduction"), *sums))
+
+    def constants(self, node: Node) -> dict[str, ArgValue]:
+        """The tile's first phase, how many it has, and epsilon."""
+        epsilon = Const(node.attr_float("epsilon", EPSILON))
+        return {"phase": Start("phase"), "phases": Extent("phase"), "epsilon": epsilon}
+
+    def samples(self) -> Iterator[Sample]:
+        """A batch, one image, and rows; a mean far larger than the deviation."""
+        r = rng(65)
+        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
+            yield Sample(label, (normal(r, *shape),), {"epsilon": 0.01}, 2, onnx=False)
+        yield Sample("far", (normal(r, 2, 3, 9, 5) + np.float32(30),), {}, 2, onnx=False)

@@ -1,0 +1,219 @@
+"""What batch normalization is made of: steps over X[N, C, ...] with one number per channel, and the layer's rules."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.errors import NotDifferentiable
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    CType,
+    Extent,
+    First,
+    GradientBuilder,
+    Kernel,
+    Last,
+    Operator,
+    Stride,
+    Work,
+    mismatch,
+)
+from deployer.operators.inputs import arrays, operands
+
+EPSILON, MOMENTUM = 1e-5, 0.9
+
+
+class Channelwise(Operator):
+    """A step whose first `wide` inputs are of X's shape and whose others hold one element per channel.
+
+    One that `reduces` gives one element per channel in each output, summed ascending with the batch outside the spatial
+    axes; others give X's shape.
+    """
+
+    kernel: ClassVar[Kernel]
+    no_gradient = "it is a step of another operator, whose gradient includes it"
+    wide = 1
+    reduces = False
+    flops = 1
+    """Element operations per element, where these are not one multiply-accumulate."""
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X, or one element per channel and output."""
+        outputs = sum(written for _, _, written in self.kernel.pointers)
+        given = operands(node, inputs, len(self.kernel.pointers) - outputs)
+        channels = checked(node, given, self.wide)
+        return (channels if self.reduces else given[0],) * outputs
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims n, c and s (all spatial axes in one)."""
+        shape = types[node.inputs[0]].shape
+        view = (shape[0], shape[1], math.prod(shape[2:]))
+        listed = []
+        tensors = (*node.inputs, *node.outputs)
+        for i, ((arg, _, written), tensor) in enumerate(zip(self.kernel.pointers, tensors, strict=True)):
+            full = not self.reduces if written else i < self.wide
+            axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
+            listed.append(Operand(arg, tensor, "out" if written else "in", view if full else view[1:2], axes))
+        size = dict(zip("ncs", view, strict=True))
+        if not self.reduces:
+            return Access(tuple(Dim(name, size[name]) for name in "ncs"), tuple(listed))
+        sums = (Dim(name, size[name], "reduction") for name in "ns")
+        return Access((Dim("c", size["c"]), *sums), tuple(listed))
+
+    def constants(self, node: Node) -> dict[str, ArgValue]:
+        """Further kernel arguments."""
+        return {}
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, strides, and one over the number of elements of a channel."""
+        values: dict[str, ArgValue] = {name: Extent(name) for name in "ncs"}
+        for operand in access.operands:
+            values |= {f"{operand.arg}_{name}": Stride(operand.arg, i) for i, name in enumerate("nc")}
+        values |= {"first": First(), "last": Last()}
+        # The kernel multiplies: a division here is none on the target, where it may be slow.
+        count = np.float32(access.dim("n").size * access.dim("s").size)
+        values |= {"inverse_count": Const(float(np.float32(1) / count)), **self.constants(node)}
+        return {name: values[name] for name, _ in self.kernel.scalars}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per element, and what `flops` says; channels share a sum, elements the rest."""
+        count = math.prod(tile.values())
+        return Work(macs=count, elements=count * self.flops, parallel=tile["c"] if self.reduces else count)
+
+
+def channel_kernel(
+    symbol: str, inputs: Sequence[str], outputs: Sequence[str], wide: Sequence[str], *more: str
+) -> Kernel:
+    """The kernel of a channelwise step; `wide` are the pointers that need strides, `more` further scalars."""
+    scalars: list[tuple[str, CType]] = [(name, "u32") for name in "ncs"]
+    scalars += [(f"{arg}_{name}", "u32") for arg in wide for name in "nc"]
+    scalars += [(name, "f32" if name in ("inverse_count", "epsilon") else "u32") for name in more]
+    pointers = ((name, "float32", name in outputs) for name in (*inputs, *outputs))
+    return Kernel(symbol, tuple(pointers), tuple(scalars))
+
+
+def checked(node: Node, given: Sequence[TensorType], wide: int) -> TensorType:
+    """The type of one element per channel; ShapeMismatch where `wide` full inputs and channel inputs do not fit."""
+    x = given[0]
+    if len(x.shape) < 2:
+        raise mismatch(node, f"{x} has no channel axis", given)
+    channels = TensorType(x.dtype, x.shape[1:2])
+    if x.dtype != "float32" or any(t != x for t in given[1:wide]) or any(t != channels for t in given[wide:]):
+        raise mismatch(node, f"inputs are not {wide} of one float32 shape, then {channels} each", given)
+    return channels
+
+
+def per_channel(values: Array, rank: int) -> Array:
+    """One element per channel, in a shape that broadcasts with X."""
+    return values.reshape((-1,) + (1,) * (rank - 2))
+
+
+def sum_axes(rank: int) -> tuple[int, ...]:
+    """All axes of X but the channels."""
+    return (0, *range(2, rank))
+
+
+class BatchNorm(Operator):
+    """Y = (X - mean) * inv_std * scale + B; a subclass says whether mean and variance are the batch's."""
+
+    flags = ("training_mode",)
+
+    @abstractmethod
+    def training(self, node: Node) -> bool:
+        """Whether the batch's own statistics are used."""
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """Y, and in training form the running and the saved statistics."""
+        given = operands(node, inputs, 5)
+        channels = checked(node, given, 1)
+        return (given[0], *[channels] * 4) if self.training(node) else (given[0],)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Y, running_mean', running_var', mean, inv_std; Y alone in inference form."""
+        x, scale, bias, mean, var = arrays(inputs, 5)
+        kept = x.dtype.type(node.attr_float("momentum", MOMENTUM))
+        running = (mean, var)
+        if self.training(node):
+            mean = x.mean(sum_axes(x.ndim), dtype=x.dtype)
+            var = np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype)
+        inv_std = 1 / np.sqrt(var + x.dtype.type(node.attr_float("epsilon", EPSILON)))
+        factor, centre, shift = (per_channel(v, x.ndim) for v in (inv_std * scale, mean, bias))
+        y = (x - centre) * factor + shift
+        if not self.training(node):
+            return (y.astype(x.dtype),)
+        updated = [old * kept + new * (1 - kept) for old, new in zip(running, (mean, var), strict=True)]
+        return tuple(v.astype(x.dtype) for v in (y, *updated, mean, inv_std))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Statistics per channel, then Y, then the running statistics that somebody named."""
+        x, scale, bias, mean, var = node.inputs
+        epsilon: dict[str, AttrValue] = {"epsilon": node.attr_float("epsilon", EPSILON)}
+        momentum = {"momentum": node.attr_float("momentum", MOMENTUM)}
+        y, new_mean, new_var, saved_mean, saved_inv = (*node.outputs, *[""] * (5 - len(node.outputs)))
+        inv_std = saved_inv or f"{node.name}/inv_std"
+        name = node.name
+        if not self.training(node):
+            return [
+                Node(f"{name}/inv_std", "InvStd", (var,), (inv_std,), epsilon),
+                Node(name, "ChannelNormalize", (x, scale, bias, mean, inv_std), (y,)),
+            ]
+        centre = saved_mean or f"{name}/mean"
+        nodes = [Node(f"{name}/moments", "ChannelMoments", (x,), (centre, inv_std), epsilon)]
+        if y:
+            nodes.append(Node(name, "ChannelNormalize", (x, scale, bias, centre, inv_std), (y,)))
+        if new_mean:
+            nodes.append(Node(f"{name}/running_mean", "RunningUpdate", (mean, centre), (new_mean,), dict(momentum)))
+        if new_var:
+            biased = f"{name}/var"
+            nodes.append(Node(biased, "ChannelVariance", (x, centre), (biased,)))
+            nodes.append(Node(f"{name}/running_var", "RunningUpdate", (var, biased), (new_var,), dict(momentum)))
+        return nodes
+
+    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
+        """BatchNormInternal with the batch's statistics as outputs, where those are used."""
+        if not self.training(node):
+            return node
+        outputs = [*node.outputs, *[""] * (5 - len(node.outputs))]
+        for i, label in ((3, "saved_mean"), (4, "saved_inv_std")):
+            outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
+        return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """BatchNormalizationGrad with the saved statistics, or the rule of constant ones."""
+        targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
+        if not any(targets):  # running statistics follow the data, and nobody trains them
+            return
+        if any(douts[1:]) or not douts[0]:
+            raise NotDifferentiable(f"node {node.name!r} ({node.op}): only Y has a gradient, in X, scale and B")
+        x, scale = node.inputs[:2]
+        epsilon = node.attr_float("epsilon", EPSILON)
+        if not self.training(node):
+            self._frozen(node, douts[0], targets, b)
+            return
+        mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
+        if not (mean and inv_std):
+            mean, inv_std = b.temp("mean"), b.temp("inv_std")
+            b.emit("ChannelMoments", (x,), (mean, inv_std), epsilon=epsilon)
+        b.emit("BatchNormalizationGrad", (douts[0], x, scale, mean, inv_std), targets)
+
+    @staticmethod
+    def _frozen(node: Node, dy: str, targets: tuple[str, ...], b: GradientBuilder) -> None:
+        """dX = dY scale inv_std, where mean and variance do not depend on X."""
+        x, scale, _, mean, var = node.inputs
+        inv_std = b.temp("inv_std")
+        b.emit("InvStd", (var,), (inv_std,), epsilon=node.attr_float("epsilon", EPSILON))
+        if targets[0]:
+            zero = b.constant("zero", np.zeros(b.type(scale).shape, np.float32))
+            b.emit("ChannelNormalize", (dy, scale, zero, zero, inv_std), targets[:1])
+        if targets[1]:
+            b.emit("ChannelGradSums", (dy, x, mean, inv_std), (targets[1], targets[2] or b.temp("dbias")))
+        elif targets[2]:
+            b.emit("ReduceSum", (dy,), targets[2:], axes=sum_axes(len(b.type(x).shape)), keepdims=0)

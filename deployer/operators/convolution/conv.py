@@ -1,0 +1,180 @@
+"""Conv: Y = X * W + B over one or two spatial axes, with groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand, Whole, Window
+from deployer.core.activation import (
+    ACTIVATION,
+    RELU,
+    RELU_SCALAR,
+    TakesRelu,
+    finished,
+    finished_form,
+    relu_args,
+    through,
+)
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    First,
+    GradientBuilder,
+    Kernel,
+    Last,
+    Length,
+    Offset,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    rng,
+)
+from deployer.operators.convolution.geometry import (
+    BLOCK,
+    FORMS,
+    LAYERS,
+    REGION_SETUP,
+    form_of,
+    geometry,
+    lost_macs,
+    regions,
+    tap_arguments,
+    windows,
+)
+from deployer.operators.inputs import arrays, floats, normal
+
+
+@register
+class Conv(TakesRelu, Operator):
+    """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias.
+
+    Attribute `activation`, which fusion sets, says that Relu follows.
+    """
+
+    name = "Conv"
+    versions = (1, 11, 22)
+    kernel = Kernel(
+        "conv_f32",
+        pointers=(
+            ("x", "float32", False),
+            ("w", "float32", False),
+            ("b", "float32", False),
+            ("y", "float32", True),
+        ),
+        scalars=(
+            *((name, "u32") for name in ("n", "g", "m", "oh", "ow", "c", "kh", "kw", "sh", "sw", "dh", "dw")),
+            *((name, "u32") for name in ("x_rows", "x_cols", "x_n", "x_g", "x_c", "x_h")),
+            *((name, "u32") for name in ("w_g", "w_m", "w_c", "b_g", "y_n", "y_g", "y_m", "y_h", "first", "last")),
+            RELU_SCALAR,
+            *((("top", "i32"), ("left", "i32"))),
+        ),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
+        x, w = floats(node, inputs, 2)
+        shape = geometry(node, x.shape, w.shape, inputs)
+        if len(inputs) > 2 and inputs[2] is not None and inputs[2].shape != w.shape[:1]:
+            raise mismatch(node, f"B is {list(inputs[2].shape)}, W has {w.shape[0]} outputs", inputs)
+        return (TensorType("float32", shape.y_shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A product of matrices for each tap, in double precision."""
+        x, w = arrays(inputs, 2)
+        shape = geometry(node, x.shape, w.shape, ())
+        padded, weights = shape.padded(x), w.reshape(shape.w).astype(np.float64)
+        y = np.zeros(shape.y)
+        for (kh, kw), (rows, columns) in shape.taps():
+            y += np.einsum("ngchw,gmc->ngmhw", padded[..., rows, columns], weights[..., kh, kw])
+        bias = inputs[2] if len(inputs) > 2 else None
+        if bias is not None:
+            y += bias.reshape(1, shape.group, shape.m, 1, 1)
+        return (finished(node, y.reshape(shape.y_shape).astype(x.dtype)),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX and dW by operators of their own, dB as the sum over batch and space."""
+        x, w = (b.type(name).shape for name in node.inputs[:2])
+        dy = through(node, douts[0], b)
+        shape = geometry(node, x, w, ())
+        if b.wanted(0):
+            attrs = {**shape.attrs, "input_shape": shape.input_shape}
+            b.emit("ConvGradX", (dy, node.inputs[1]), (b.grad(0),), **attrs)
+        if b.wanted(1):
+            b.emit("ConvGradW", (dy, node.inputs[0]), (b.grad(1),), **shape.attrs)
+        if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
+            axes = b.constant("axes", np.array((0, *range(2, shape.rank)), np.int64))
+            b.emit("ReduceSum", (dy, axes), (b.grad(2),), keepdims=0)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel batch, group, outputs, rows and columns; the group's channels are the reduction."""
+        s = geometry(node, types[node.inputs[0]].shape, types[node.inputs[1]].shape, ())
+        found = [
+            Operand("x", node.inputs[0], "in", s.x, (At("n"), At("g"), At("c"), *windows(s))),
+            Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
+        ]
+        if len(node.inputs) > 2 and node.inputs[2]:
+            found.append(Operand("b", node.inputs[2], "in", (s.group, s.m), (At("g"), At("m"))))
+        y_axes = (At("n"), At("g"), At("m"), At("oh"), At("ow"))
+        found.append(Operand("y", node.outputs[0], "out", s.y, y_axes))
+        parallel = zip(("n", "g", "m", "oh", "ow"), s.y, strict=True)
+        return Access((*(Dim(name, size) for name, size in parallel), Dim("c", s.c, "reduction")), tuple(found))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        has_bias = any(o.arg == "b" for o in access.operands)
+        return {
+            **{name: Extent(name) for name in ("n", "g", "m", "oh", "ow", "c")},
+            **tap_arguments(node, access.operand("w").view[3:], (rows.stride, columns.stride)),
+            "x_rows": Length("x", 3),
+            "x_cols": Length("x", 4),
+            **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
+            **{f"w_{name}": Stride("w", i) for i, name in enumerate("gmc")},
+            "b_g": Stride("b", 0) if has_bias else Const(0),
+            **{f"y_{name}": Stride("y", i) for i, name in enumerate("ngmh")},
+            "first": First(),
+            "last": Last(),
+            **relu_args(node),
+            "top": Offset("x", 3),
+            "left": Offset("x", 4),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
+        _, m, c, kh, kw = access.operand("w").view
+        pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
+        blocks = tile["n"] * tile["g"] * -(-tile["m"] // BLOCK) * pixels
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        setup = REGION_SETUP * regions(access, tile)
+        products = tile["c"] * kh * kw
+        lost = 0 if form == "depthwise" else lost_macs(tile["m"], products, kh * kw)
+        elements, form = channels * (pixels + setup), finished_form(form, node, access)
+        return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
+
+    def samples(self) -> Iterator[Sample]:
+        """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""
+        r = rng(41)
+        for label, x, w, attrs in FORMS:
+            yield Sample(label, (normal(r, *x), normal(r, *w)), attrs)
+        for label, x, w, attrs in FORMS[::4]:
+            yield Sample(f"{label}_bias", (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
+        for label, x, w, attrs in FORMS[::6]:
+            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(f"{label}_relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)
+        _, x, w, attrs = FORMS[0]
+        yield Sample("relu", (normal(r, *x), normal(r, *w)), {**attrs, ACTIVATION: RELU}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Regular, pointwise, depthwise and strided layers, and the same with Relu."""
+        r = rng(42)
+        for label, x, w, attrs in LAYERS:
+            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(label, given, attrs)
+            yield Sample(f"{label} relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)

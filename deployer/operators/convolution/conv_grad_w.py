@@ -1,0 +1,148 @@
+"""ConvGradW: the gradient of a convolution with respect to W."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand, Window
+from deployer.core.forms import Form
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Extent,
+    First,
+    Kernel,
+    Length,
+    Offset,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.operators.convolution.geometry import (
+    BACKWARD,
+    CONV_ATTRS,
+    FORMS,
+    LAYERS,
+    WEIGHT_SETUP,
+    fits,
+    form_of,
+    geometry,
+    tap_arguments,
+    weight_blocks,
+    windows,
+)
+from deployer.operators.inputs import arrays, floats, normal
+
+
+@register
+class ConvGradW(Operator):
+    """dY, X -> dW with Conv's attributes, kernel_shape among them."""
+
+    name = "ConvGradW"
+    custom = Form((2, 2), (1, 1), CONV_ATTRS)
+    no_gradient = BACKWARD
+    kernel = Kernel(
+        "conv_grad_w_f32",
+        pointers=(("dy", "float32", False), ("x", "float32", False), ("grad", "float32", True)),
+        scalars=(
+            *((name, "u32") for name in ("g", "m", "c", "kh", "kw", "n", "oh", "ow", "sh", "sw", "dh", "dw")),
+            *((name, "u32") for name in ("x_rows", "x_cols", "dy_n", "dy_g", "dy_m", "dy_h")),
+            *((name, "u32") for name in ("x_n", "x_g", "x_c", "x_h", "dw_g", "dw_m", "dw_c", "first")),
+            *((("top", "i32"), ("left", "i32"))),
+        ),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """dY[N, M, ..], X[N, C, ..] to dW[M, C / group, ..]."""
+        dy, x = floats(node, inputs, 2)
+        if len(dy.shape) != len(x.shape) or len(x.shape) < 3:
+            raise mismatch(node, f"dY has {len(dy.shape)} axes, X {len(x.shape)}", inputs)
+        if "kernel_shape" not in node.attrs:
+            raise unsupported(node, "the shape of W is not said", "attribute kernel_shape")
+        kernel, group = node.attr_ints("kernel_shape", ()), node.attr_int("group", 1)
+        w = (dy.shape[1], x.shape[1] // max(group, 1), *kernel)
+        fits(node, geometry(node, x.shape, w, inputs), dy.shape, inputs)
+        return (TensorType("float32", w),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """A product of dY and what each tap met, in double precision."""
+        dy, x = arrays(inputs, 2)
+        (w,) = self.infer(node, [TensorType("float32", a.shape) for a in (dy, x)])
+        shape = geometry(node, x.shape, w.shape, ())
+        padded, douts = shape.padded(x), dy.reshape(shape.y).astype(np.float64)
+        found = np.zeros(shape.w)
+        for (kh, kw), (rows, columns) in shape.taps():
+            found[..., kh, kw] = np.einsum("ngmhw,ngchw->gmc", douts, padded[..., rows, columns])
+        return (found.reshape(w.shape).astype(dy.dtype),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel weights; batch, rows and columns of dY are the reduction."""
+        s = geometry(node, types[node.inputs[1]].shape, types[node.outputs[0]].shape, ())
+        found = (
+            Operand("dy", node.inputs[0], "in", s.y, tuple(At(d) for d in ("n", "g", "m", "oh", "ow"))),
+            Operand("x", node.inputs[1], "in", s.x, (At("n"), At("g"), At("c"), *windows(s))),
+            Operand("grad", node.outputs[0], "out", s.w, tuple(At(d) for d in ("g", "m", "c", "kh", "kw"))),
+        )
+        weights = zip(("g", "m", "c", "kh", "kw"), s.w, strict=True)
+        sums = (("n", s.n), ("oh", s.out[0]), ("ow", s.out[1]))
+        return Access(
+            (
+                *(Dim(name, size, splittable=name in "gmc") for name, size in weights),
+                *(Dim(name, size, "reduction") for name, size in sums),
+            ),
+            found,
+        )
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        return {
+            **{name: Extent(name) for name in ("g", "m", "c", "n", "oh", "ow")},
+            **tap_arguments(node, access.operand("grad").view[3:], (rows.stride, columns.stride)),
+            "x_rows": Length("x", 3),
+            "x_cols": Length("x", 4),
+            **{f"dy_{name}": Stride("dy", i) for i, name in enumerate("ngmh")},
+            **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
+            **{f"dw_{name}": Stride("grad", i) for i, name in enumerate("gmc")},
+            "first": First(),
+            "top": Offset("x", 3),
+            "left": Offset("x", 4),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
+        _, m, c, kh, kw = access.operand("grad").view
+        high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
+        form = form_of(m, c, (kh, kw), (high, wide))
+        channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
+        lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
+        elements = channels * (kh * kw * rows + WEIGHT_SETUP)
+        each = kh * kw * rows * tile["ow"]
+        lost = 0 if form == "depthwise" else round(tile["g"] * lost * each)
+        return Work(channels * each, elements, tile["g"] * blocks * kh, form, lost)
+
+    def samples(self) -> Iterator[Sample]:
+        """The forms of Conv."""
+        r = rng(45)
+        for label, x, w, attrs in FORMS:
+            yield _sample(r, label, x, w, attrs)
+
+    def sweep(self) -> Iterator[Sample]:
+        """The layers on which Conv is measured."""
+        r = rng(46)
+        for label, x, w, attrs in LAYERS:
+            yield _sample(r, label, x, w, attrs)
+
+
+def _sample(
+    r: np.random.Generator, label: str, x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]
+) -> Sample:
+    shape = geometry(Node(label, "Conv", (), (), attrs), x, w, ())
+    inputs = (normal(r, *shape.y_shape), normal(r, *x))
+    return Sample(label, inputs, {**attrs, "kernel_shape": w[2:]}, onnx=False)

@@ -1,0 +1,350 @@
+"""What Conv and its gradients share: the geometry of one and two spatial axes, as one form with groups."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.core.access import Access, Axis, Reach, Window
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.limits import check_elements
+from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
+
+Shape = tuple[int, ...]
+Pair = tuple[int, int]
+RANKS = (3, 4)
+AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+BACKWARD = "it belongs to a backward pass"
+
+CONV_ATTRS = {
+    **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
+    **{"auto_pad": "STRING", "group": "INT"},
+}
+"""Kinds of Conv's attributes, which its gradients have too."""
+
+FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("same", (1, 3, 6, 7), (4, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("no_attributes", (1, 2, 5, 4), (3, 2, 3, 2), {}),
+    ("strided", (1, 2, 8, 7), (3, 2, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ("uneven", (1, 2, 9, 8), (3, 2, 3, 3), {"strides": (2, 3), "pads": (0, 2, 1, 0)}),
+    ("dilated", (1, 2, 9, 8), (2, 2, 3, 2), {"dilations": (2, 3), "pads": (2, 1, 2, 1)}),
+    ("dilated_strided", (1, 1, 9, 11), (2, 1, 3, 3), {"dilations": (2, 3), "strides": (2, 2), "pads": (1, 2, 1, 0)}),
+    ("batch", (2, 3, 5, 5), (2, 3, 3, 3), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+    ("groups", (2, 4, 5, 4), (6, 2, 3, 3), {"group": 2, "pads": (1, 1, 1, 1)}),
+    ("depthwise", (1, 4, 5, 6), (4, 1, 3, 3), {"group": 4, "pads": (1, 1, 1, 1)}),
+    ("multiplied", (1, 3, 6, 5), (6, 1, 2, 3), {"group": 3, "strides": (2, 1)}),
+    ("pointwise", (1, 4, 5, 6), (3, 4, 1, 1), {}),
+    ("pointwise_strided", (1, 3, 6, 7), (4, 3, 1, 1), {"strides": (2, 2)}),
+    ("far", (1, 2, 4, 5), (3, 2, 2, 3), {"pads": (4, 1, 3, 5), "strides": (1, 2)}),
+    ("gaps", (1, 2, 11, 9), (2, 2, 2, 1), {"strides": (4, 3)}),
+    ("line", (2, 3, 11), (4, 3, 3), {"pads": (1, 2), "strides": (2,)}),
+    ("line_one", (1, 2, 11), (3, 2, 4), {"dilations": (2,), "pads": (3, 0)}),
+    ("upper", (1, 2, 7, 6), (2, 2, 3, 2), {"auto_pad": "SAME_UPPER", "strides": (2, 1)}),
+    ("lower", (1, 2, 7, 6), (2, 2, 2, 4), {"auto_pad": "SAME_LOWER", "strides": (1, 2)}),
+    ("valid", (1, 2, 5, 6), (2, 2, 3, 3), {"auto_pad": "VALID"}),
+)
+"""Shapes of X and W, and attributes: every form once, for tests."""
+
+_PAD: dict[str, AttrValue] = {"pads": (1, 1, 1, 1)}
+_SIDES: dict[str, AttrValue] = {"pads": (0, 1, 0, 1)}
+_STRIDED: dict[str, AttrValue] = {"strides": (2, 2)}
+LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("3x3 16-16", (1, 16, 16, 16), (16, 16, 3, 3), _PAD),
+    ("3x3 16-16 wide", (1, 16, 8, 32), (16, 16, 3, 3), _PAD),
+    ("3x3 16-8 rows", (1, 16, 6, 32), (8, 16, 3, 3), _SIDES),
+    ("3x3 3-16", (1, 3, 16, 16), (16, 3, 3, 3), _PAD),
+    ("3x3 8-8", (1, 8, 6, 8), (8, 8, 3, 3), _PAD),
+    ("3x3 32-16", (1, 32, 8, 16), (16, 32, 3, 3), _PAD),
+    ("3x3 64-16", (1, 64, 8, 8), (16, 64, 3, 3), _PAD),
+    ("3x3 strided", (1, 16, 16, 16), (16, 16, 3, 3), {**_PAD, **_STRIDED}),
+    ("3x3 32-16 strided", (1, 32, 16, 16), (16, 32, 3, 3), {**_PAD, **_STRIDED}),
+    ("3x3 3-8 strided", (1, 3, 24, 48), (8, 3, 3, 3), {**_PAD, **_STRIDED}),
+    ("10x4 1-32", (1, 1, 29, 10), (32, 1, 10, 4), {"pads": (5, 1, 4, 1), **_STRIDED}),
+    ("10x4 1-16 valid", (1, 1, 25, 10), (16, 1, 10, 4), _STRIDED),
+    ("3x3 8-8 valid", (1, 8, 14, 12), (8, 8, 3, 3), {}),
+    ("1x1 16-32", (1, 16, 16, 16), (32, 16, 1, 1), {}),
+    ("1x1 16-16 small", (1, 16, 8, 4), (16, 16, 1, 1), {}),
+    ("1x1 64-64", (1, 64, 25, 5), (64, 64, 1, 1), {}),
+    ("1x1 64-64 rows", (1, 64, 6, 5), (64, 64, 1, 1), {}),
+    ("1x1 64-16", (1, 64, 16, 8), (16, 64, 1, 1), {}),
+    ("1x1 8-16", (1, 8, 24, 24), (16, 8, 1, 1), {}),
+    ("1x1 16-8", (1, 16, 5, 5), (8, 16, 1, 1), {}),
+    ("1x1 32-32", (1, 32, 12, 6), (32, 32, 1, 1), {}),
+    ("1x1 128-64", (1, 128, 3, 3), (64, 128, 1, 1), {}),
+    ("1x1 64-128", (1, 64, 6, 6), (128, 64, 1, 1), {}),
+    ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), _STRIDED),
+    ("1x1 32-64 strided", (1, 32, 16, 16), (64, 32, 1, 1), _STRIDED),
+    ("1x1 16-16 strided", (1, 16, 8, 32), (16, 16, 1, 1), _STRIDED),
+    ("1x1 8-16 strided", (1, 8, 16, 16), (16, 8, 1, 1), _STRIDED),
+    ("1x1 64-64 strided", (1, 64, 8, 8), (64, 64, 1, 1), _STRIDED),
+    ("depthwise 32", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD}),
+    ("depthwise 64", (1, 64, 25, 5), (64, 1, 3, 3), {"group": 64, **_PAD}),
+    ("depthwise 32 rows", (1, 32, 12, 5), (32, 1, 3, 3), {"group": 32, **_SIDES}),
+    ("depthwise 8", (1, 8, 8, 8), (8, 1, 3, 3), {"group": 8, **_PAD}),
+    ("depthwise 8 wide", (1, 8, 14, 48), (8, 1, 3, 3), {"group": 8, **_SIDES}),
+    ("depthwise 16", (1, 16, 24, 24), (16, 1, 3, 3), {"group": 16, **_PAD}),
+    ("depthwise 128", (1, 128, 6, 6), (128, 1, 3, 3), {"group": 128, **_PAD}),
+    ("depthwise 64 small", (1, 64, 3, 3), (64, 1, 3, 3), {"group": 64, **_PAD}),
+    ("depthwise strided", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD, **_STRIDED}),
+    ("depthwise 64 strided", (1, 64, 12, 12), (64, 1, 3, 3), {"group": 64, **_PAD, **_STRIDED}),
+    ("depthwise 8 strided", (1, 8, 25, 24), (8, 1, 3, 3), {"group": 8, **_PAD, **_STRIDED}),
+)
+"""Shapes of X and W, and attributes, on which kernels are measured."""
+
+
+BLOCK = 4
+"""Outputs, channels or neighbours, that kernels work on at once."""
+ALONE = 8
+"""What it takes to find a block that is not a whole one, in multiply-accumulates of its own."""
+REGION_SETUP, LINE_SETUP, WEIGHT_SETUP = 8, 64, 32
+"""What a kernel spends on a channel besides its elements, in elements: for each part of the plane with taps of its own;
+in the gradient of X of a depthwise layer; in the gradient of W."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution of X[n, group, c, *size] with W[group, m, c, *kernel] into Y[n, group, m, *out].
+
+    `c` and `m` are channels of one group. Pairs are (rows, columns); one spatial axis (`rank` 3) is one row.
+    """
+
+    rank: int
+    n: int
+    group: int
+    c: int
+    m: int
+    size: Pair
+    kernel: Pair
+    out: Pair
+    strides: Pair
+    dilations: Pair
+    begin: Pair
+    end: Pair
+
+    @property
+    def x(self) -> Shape:
+        """X with its groups apart."""
+        return (self.n, self.group, self.c, *self.size)
+
+    @property
+    def w(self) -> Shape:
+        """W with its groups apart."""
+        return (self.group, self.m, self.c, *self.kernel)
+
+    @property
+    def y(self) -> Shape:
+        """Y with its groups apart."""
+        return (self.n, self.group, self.m, *self.out)
+
+    @property
+    def x_shape(self) -> Shape:
+        """X as the graph has it."""
+        return (self.n, self.group * self.c, *self._own(self.size))
+
+    @property
+    def w_shape(self) -> Shape:
+        """W as the graph has it."""
+        return (self.group * self.m, self.c, *self._own(self.kernel))
+
+    @property
+    def y_shape(self) -> Shape:
+        """Y as the graph has it."""
+        return (self.n, self.group * self.m, *self._own(self.out))
+
+    @property
+    def attrs(self) -> dict[str, AttrValue]:
+        """The attributes that say this geometry, padding in numbers."""
+        return {
+            "kernel_shape": self._own(self.kernel),
+            "strides": self._own(self.strides),
+            "dilations": self._own(self.dilations),
+            "pads": (*self._own(self.begin), *self._own(self.end)),
+            "group": self.group,
+        }
+
+    @property
+    def input_shape(self) -> Shape:
+        """The spatial extents of X, which dY leaves open where a stride is above one."""
+        return self._own(self.size)
+
+    def _own(self, pair: Pair) -> Shape:
+        return pair if self.rank == 4 else pair[1:]
+
+    def padded(self, x: Array) -> Array:
+        """X with its groups apart and zeros around, in double precision."""
+        around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
+        return np.pad(x.reshape(self.x).astype(np.float64), around)
+
+    def taps(self) -> Iterator[tuple[Pair, tuple[slice, slice]]]:
+        """Each tap and the rows and columns of padded X that it meets, one for each output."""
+        for tap in np.ndindex(*self.kernel):
+            where = []
+            for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
+                where.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
+            yield (tap[0], tap[1]), (where[0], where[1])
+
+
+def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
+    """The name of a class of layers that costs by figures of its own; `m` and `c` are a group's channels."""
+    if m == c == 1:
+        return "depthwise"
+    if kernel != (1, 1):
+        return "dense"
+    return "pointwise" if strides == (1, 1) else "strided"
+
+
+def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:
+    """The geometry of a node for shapes of X and W; ShapeMismatch or UnsupportedOperator where there is none."""
+    rank, group = len(x), node.attr_int("group", 1)
+    if rank not in RANKS or len(w) != rank:
+        raise unsupported(node, f"X has {rank} axes, W {len(w)}", "X and W of 3 axes, or of 4")
+    if group < 1 or w[0] % group or x[1] != w[1] * group:
+        raise mismatch(node, f"{x[1]} channels into {w[0]} by W of {w[1]} channels in {group} groups", inputs)
+    kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
+    if kernel != _two(w[2:], 1):
+        raise mismatch(node, f"kernel_shape {node.attrs['kernel_shape']} is not that of W", inputs)
+    strides = _pair(node, "strides", (1,) * (rank - 2), 1, inputs)
+    apart = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
+    size = _two(x[2:], 1)
+    reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
+    begin, end = _pads(node, rank, size, reach, strides, inputs)
+    check_elements(node, "X and its padding", (*x[:2], *(size[i] + begin[i] + end[i] for i in (0, 1))))
+    out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
+    if min(out) < 1:
+        raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
+    return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
+
+
+def lost_macs(channels: int, products: float, taps: float) -> float:
+    """What a group's channels at one output cost besides their products, in multiply-accumulates.
+
+    Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
+    The factors are rough: most narrow layers measured were within 30 %, strided ones of one tap took half.
+    """
+    rest = channels % BLOCK
+    return rest * ((2 + 3.4 / taps) * (products + ALONE) - products)
+
+
+def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
+    """What a group's outputs by channels lose in the gradient of W, in pairs of both, and how many blocks cores share.
+
+    One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone. The
+    factors are rough, as those of `lost_macs`.
+    """
+    fours, rest = divmod(outputs, BLOCK)
+    if not one_tap:
+        return channels * rest / 3, (fours + (rest > 0)) * channels
+    squares = fours > 0 and channels % BLOCK == 0
+    lost = channels * (BLOCK * fours * (0 if squares else 1.7) + rest * 3.5)
+    return lost, (fours or rest) * (channels // BLOCK if squares else channels)
+
+
+def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:
+    """Spatial extents of X: attribute `input_shape`, without it the smallest that give dY."""
+    if "input_shape" in node.attrs:
+        given = node.attr_ints("input_shape", ())
+        if len(given) != len(dy) - 2:
+            raise mismatch(node, f"input_shape {given} is not that of {len(dy) - 2} spatial axes", inputs)
+        return given
+    if node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise unsupported(node, "auto_pad leaves the shape of X open", "attribute input_shape, or pads in numbers")
+    axes = len(dy) - 2
+    ones = (1,) * axes
+    strides, apart = node.attr_ints("strides", ones), node.attr_ints("dilations", ones)
+    pads = (0,) * 2 * axes if "auto_pad" in node.attrs and node.attr_str("auto_pad", "") == "VALID" else ()
+    pads = pads or node.attr_ints("pads", (0,) * 2 * axes)
+    if min(len(strides), len(apart), len(pads) // 2, len(w) - 2) < axes:
+        raise mismatch(node, f"strides, dilations, pads or W are not those of {axes} spatial axes", inputs)
+    return tuple(
+        (dy[2 + i] - 1) * strides[i] + apart[i] * (w[2 + i] - 1) + 1 - pads[i] - pads[axes + i] for i in range(axes)
+    )
+
+
+def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | None]) -> None:
+    """ShapeMismatch where dY is not of the geometry's output shape."""
+    if dy != shape.y_shape:
+        raise mismatch(node, f"dY is {list(dy)}, the convolution gives {list(shape.y_shape)}", inputs)
+
+
+def regions(access: Access, tile: Mapping[str, int]) -> int:
+    """Parts of a tile's plane that differ in the taps that lie inside X: the middle, borders and corners.
+
+    A tile that is not the whole of an axis is taken to lie at one end.
+    """
+    found = 1
+    x = access.operand("x")
+    for axis, size in zip(x.axes, x.view, strict=True):
+        if isinstance(axis, Window):
+            whole = access.dim(axis.dim).size
+            begins = int(axis.pad > 0)
+            ends = int(axis.offset({axis.dim: (0, whole)}, size) + axis.longest(whole) > size)
+            found *= 1 + (begins + ends if tile[axis.dim] == whole else max(begins, ends))
+    return found
+
+
+def taps_between(stride: int, dilation: int) -> Pair:
+    """From one tap that met an input to the next, in taps and, backwards, in windows."""
+    taps = stride // math.gcd(stride, dilation)
+    return taps, taps * dilation // stride
+
+
+def dilations(node: Node) -> Pair:
+    """Between neighbouring taps, per axis."""
+    return _two(node.attr_ints("dilations", ()) or (1,), 1)
+
+
+def tap_arguments(node: Node, kernel: Shape, strides: Pair) -> dict[str, ArgValue]:
+    """Taps, strides and dilations of both axes as kernel constants."""
+    pairs = (("k", kernel), ("s", strides), ("d", dilations(node)))
+    return {f"{name}{axis}": Const(pair[i]) for name, pair in pairs for i, axis in enumerate("hw")}
+
+
+def windows(shape: Geometry) -> list[Axis]:
+    """Rows and columns of X for those of Y."""
+    pairs = zip(("oh", "ow"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
+    return [Window(*values) for values in pairs]
+
+
+def reaches(shape: Geometry) -> list[Axis]:
+    """Rows and columns of dY for those of X; none for a part of X that no window meets."""
+    pairs = zip(("ih", "iw"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
+    return [Reach(*values) for values in pairs]
+
+
+def _two(values: Sequence[int], fill: int) -> Pair:
+    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])
+
+
+def _pair(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Pair:
+    """An attribute of one number per spatial axis."""
+    found = node.attr_ints(name, default) or default
+    if len(found) != len(default) or min(found) < least:
+        raise mismatch(node, f"{name} {found} is not that of {len(default)} spatial axes", inputs)
+    return _two(found, 1)
+
+
+def _pads(
+    node: Node, rank: int, size: Pair, reach: Pair, strides: Pair, inputs: Sequence[TensorType | None]
+) -> tuple[Pair, Pair]:
+    """Zeros before and after each spatial axis."""
+    auto, axes = node.attr_str("auto_pad", "NOTSET") or "NOTSET", rank - 2
+    if auto not in AUTO_PADS:
+        raise unsupported(node, f"auto_pad is {auto!r}", f"one of {', '.join(AUTO_PADS)}")
+    if auto != "NOTSET" and any(node.attr_ints("pads", ())):
+        raise unsupported(node, f"auto_pad {auto} and pads at once", "one of the two")
+    if auto == "VALID":
+        return (0, 0), (0, 0)
+    if auto == "NOTSET":
+        pads = node.attr_ints("pads", ()) or (0,) * 2 * axes
+        if len(pads) != 2 * axes:
+            raise mismatch(node, f"pads {pads} are not those of {axes} spatial axes", inputs)
+        if min(pads) < 0:
+            raise unsupported(node, f"pads {pads} cut X", "pads of zero and above")
+        return _two(pads[:axes], 0), _two(pads[axes:], 0)
+    wanted = [(-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i] for i in (0, 1)]
+    if min(wanted) < -1:  # onnxruntime then begins inside of X, TensorFlow at its first element
+        raise unsupported(node, f"auto_pad {auto} would cut X: strides {strides} leave gaps", "pads in numbers")
+    total = [max(pads, 0) for pads in wanted]
+    small, large = (total[0] // 2, total[1] // 2), (-(-total[0] // 2), -(-total[1] // 2))
+    return (small, large) if auto == "SAME_UPPER" else (large, small)

@@ -1,0 +1,1 @@
+"""Elements that move: joined, cut, padded, repeated, permuted."""

@@ -1,0 +1,148 @@
+"""Pad: a constant around X; negative pads cut X."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, Window
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    GradientBuilder,
+    Sample,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.core.versions import Rule
+from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
+from deployer.operators.inputs import arrays, check_scalar, normal, operands
+from deployer.operators.view import normalized_axes
+
+EXACT = 1 << 53
+"""Below, floats hold every integer."""
+
+
+def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11: attributes `pads`, in version 1 `paddings`, and `value`."""
+    if min(node.attr_ints("paddings", ()), default=0) < 0:
+        raise unsupported(node, "paddings are negative, which has a meaning from version 2 on only", "a Slice")
+    names = {"paddings": "pads", "value": "constant_value"}
+    return [replace(node, attrs={names.get(name, name): given for name, given in node.attrs.items()})]
+
+
+@register
+class Pad(Picking):
+    """`pads` and, optional, `constant_value` and `axes` are inputs or attributes; only mode `constant` exists."""
+
+    name = "Pad"
+    versions = (11, 13, 18, 19, 21, 23, 24, 25)
+    older: ClassVar[dict[int, Rule]] = {1: _renamed, 2: _renamed}
+    kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
+    static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
+    unbounded = ("constant_value", "value")
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """Each axis longer by its pads."""
+        x = operands(node, inputs, 1)[0]
+        mode = node.attr_str("mode", "constant")
+        if mode != "constant":
+            raise unsupported(node, f"mode is {mode!r}", "mode constant")
+        check_scalar(node, "constant_value", x)
+        shape = tuple(p.count for p in _picks(node, x))
+        if min(shape, default=1) < int(x.dtype == "float32"):
+            raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
+        if x.dtype != "float32" and abs(_value(node)) >= EXACT:
+            raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
+        return (TensorType(x.dtype, shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Filled, then X put where it lies."""
+        x = arrays(inputs, 1)[0]
+        picks = _picks(node, TensorType("float32", x.shape))
+        y = np.full([p.count for p in picks], x.dtype.type(_value(node)), x.dtype)
+        whole, part = [], []
+        for p in picks:
+            low, high = max(-p.first, 0), min(p.size - p.first, p.count)
+            part.append(slice(low, max(low, high)))
+            whole.append(slice(low + p.first, max(low, high) + p.first))
+        y[tuple(part)] = x[tuple(whole)]
+        return (y,)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """The pads taken off again; what was cut has gradient zero."""
+        if b.wanted(0):
+            picks = _picks(node, b.type(node.inputs[0]))
+            back = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
+            b.emit("Pad", (douts[0], b.constant("pads", np.array(back, np.int64))), (b.grad(0),))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Identity without pads."""
+        if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
+            return None
+        return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Up to four parallel dims over Y, merged from its axes; a tile in the padding has no X."""
+        picks = self.loops(node, _picks(node, types[node.inputs[0]]))
+        maps = [Window(d, 1, pad=-p.first) for d, p in zip(dims_of(len(picks)), picks, strict=True)]
+        return self.picked(node, types, ([p.size for p in picks], [p.count for p in picks]), maps)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The constant, too."""
+        return super().args(node, access) | {"value": Const(_value(node))}
+
+    def samples(self) -> Iterator[Sample]:
+        """One axis, an image, all four axes, given axes, constants, and pads that cut."""
+        r = rng(90)
+        forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+            "vector": ((7,), {"pads": (2, 3)}),
+            "image": ((2, 3, 5, 4), {"pads": (0, 0, 1, 2, 0, 0, 3, 1)}),
+            "channels": ((2, 3, 4), {"pads": (0, 2, 0, 0, 1, 0)}),
+            "four_axes": ((2, 3, 2, 3), {"pads": (1, 0, 2, 1, 0, 2, 1, 1)}),
+            "axes": ((3, 4, 5), {"pads": (1, 2, 0, 3), "axes": (-1, 0)}),
+            "constant": ((3, 4), {"pads": (1, 1, 1, 1), "constant_value": -1.5}),
+            "cut": ((6, 7), {"pads": (-2, 1, -1, -3)}),
+            "far": ((2, 3), {"pads": (9, 0, 9, 0)}),
+            "none": ((3, 4), {"pads": (0, 0, 0, 0)}),
+        }
+        for label, (shape, attrs) in forms.items():
+            yield Sample(label, (normal(r, *shape),), attrs)
+        yield Sample("value", (normal(r, 3, 4),), {"pads": (1, 1, 1, 1), "value": 2.0}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Images of several sizes."""
+        r = rng(91)
+        for channels, side in ((1, 8), (4, 16), (16, 16), (8, 32)):
+            shape = (1, channels, side, side)
+            yield Sample(f"{channels}x{side}x{side}", (normal(r, *shape),), {"pads": (0, 0, 1, 1, 0, 0, 1, 1)})
+
+
+def _value(node: Node) -> float:
+    """The constant as a number; a tensor of one element will do."""
+    value = node.attrs.get("constant_value", node.attrs.get("value", 0.0))
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, (int, float)):
+        raise unsupported(node, f"the constant {value!r} is not one number", "a scalar")
+    return float(value)
+
+
+def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
+    """Per axis of X, what of it Y shows."""
+    if "pads" not in node.attrs:
+        raise unsupported(node, "the pads are not constant", "a constant pads input")
+    rank, pads = len(x.shape), node.attr_ints("pads", ())
+    axes = node.attr_ints("axes", ()) if "axes" in node.attrs else tuple(range(rank))
+    normalized_axes(node, axes, rank, (x,))
+    if len(pads) != 2 * len(axes):
+        raise mismatch(node, f"pads {pads} are not two for each of {len(axes)} axes", (x,))
+    begin, end = dict.fromkeys(range(rank), 0), dict.fromkeys(range(rank), 0)
+    for i, axis in enumerate(axes):
+        begin[axis % rank], end[axis % rank] = pads[i], pads[len(axes) + i]
+    return tuple(Pick(n, -begin[i], 1, n + begin[i] + end[i]) for i, n in enumerate(x.shape))

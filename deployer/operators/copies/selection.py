@@ -1,0 +1,129 @@
+"""What Pad, Slice and its gradient share: per axis, which elements of a whole a part picks, and few loops over it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from deployer.core.access import Access, At, Axis, Dim, Operand
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Const,
+    CType,
+    Extent,
+    Kernel,
+    Length,
+    Offset,
+    Operator,
+    Stride,
+    Work,
+    unsupported,
+)
+
+LOOPS = 4
+"""Loops of the kernels; their dims are n0 (outermost) to n3."""
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Element i of the part, i < count, is element `first + i * step` of an axis of `size`, padding outside of it."""
+
+    size: int
+    first: int
+    step: int
+    count: int
+
+    @property
+    def everything(self) -> bool:
+        """Whether part and whole are the same."""
+        return (self.first, self.count) == (0, self.size) and (self.step == 1 or self.count == 1)
+
+
+def merged(picks: Iterable[Pick]) -> tuple[Pick, ...]:
+    """As few axes as say the same: what is taken whole joins the axis before it, whose picks lie side by side.
+
+    Axes of one element vanish; at least one axis remains.
+    """
+    found: list[Pick] = []
+    for p in picks:
+        if p.everything and p.size == 1:
+            continue
+        before = found[-1] if found else None
+        if p.everything and before is not None and before.step == 1:
+            found[-1] = Pick(before.size * p.size, before.first * p.size, 1, before.count * p.size)
+        else:
+            found.append(Pick(p.size, p.first, 1 if p.count == 1 else p.step, p.count))
+    return tuple(found) or (Pick(1, 0, 1, 1),)
+
+
+def pick_kernel(symbol: str, source: str, target: str, *more: tuple[str, CType]) -> Kernel:
+    """A kernel of four loops over the target; both operands' innermost elements are neighbours."""
+    scalars: list[tuple[str, CType]] = [(f"n{i}", "u32") for i in range(LOOPS)]
+    scalars += [(f"{name}{i}", "u32") for name in (source, target) for i in range(LOOPS - 1)]
+    return Kernel(symbol, ((source, "float32", False), (target, "float32", True)), (*scalars, *more))
+
+
+def per_loop(name: str, kind: CType) -> tuple[tuple[str, CType], ...]:
+    """A scalar for each loop."""
+    return tuple((f"{name}{i}", kind) for i in range(LOOPS))
+
+
+class Picking(Operator):
+    """One operand from another by picks; a subclass says which side is the whole."""
+
+    kernel: ClassVar[Kernel]
+
+    def loops(self, node: Node, picks: Iterable[Pick]) -> tuple[Pick, ...]:
+        """The merged axes; UnsupportedOperator where the kernel has too few loops."""
+        found = merged(picks)
+        if len(found) > LOOPS:
+            cause = f"it needs {len(found)} loops over {tuple(p.size for p in found)}, the kernel has {LOOPS}"
+            raise unsupported(node, cause, "two nodes, each for some of the axes")
+        return found
+
+    def picked(
+        self,
+        node: Node,
+        types: Mapping[str, TensorType],
+        views: tuple[Sequence[int], Sequence[int]],
+        maps: Sequence[Axis],
+    ) -> Access:
+        """Dims over the target, all parallel; `views` (source, target) and `maps` of the source are per merged axis."""
+        tensors = (node.inputs[0], node.outputs[0])
+        if any(types[name].dtype != "float32" for name in tensors):
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
+        (source, _, _), (target, _, _) = self.kernel.pointers
+        names = dims_of(len(maps))
+        operands = (
+            Operand(source, tensors[0], "in", tuple(views[0]), tuple(maps)),
+            Operand(target, tensors[1], "out", tuple(views[1]), tuple(map(At, names))),
+        )
+        return Access(tuple(map(Dim, names, views[1])), operands)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, strides, and what the kernel asks for: where picks begin in the source's box, its length, steps."""
+        (source, _, _), (target, _, _) = self.kernel.pointers
+        asked = {name for name, _ in self.kernel.scalars}
+        missing = LOOPS - len(access.dims)
+        steps = [getattr(axis, "stride", 1) for axis in access.operand(source).axes]
+        values: dict[str, ArgValue] = {}
+        for i in range(LOOPS):
+            axis = i - missing
+            here: dict[str, ArgValue] = {"n": Const(1), source: Const(0), target: Const(0)}
+            here |= {"at": Const(0), "len": Const(1), "step": Const(1)}
+            if axis >= 0:
+                here = {"n": Extent(f"n{i}"), source: Stride(source, axis), target: Stride(target, axis)}
+                here |= {"at": Offset(source, axis), "len": Length(source, axis), "step": Const(steps[axis])}
+            values |= {f"{name}{i}": value for name, value in here.items() if f"{name}{i}" in asked}
+        return values
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One copy per element of the target."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count, parallel=count)
+
+
+def dims_of(count: int) -> list[str]:
+    """Names of so many dims, the last of them n3."""
+    return [f"n{i}" for i in range(LOOPS - count, LOOPS)]

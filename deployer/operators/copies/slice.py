@@ -1,0 +1,108 @@
+"""Slice: every step-th element of X from a start to an end, per axis."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, Window
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, GradientBuilder, Sample, mismatch, register, rng, unsupported
+from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
+from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.view import normalized_axes
+
+
+@register
+class Slice(Picking):
+    """`starts`, `ends` and, optional, `axes` and `steps` are inputs or attributes, as in ONNX; steps go forward."""
+
+    name = "Slice"
+    versions = (1, 10, 11, 13)
+    kernel = pick_kernel("slice_f32", "x", "y", *per_loop("step", "u32"))
+    static_inputs: ClassVar[dict[int, str]] = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The number of elements taken along each axis; of floats at least one."""
+        x = operands(node, inputs, 1)[0]
+        shape = tuple(p.count for p in _picks(node, x))
+        if x.dtype == "float32" and 0 in shape:
+            raise mismatch(node, f"it takes nothing along axis {shape.index(0)}", inputs)
+        return (TensorType(x.dtype, shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's slice."""
+        x = arrays(inputs, 1)[0]
+        picks = _picks(node, TensorType("float32", x.shape))
+        return (x[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)].copy(),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY back in its place, zero elsewhere."""
+        if not b.wanted(0):
+            return
+        x = b.type(node.inputs[0])
+        picks = _picks(node, x)
+        if any(p.step > 1 for p in picks):
+            starts, steps = tuple(p.first for p in picks), tuple(p.step for p in picks)
+            b.emit("SliceGrad", douts[:1], (b.grad(0),), input_shape=x.shape, starts=starts, steps=steps)
+            return
+        pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
+        b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Identity where all is taken."""
+        if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
+            return None
+        return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Up to four parallel dims over Y, merged from its axes; a tile's X begins with its first element."""
+        picks = self.loops(node, _picks(node, types[node.inputs[0]]))
+        maps = [Window(d, 1, p.step, pad=-p.first) for d, p in zip(dims_of(len(picks)), picks, strict=True)]
+        return self.picked(node, types, ([p.size for p in picks], [p.count for p in picks]), maps)
+
+    def samples(self) -> Iterator[Sample]:
+        """Every axis, inner and outer ones, negative indices, ends far outside, steps, and nothing left out."""
+        r = rng(92)
+        forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+            "vector": ((11,), {"starts": (3,), "ends": (9,)}),
+            "rows": ((5, 7), {"starts": (1,), "ends": (4,), "axes": (0,)}),
+            "columns": ((5, 7), {"starts": (2,), "ends": (6,), "axes": (1,)}),
+            "negative": ((5, 7), {"starts": (-4, -3), "ends": (-1, 7), "axes": (-2, -1)}),
+            "far": ((5, 7), {"starts": (-99, 2), "ends": (3, 2**31 - 1)}),
+            "steps": ((9, 11), {"starts": (1, 0), "ends": (9, 11), "axes": (0, 1), "steps": (3, 2)}),
+            "four_axes": ((4, 5, 6, 7), {"starts": (1, 0, 2, 3), "ends": (3, 4, 5, 7), "axes": (0, 1, 2, 3)}),
+            "channels": ((2, 6, 3, 3), {"starts": (2,), "ends": (5,), "axes": (1,)}),
+            "image": ((2, 2, 7, 8), {"starts": (1, 1), "ends": (7, 8), "axes": (2, 3), "steps": (2, 3)}),
+            "single": ((4, 6), {"starts": (2,), "ends": (3,), "axes": (1,), "steps": (5,)}),
+            "all": ((3, 4), {"starts": (0, 0), "ends": (3, 4)}),
+        }
+        for label, (shape, attrs) in forms.items():
+            yield Sample(label, (normal(r, *shape),), attrs)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Rows of several lengths, side by side and with a step."""
+        r = rng(93)
+        for rows, columns, step in ((8, 16, 1), (32, 64, 1), (16, 32, 2), (4, 640, 1)):
+            attrs: dict[str, AttrValue] = {"starts": (1,), "ends": (columns,), "axes": (1,), "steps": (step,)}
+            yield Sample(f"{rows}x{columns} {step}", (normal(r, rows, columns),), attrs)
+
+
+def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
+    """Per axis of X, what of it Y has."""
+    if "starts" not in node.attrs or "ends" not in node.attrs:
+        raise unsupported(node, "starts or ends are not constant", "constant starts and ends")
+    starts, ends = node.attr_ints("starts", ()), node.attr_ints("ends", ())
+    axes = node.attr_ints("axes", ()) if "axes" in node.attrs else tuple(range(len(starts)))
+    steps = node.attr_ints("steps", ()) if "steps" in node.attrs else (1,) * len(starts)
+    if len({len(starts), len(ends), len(axes), len(steps)}) != 1:
+        raise mismatch(node, f"starts {starts}, ends {ends}, axes {axes} and steps {steps} differ in length", (x,))
+    normalized_axes(node, axes, len(x.shape), (x,))
+    if min(steps, default=1) < 1:
+        raise unsupported(node, f"steps are {steps}, which go backward or stand", "steps of one and above")
+    picks = [Pick(size, 0, 1, size) for size in x.shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        first, stop, step = slice(start, end, step).indices(x.shape[axis])
+        count = len(range(first, stop, step))
+        picks[axis] = Pick(x.shape[axis], first, step if count > 1 else 1, count)
+    return tuple(picks)

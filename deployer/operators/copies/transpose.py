@@ -1,0 +1,130 @@
+"""Transpose: the axes of X in another order."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    GradientBuilder,
+    Kernel,
+    Operator,
+    Sample,
+    Work,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.operators.broadcast import LOOPS, loop_args, loop_scalars
+from deployer.operators.inputs import arrays, normal, operands
+
+
+@register
+class Transpose(Operator):
+    """Axis i of Y is axis perm[i] of X; the default reverses the axes."""
+
+    name = "Transpose"
+    versions = (1, 13, 21, 23, 24, 25)
+    kernel = Kernel(
+        "transpose_f32",
+        pointers=(("x", "float32", False), ("y", "float32", True)),
+        scalars=loop_scalars(("x", "y")),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The permuted shape."""
+        x = operands(node, inputs, 1)[0]
+        perm = _perm(node, len(x.shape))
+        if sorted(perm) != list(range(len(x.shape))):
+            raise mismatch(node, f"perm {perm} is no permutation of {len(x.shape)} axes", inputs)
+        return (TensorType(x.dtype, tuple(x.shape[axis] for axis in perm)),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's transpose."""
+        x = arrays(inputs, 1)[0]
+        return (x.transpose(_perm(node, x.ndim)).copy(),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY with the axes put back."""
+        if b.wanted(0):
+            perm = _perm(node, len(b.type(node.inputs[0]).shape))
+            back = tuple(int(axis) for axis in np.argsort(perm))
+            b.emit("Transpose", (douts[0],), (b.grad(0),), perm=back)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A view where only axes of one element move."""
+        x = operands(node, inputs, 1)[0]
+        if len(_blocks(node, x.shape)) > 1:
+            return None
+        shape = self.infer(node, inputs)[0].shape
+        return [Node(node.name, "Reshape", node.inputs[:1], node.outputs, {"shape": shape})]
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Up to four parallel dims in the order of Y, axes that stay neighbours merged."""
+        x = types[node.inputs[0]]
+        if x.dtype != "float32":
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
+        blocks = _blocks(node, x.shape)
+        if len(blocks) > LOOPS:
+            raise unsupported(node, f"perm {_perm(node, len(x.shape))} needs {len(blocks)} loops", "two Transposes")
+        names = {block: f"n{LOOPS - len(blocks) + i}" for i, block in enumerate(blocks)}
+        sizes = {block: math.prod(x.shape[axis] for axis in block) for block in blocks}
+        operands_of = []
+        for arg, tensor, order in (("x", node.inputs[0], sorted(blocks)), ("y", node.outputs[0], blocks)):
+            view, axes = tuple(sizes[block] for block in order), tuple(At(names[block]) for block in order)
+            operands_of.append(Operand(arg, tensor, "in" if arg == "x" else "out", view, axes))
+        return Access(tuple(Dim(names[block], sizes[block]) for block in blocks), tuple(operands_of))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths and strides, X's in the order of Y."""
+        return loop_args(access)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One copy per element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count, parallel=count)
+
+    def samples(self) -> Iterator[Sample]:
+        """Default, the layouts of real graphs, a full reversal, axes that merge, and views."""
+        r = rng(42)
+        yield Sample("default", (normal(r, 5, 7),))
+        yield Sample("reverse", (normal(r, 2, 3, 4, 5),))
+        for perm in ((0, 2, 3, 1), (0, 2, 1, 3), (0, 3, 1, 2)):
+            yield Sample("perm" + "".join(map(str, perm)), (normal(r, 2, 3, 4, 5),), {"perm": perm})
+        yield Sample("rank3", (normal(r, 3, 5, 7),), {"perm": (0, 2, 1)})
+        yield Sample("merged", (normal(r, 2, 3, 2, 3, 2),), {"perm": (3, 4, 0, 1, 2)})
+        yield Sample("view", (normal(r, 1, 5, 1, 7),), {"perm": (1, 0, 3, 2)})
+
+    def sweep(self) -> Iterator[Sample]:
+        """Matrices and the layouts of attention heads."""
+        r = rng(43)
+        for shape in ((16, 32), (64, 64), (10, 100)):
+            yield Sample(f"{shape[0]}x{shape[1]}", (normal(r, *shape),))
+        yield Sample("heads", (normal(r, 16, 2, 16),), {"perm": (1, 0, 2)})
+        yield Sample("keys", (normal(r, 16, 2, 16),), {"perm": (1, 2, 0)})
+
+
+Block = tuple[int, ...]
+
+
+def _perm(node: Node, rank: int) -> tuple[int, ...]:
+    return node.attr_ints("perm", tuple(reversed(range(rank))))
+
+
+def _blocks(node: Node, shape: tuple[int, ...]) -> list[Block]:
+    """Axes of X in the order of Y, runs of neighbours together, axes of one element left out."""
+    long = [axis for axis, size in enumerate(shape) if size != 1]
+    blocks: list[Block] = []
+    for axis in _perm(node, len(shape)):
+        if shape[axis] == 1:
+            continue
+        if blocks and long.index(axis) == long.index(blocks[-1][-1]) + 1:
+            blocks[-1] = (*blocks[-1], axis)
+        else:
+            blocks.append((axis,))
+    return blocks

@@ -1,0 +1,192 @@
+"""What elementwise operators share: flat ones over equal shapes, and binary ones with numpy broadcasting."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    CType,
+    Extent,
+    Kernel,
+    Operator,
+    Sample,
+    Work,
+    mismatch,
+    rng,
+    unsupported,
+)
+from deployer.core.versions import without
+from deployer.operators.broadcast import broadcast_access, loop_args, loop_scalars
+from deployer.operators.inputs import arrays, normal, operands
+
+TRANSCENDENTAL = 24
+"""Element operations of one expf or logf of math_f32.h, counted from its source."""
+
+
+class Flat(Operator):
+    """Elementwise over operands of one size; the output is the kernel pointer that is written."""
+
+    kernel: ClassVar[Kernel]
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of the first input, which all others must have."""
+        present = operands(node, inputs, 2)
+        if present[0] != present[1]:
+            raise mismatch(node, "operands differ in type", inputs)
+        return (present[0],)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """One flat parallel dim."""
+        size = types[node.inputs[0]].size
+        listed = []
+        for i, (arg, _, written) in enumerate(self.kernel.pointers):
+            tensor = node.outputs[0] if written and not self.inplace else node.inputs[i]
+            mode = "in" if not written else "inout" if self.inplace else "out"
+            listed.append(Operand(arg, tensor, mode, (size,), (At("n"),)))  # type: ignore[arg-type]
+        return Access((Dim("n", size),), tuple(listed))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The tile's length."""
+        return {"n": Extent("n")}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per element."""
+        return Work(macs=0, elements=tile["n"], parallel=tile["n"])
+
+
+BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", "f32"))
+
+
+def bounds(node: Node) -> tuple[np.float32, np.float32]:
+    """`min` and `max` of a node, where absent the largest float32 as ONNX says; one element will do, NaN will not."""
+    found, largest = [], float(np.finfo(np.float32).max)
+    for name, absent in (("min", -largest), ("max", largest)):
+        value = node.attrs.get(name, absent)
+        if isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, (int, float)):
+            raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
+        if math.isnan(value):
+            raise unsupported(node, f"{name} is NaN, which bounds nothing", "a number, or no bound")
+        found.append(np.float32(value))
+    return found[0], found[1]
+
+
+class Clipping(Flat):
+    """Flat with bounds."""
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """One flat parallel dim, over floats."""
+        if types[node.inputs[0]].dtype != "float32":
+            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
+        return super().access(node, types)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The bounds, too."""
+        low, high = bounds(node)
+        return super().args(node, access) | {"low": Const(float(low)), "high": Const(float(high))}
+
+
+class Binary(Operator):
+    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient."""
+
+    kernel: ClassVar[Kernel]
+
+    @abstractmethod
+    def apply(self, a: Array, b: Array) -> Array:
+        """f in numpy."""
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The broadcast shape of two operands of one dtype."""
+        a, b = operands(node, inputs, 2)
+        if a.dtype != b.dtype:
+            raise mismatch(node, "operands differ in dtype", inputs)
+        try:
+            return (TensorType(a.dtype, np.broadcast_shapes(a.shape, b.shape)),)
+        except ValueError:
+            raise mismatch(node, "operands do not broadcast", inputs) from None
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """f(A, B)."""
+        a, b = arrays(inputs, 2)
+        return (np.asarray(self.apply(a, b), dtype=a.dtype),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Up to four parallel dims, merged from the broadcast axes."""
+        return broadcast_access(node, types, ("a", "b", "y"))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths and strides."""
+        return loop_args(access)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per output element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count, parallel=count)
+
+    def samples(self) -> Iterator[Sample]:
+        """The shapes of `binary_samples` with normal values."""
+        yield from binary_samples(11)
+
+
+def limited(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """A binary operator before version 7: B is of A's shape, or under `broadcast` one element or a run of A's axes.
+
+    The run begins at `axis`, by default so that it ends with the last: B gets axes of one element behind it.
+    """
+    a, b = operands(node, types, 2)
+    plain = without(node, "axis", "broadcast", "consumed_inputs")
+    rank, run = len(a.shape), len(b.shape)
+    if a.shape != b.shape and not node.attr_int("broadcast", 0):
+        raise mismatch(node, "operands differ in shape, and this version broadcasts only where `broadcast` is 1", types)
+    if b.size == 1 and run <= rank:
+        return [plain]
+    axis = node.attr_int("axis", rank - run)
+    if axis < 0 or a.shape[axis : axis + run] != b.shape:
+        raise mismatch(node, f"B's axes are not those of A from axis {axis} on", types)
+    if axis + run == rank:
+        return [plain]
+    column = f"{node.name}/column"
+    shape = (*b.shape, *[1] * (rank - axis - run))
+    return [
+        Node(column, "Reshape", node.inputs[1:2], (column,), {"shape": shape}),
+        replace(plain, inputs=(node.inputs[0], column)),
+    ]
+
+
+def binary_kernel(symbol: str) -> Kernel:
+    """The kernel of a binary operator, built on `binary_f32.h`."""
+    return Kernel(
+        symbol,
+        pointers=(("a", "float32", False), ("b", "float32", False), ("y", "float32", True)),
+        scalars=loop_scalars(("a", "b", "y")),
+    )
+
+
+def binary_samples(seed: int) -> Iterator[Sample]:
+    """Equal shapes, scalars on either side, broadcasting on one and both sides, and four merged dims."""
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "vector": ((37,), (37,)),
+        "matrix": ((5, 7), (5, 7)),
+        "scalars": ((), ()),
+        "scalar_right": ((3, 11), ()),
+        "scalar_left": ((1,), (3, 11)),
+        "row": ((6, 13), (13,)),
+        "column": ((6, 1), (6, 13)),
+        "both": ((5, 1, 3), (1, 7, 3)),
+        "outer": ((5, 1), (1, 7)),
+        "channels": ((2, 3, 5, 7), (3, 1, 1)),
+        "four_loops": ((2, 1, 5, 1), (1, 3, 1, 7)),
+    }
+    r = rng(seed)
+    for label, (a, b) in shapes.items():
+        yield Sample(label, (normal(r, *a), normal(r, *b)))

@@ -1,0 +1,43 @@
+"""Present inputs of a node, and random ones for samples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, mismatch, unsupported
+
+
+def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
+    """Types of the first `count` inputs; ShapeMismatch where one is absent."""
+    present = [t for t in inputs[:count] if t is not None]
+    if len(present) < count:
+        raise mismatch(node, f"needs {count} inputs, has {len(present)}", inputs)
+    return present
+
+
+def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
+    """As `operands`; UnsupportedOperator where one is not float32."""
+    present = operands(node, inputs, count)
+    if any(t.dtype != "float32" for t in present):
+        raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "float32 operands")
+    return present
+
+
+def check_scalar(node: Node, name: str, x: TensorType) -> None:
+    """UnsupportedOperator where the constant under that attribute's name is an integer and X is not, or the reverse."""
+    value = node.attrs.get(name)
+    first = value[0] if isinstance(value, tuple) and value else value
+    if isinstance(first, (int, float)) and isinstance(first, float) != (x.dtype == "float32"):
+        kind = "a float" if isinstance(first, float) else "an integer"
+        raise unsupported(node, f"{name} is {kind}, X {x}", f"{name} in the element type of X")
+
+
+def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
+    """The first `count` inputs, which `infer` has found present."""
+    return [x for x in inputs[:count] if x is not None]
+
+
+def normal(generator: np.random.Generator, *shape: int) -> Array:
+    """Standard normal float32 values."""
+    return np.asarray(generator.standard_normal(shape), np.float32)

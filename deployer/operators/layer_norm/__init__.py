@@ -1,0 +1,1 @@
+"""Layer normalization, its gradient, and the steps both are made of."""

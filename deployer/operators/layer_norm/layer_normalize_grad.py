@@ -1,0 +1,24 @@
+"""LayerNormalizeGrad: layer normalization's dX from the sums of LayerSums."""
+
+from typing import ClassVar
+
+from deployer.core.operator import Array, register
+from deployer.operators.layer_norm.rows_by_columns import Layerwise, layer_kernel
+
+
+@register
+class LayerNormalizeGrad(Layerwise):
+    """dX = inv_std (dY scale - total / M - (X - mean) inv_std dot / M), with M columns."""
+
+    name = "LayerNormalizeGrad"
+    layout: ClassVar[dict[str, str]] = {
+        **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r", "total": "r", "dot": "r"},
+        **{"dx": "rc"},
+    }
+    kernel = layer_kernel("layer_norm_grad_f32", layout, ("dx",), "count")
+
+    def formula(self, *operands: Array) -> tuple[Array, ...]:
+        """The formula."""
+        dy, x, scale, mean, inv_std, total, dot = operands
+        count = x.dtype.type(x.shape[1])
+        return (inv_std * (dy * scale - total / count - (x - mean) * (inv_std * dot / count)),)

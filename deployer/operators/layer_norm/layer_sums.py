@@ -1,0 +1,26 @@
+"""LayerSums: per row the sums of dY scale and of dY scale (X - mean) inv_std, which layer normalization's dX needs."""
+
+from typing import ClassVar
+
+from deployer.core.operator import Array, register
+from deployer.operators.layer_norm.rows_by_columns import Layerwise, layer_kernel
+
+
+@register
+class LayerSums(Layerwise):
+    """dY, X, scale, mean, inv_std to two numbers per row."""
+
+    name = "LayerSums"
+    layout: ClassVar[dict[str, str]] = {
+        **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r"},
+        **{"total": "r", "dot": "r"},
+    }
+    kernel = layer_kernel("layer_sums_f32", layout, ("total", "dot"), "first", "last")
+    reduces = "c"
+
+    def formula(self, *operands: Array) -> tuple[Array, ...]:
+        """Both sums."""
+        dy, x, scale, mean, inv_std = operands
+        scaled = dy * scale
+        dot = (scaled * (x - mean)).sum(1, keepdims=True, dtype=x.dtype) * inv_std
+        return scaled.sum(1, dtype=x.dtype), dot

@@ -1,0 +1,138 @@
+"""What layer normalization is made of: steps over X as rows by columns, with numbers per row and per column.
+
+A row is what is normalized together: the axes from `axis` on.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    CType,
+    Extent,
+    First,
+    Kernel,
+    Last,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    rng,
+)
+from deployer.operators.inputs import floats, normal
+
+EPSILON = 1e-5
+SHAPES = ((4, 64), (64, 32), (16, 128), (8, 640), (64, 128))
+
+
+class Layerwise(Operator):
+    """A step of layer normalization. `layout` says per kernel argument what it runs over: "rc", "r" or "c".
+
+    One that `reduces` a dim sums ascending along it. Missing inputs at the end are no operands.
+    """
+
+    kernel: ClassVar[Kernel]
+    layout: ClassVar[dict[str, str]]
+    reduces = ""
+    no_gradient = "it is a step of another operator, whose gradient includes it"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """All of X, an element per row or one per column."""
+        x = floats(node, inputs, 1)[0]
+        axis = first_axis(node, x.shape)
+        sizes = {"rc": x.size, "r": math.prod(x.shape[:axis]), "c": math.prod(x.shape[axis:])}
+        for kind, given in zip(self.layout.values(), inputs, strict=False):
+            if given is not None and (given.dtype != "float32" or given.size != sizes[kind]):
+                raise mismatch(node, f"{given} is not of {sizes[kind]} floats", inputs)
+        shapes = {"rc": x.shape, "r": x.shape[:axis] + (1,) * (len(x.shape) - axis), "c": x.shape[axis:]}
+        return tuple(TensorType("float32", shapes[self.layout[arg]]) for arg in self._named(written=True))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The formula over rows by columns."""
+        present = [x for x in inputs if x is not None]
+        shape = present[0].shape
+        count = math.prod(shape[: first_axis(node, shape)])
+        flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
+        found = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
+        types = self.infer(node, [TensorType("float32", x.shape) for x in present])
+        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
+
+    @abstractmethod
+    def formula(self, *operands: Array) -> tuple[Array, ...]:
+        """The meaning, of X as [r, c], numbers per row as [r, 1] and per column as [1, c]; outputs in any shape."""
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims r and c, the reduced one last."""
+        shape = types[node.inputs[0]].shape
+        axis = first_axis(node, shape)
+        sizes = {"r": math.prod(shape[:axis]), "c": math.prod(shape[axis:])}
+        absent = [""] * (len(self._named(written=False)) - len(node.inputs))
+        tensors = (*node.inputs, *absent, *node.outputs)
+        listed = []
+        for (arg, _, written), tensor in zip(self.kernel.pointers, tensors, strict=True):
+            if tensor:
+                kind = self.layout[arg]
+                view, axes = tuple(sizes[d] for d in kind), tuple(At(d) for d in kind)
+                listed.append(Operand(arg, tensor, "out" if written else "in", view, axes))
+        dims = [Dim(n, sizes[n], "reduction" if n == self.reduces else "parallel") for n in "rc"]
+        return Access(tuple(sorted(dims, key=lambda d: d.kind)), tuple(listed))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, distances of rows, the place in the sum, and the columns of a whole row."""
+        values: dict[str, ArgValue] = {"r": Extent("r"), "c": Extent("c")}
+        values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2}
+        if self.reduces:
+            values |= {"first": First(), "last": Last()}
+        values["count"] = Const(float(access.dim("c").size))
+        return {name: values[name] for name, _ in self.kernel.scalars}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """Two operations per element; what is summed is one piece."""
+        count = tile["r"] * tile["c"]
+        return Work(macs=count, elements=count, parallel=count // tile[self.reduces] if self.reduces else count)
+
+    def samples(self) -> Iterator[Sample]:
+        """Rows, one row, rows of one element, and axes in the middle."""
+        r = rng(95)
+        forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("column", (6, 1), -1), ("middle", (2, 3, 4, 5), 2))
+        for label, shape, axis in forms:
+            yield self._sample(r, label, shape, axis)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Layers of small transformers, and parts of them."""
+        r = rng(96)
+        for shape in SHAPES:
+            yield self._sample(r, "x".join(map(str, shape)), shape, -1)
+
+    def _named(self, written: bool) -> list[str]:
+        return [name for name, _, out in self.kernel.pointers if out == written]
+
+    def _sample(self, r: np.random.Generator, label: str, shape: tuple[int, ...], axis: int) -> Sample:
+        first = axis % len(shape)
+        shapes = {"rc": shape, "r": shape[:first] + (1,) * (len(shape) - first), "c": shape[first:]}
+        inputs = tuple(normal(r, *shapes[self.layout[name]]) for name in self._named(written=False))
+        return Sample(label, inputs, {"axis": axis}, len(self._named(written=True)), onnx=False)
+
+
+def layer_kernel(symbol: str, layout: Mapping[str, str], outputs: Sequence[str], *more: str) -> Kernel:
+    """The kernel of a step with that layout; `more` are further scalars."""
+    names = ("r", "c", *(f"{arg}_r" for arg, kind in layout.items() if kind == "rc"), *more)
+    scalars: tuple[tuple[str, CType], ...] = tuple((name, "f32" if name == "count" else "u32") for name in names)
+    return Kernel(symbol, tuple((arg, "float32", arg in outputs) for arg in layout), scalars)
+
+
+def first_axis(node: Node, shape: tuple[int, ...]) -> int:
+    """The first axis of a row, counted from the front; ShapeMismatch where there is none."""
+    axis = node.attr_int("axis", -1)
+    if not -len(shape) <= axis < len(shape):
+        raise mismatch(node, f"axis {axis} outside rank {len(shape)}", (TensorType("float32", shape),))
+    return axis % len(shape)

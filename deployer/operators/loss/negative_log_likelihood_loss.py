@@ -1,0 +1,115 @@
+"""NegativeLogLikelihoodLoss: minus the log probability of each label, reduced."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Broadcast, Dim, Operand
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    First,
+    Kernel,
+    Last,
+    Operator,
+    Sample,
+    Start,
+    Stride,
+    Work,
+    register,
+    rng,
+)
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.loss.classification import (
+    LABEL_SCALARS,
+    check_loss,
+    extents,
+    label_args,
+    labels_operand,
+    log_softmax,
+    loss_samples,
+    negative_log_likelihood,
+)
+
+
+@register
+class NegativeLogLikelihoodLoss(Operator):
+    """Log probabilities [N, C, d1..] and labels [N, d1..]; attributes `reduction`, `ignore_index`."""
+
+    name = "NegativeLogLikelihoodLoss"
+    versions = (12, 13, 22)
+    kernel = Kernel(
+        "nll_loss_f32",
+        pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True)),
+        scalars=(
+            *((name, "u32") for name in ("n", "c", "d", "classes", "c_start", "p_n", "p_c", "l_n", "y_n")),
+            *(("each", "u32"), ("first", "u32"), ("last", "u32")),
+            *LABEL_SCALARS,
+        ),
+    )
+    no_gradient = "only SoftmaxCrossEntropyLoss, which joins it with LogSoftmax, has one"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A scalar, or a loss per label."""
+        return (check_loss(node, inputs)[0],)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """-log_prob[n, label] where the label counts, reduced."""
+        log_prob, labels = arrays(inputs, 2)
+        return (negative_log_likelihood(node, log_prob, labels),)
+
+    def labels(self, node: Node) -> tuple[str, str]:
+        """The second input, of the first."""
+        return node.inputs[1], node.inputs[0]
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""
+        n, classes, d = extents(types[node.inputs[0]].shape)
+        each = node.attr_str("reduction", "mean") == "none"
+        log_prob = Operand("log_prob", node.inputs[0], "in", (n, classes, d), (At("n"), At("c"), At("d")))
+        labels = labels_operand(node, node.inputs[1], n, d)
+        if each:
+            loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
+            return Access((Dim("n", n), Dim("d", d), Dim("c", classes, "reduction")), (log_prob, labels, loss))
+        loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
+        dims = (("n", n), ("d", d), ("c", classes))
+        return Access(tuple(Dim(name, size, "reduction") for name, size in dims), (log_prob, labels, loss))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, strides, the place in the sum, and how labels count."""
+        n, classes, d = access.operand("log_prob").view
+        each = node.attr_str("reduction", "mean") == "none"
+        return {
+            "n": Extent("n"),
+            "c": Extent("c"),
+            "d": Extent("d"),
+            "classes": Const(classes),
+            "c_start": Start("c"),
+            "p_n": Stride("log_prob", 0),
+            "p_c": Stride("log_prob", 1),
+            "l_n": Stride("labels", 0),
+            "y_n": Stride("loss", 0) if each else Const(0),
+            "each": Const(int(each)),
+            "first": First(),
+            "last": Last(),
+            **label_args(node, n, d),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per label; a reduced loss is summed on one core."""
+        labels = tile["n"] * tile["d"]
+        return Work(macs=0, elements=labels, parallel=labels if access.dim("n").kind == "parallel" else 1)
+
+    def samples(self) -> Iterator[Sample]:
+        """Those of the losses, with scores made log probabilities, and labels outside of the classes."""
+        for s in loss_samples(33):
+            x = arrays(s.inputs, 1)[0]
+            yield Sample(s.label, (log_softmax(x, 1), s.inputs[1]), s.attrs)
+        log_prob = log_softmax(normal(rng(34), 4, 3), 1)
+        for label, outside in (("above", 3), ("below", -1)):
+            for reduction in ("mean", "none"):
+                labels = np.array([0, outside, 2, 1], np.int32)
+                yield Sample(f"{label}_{reduction}", (log_prob, labels), {"reduction": reduction}, onnx=False)

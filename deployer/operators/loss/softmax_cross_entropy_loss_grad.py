@@ -1,0 +1,144 @@
+"""SoftmaxCrossEntropyLossGrad: dscores = dloss (exp(log_prob) - onehot(label)) / count."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.forms import Form
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    Kernel,
+    Operator,
+    Sample,
+    Start,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.operators.elementwise import TRANSCENDENTAL
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.loss.classification import (
+    LABEL_SCALARS,
+    check_labels,
+    extents,
+    kept,
+    label_args,
+    labels_operand,
+    log_softmax,
+    loss_samples,
+)
+
+
+@register
+class SoftmaxCrossEntropyLossGrad(Operator):
+    """Inputs [dloss,] log_prob [N, C, d1..], labels [N, d1..]; dloss is one where absent."""
+
+    name = "SoftmaxCrossEntropyLossGrad"
+    custom = Form((2, 3), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
+    kernel = Kernel(
+        "softmax_ce_grad_f32",
+        pointers=(
+            ("dloss", "float32", False),
+            ("log_prob", "float32", False),
+            ("labels", "int32", False),
+            ("dx", "float32", True),
+        ),
+        scalars=(
+            *((name, "u32") for name in ("n", "c", "d", "c_start", "g_n", "g_d", "p_n", "p_c", "l_n", "x_n", "x_c")),
+            *LABEL_SCALARS,
+        ),
+    )
+    no_gradient = "it belongs to a backward pass"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of log_prob."""
+        dloss, log_prob, labels, *rest = (None, *inputs) if len(inputs) == 2 else (*inputs, None, None, None)
+        if any(t is not None for t in rest):
+            raise unsupported(node, "class weights", "two or three inputs: dloss, log_prob, labels")
+        if log_prob is None or labels is None:
+            raise mismatch(node, "log_prob or labels are absent", inputs)
+        check_labels(node, log_prob, labels, inputs)
+        if dloss is not None and not (dloss.shape == labels.shape if _each(node) else dloss.size == 1):
+            raise mismatch(node, "dloss does not have the shape of the loss", inputs)
+        return (log_prob,)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """dloss (exp(log_prob) - onehot(label)) / count, zero where the label is ignored."""
+        dloss, log_prob, labels = (None, *inputs) if len(inputs) == 2 else inputs
+        assert log_prob is not None
+        assert labels is not None
+        classes = np.arange(log_prob.shape[1]).reshape(1, -1, *[1] * (log_prob.ndim - 2))
+        keep = kept(node, labels)
+        dx = np.exp(log_prob) - (labels[:, None] == classes).astype(log_prob.dtype)
+        if node.attr_str("reduction", "mean") == "mean":
+            dx = dx / log_prob.dtype.type(max(keep.sum(), 1))
+        if dloss is not None:
+            dx = dx * (dloss[:, None] if _each(node) else dloss.reshape(()))
+        return (np.where(keep[:, None], dx, log_prob.dtype.type(0)),)
+
+    def labels(self, node: Node) -> tuple[str, str]:
+        """The last input, of the one before it."""
+        return node.inputs[-1], node.inputs[-2]
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel dims n, c, d."""
+        names = node.inputs[-2:]
+        n, c, d = extents(types[names[0]].shape)
+        axes = (At("n"), At("c"), At("d"))
+        operands = [
+            Operand("log_prob", names[0], "in", (n, c, d), axes),
+            labels_operand(node, names[1], n, d),
+            Operand("dx", node.outputs[0], "out", (n, c, d), axes),
+        ]
+        if len(node.inputs) == 3 and node.inputs[0]:
+            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if _each(node) else (Broadcast(), Broadcast())
+            view = (n, d) if _each(node) else (1, 1)
+            operands.insert(0, Operand("dloss", node.inputs[0], "in", view, g_axes))
+        return Access((Dim("n", n), Dim("c", c), Dim("d", d)), tuple(operands))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, strides, and how labels count."""
+        n, _, d = access.operand("log_prob").view
+        has_dloss = any(o.arg == "dloss" for o in access.operands)
+        return {
+            "n": Extent("n"),
+            "c": Extent("c"),
+            "d": Extent("d"),
+            "c_start": Start("c"),
+            "g_n": Stride("dloss", 0) if has_dloss else Const(0),
+            "g_d": Stride("dloss", 1) if has_dloss else Const(0),
+            "p_n": Stride("log_prob", 0),
+            "p_c": Stride("log_prob", 1),
+            "l_n": Stride("labels", 0),
+            "x_n": Stride("dx", 0),
+            "x_c": Stride("dx", 1),
+            **label_args(node, n, d),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """An exponential and a division per element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count * (TRANSCENDENTAL + 2), parallel=count)
+
+    def samples(self) -> Iterator[Sample]:
+        """Those of the losses without dloss, and with one of every shape."""
+        r = rng(36)
+        for s in loss_samples(37):
+            x, labels = arrays(s.inputs, 2)
+            log_prob = log_softmax(x, 1)
+            yield Sample(s.label, (log_prob, labels), s.attrs, onnx=False)
+            dloss = normal(r, *(labels.shape if s.attrs.get("reduction") == "none" else ()))
+            yield Sample(f"dloss_{s.label}", (dloss, log_prob, labels), s.attrs, onnx=False)
+
+
+def _each(node: Node) -> bool:
+    return node.attr_str("reduction", "mean") == "none"

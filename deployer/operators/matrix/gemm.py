@@ -1,0 +1,291 @@
+"""Gemm: Y = alpha * op(A) op(B) + beta * C, with batch dims in front as the training exporters write it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.activation import (
+    ACTIVATION,
+    GATE_POINTER,
+    RELU,
+    RELU_SCALAR,
+    TakesGate,
+    TakesRelu,
+    check_gate,
+    extra_work,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    relu_args,
+    through,
+)
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    First,
+    GradientBuilder,
+    Kernel,
+    Last,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    registry,
+    rng,
+    unsupported,
+)
+from deployer.core.versions import Rule, without
+from deployer.operators.inputs import floats
+
+Shape = tuple[int, ...]
+BLOCK = 4
+"""Rows and columns of the blocks of outputs that cores share."""
+
+
+def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 C is of Y's shape unless `broadcast` is set."""
+    plain = without(node, "broadcast")
+    if not node.attr_int("broadcast", 0) and node.attr_float("beta", 1.0) != 1.0:
+        raise unsupported(node, "ONNX's reference evaluator leaves beta out where broadcast is 0", "broadcast 1")
+    (y,) = registry()[node.op].infer(plain, types)
+    if not node.attr_int("broadcast", 0) and (types[2] is None or types[2].shape != y.shape):
+        raise mismatch(node, f"C is not of shape {list(y.shape)}, and broadcast is 0", types)
+    return [plain]
+
+
+@register
+class Gemm(TakesRelu, TakesGate, Operator):
+    """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
+
+    Fusion sets attribute `activation` where Relu follows, and a fourth input where the gradient of a Relu does: its Y.
+    """
+
+    name = "Gemm"
+    versions = (7, 9, 11, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
+    gate_input = 3
+    flags = ("transA", "transB")
+    kernel = Kernel(
+        "gemm_f32",
+        pointers=(
+            ("a", "float32", False),
+            ("b", "float32", False),
+            ("c", "float32", False),
+            GATE_POINTER,
+            ("y", "float32", True),
+        ),
+        scalars=(
+            *((name, "u32") for name in ("batch", "m", "n", "k")),
+            *((name, "u32") for name in ("a_b", "a_m", "a_k", "b_b", "b_k", "b_n", "c_b", "c_m", "c_n", "y_b", "y_m")),
+            *((name, "u32") for name in ("gate_b", "gate_m")),
+            RELU_SCALAR,
+            *((("first", "u32"), ("last", "u32"), ("alpha", "f32"), ("beta", "f32"))),
+        ),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A[.., M, K], B[.., K, N], optional C broadcastable to Y[.., M, N]."""
+        a, b = floats(node, inputs, 2)
+        if len(a.shape) < 2 or len(b.shape) < 2:
+            raise mismatch(node, "A and B need at least two axes", inputs)
+        (m, k), (kb, n) = _ends(node, a.shape, b.shape)
+        if k != kb:
+            raise mismatch(node, f"A has K = {k}, B has K = {kb}", inputs)
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            y = (*batch, m, n)
+            if len(inputs) > 2 and inputs[2] is not None and np.broadcast_shapes(inputs[2].shape, y) != y:
+                raise ValueError
+        except ValueError:
+            raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
+        if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
+            raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
+        check_gate(node, inputs, self.gate_input, TensorType("float32", y))
+        return (TensorType("float32", y),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """alpha * (op(A) @ op(B)) + beta * C; C is not read where beta is 0."""
+        a, b, c = (*inputs, None)[:3]
+        assert a is not None
+        assert b is not None
+        a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
+        b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
+        y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
+        beta = node.attr_float("beta", 1.0)
+        if c is not None and beta != 0.0:
+            y = y + c * a.dtype.type(beta)
+        return (finished(node, y, gate_array(inputs, self.gate_input)),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
+        ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.gate_input)
+        full = b.type(node.outputs[0]).shape
+
+        def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
+            shape = b.type(node.inputs[index]).shape
+            (rows, _), (_, cols) = _ends_of(b.type(left).shape, b.type(right).shape, trans_left, trans_right)
+            exact = shape == (*full[:-2], rows, cols)
+            out = b.grad(index) if exact else b.temp("product")
+            b.emit("Gemm", (left, right), (out,), transA=trans_left, transB=trans_right, alpha=alpha, beta=0.0)
+            if not exact:
+                b.reduce_to(out, shape, b.grad(index))
+
+        if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
+            beta = node.attr_float("beta", 1.0)
+            scaled = dy if beta == 1.0 else b.temp("scaled")
+            if beta != 1.0:
+                b.emit("Mul", (dy, b.constant("beta", np.array(beta, np.float32))), (scaled,))
+            b.reduce_to(scaled, b.type(node.inputs[2]).shape, b.grad(2))
+        if b.wanted(1):
+            product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
+        if b.wanted(0):
+            product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""
+        a, b = types[node.inputs[0]].shape, types[node.inputs[1]].shape
+        y = types[node.outputs[0]].shape
+        (m, k), (_, n) = _ends(node, a, b)
+        batch = y[:-2]
+        count = int(np.prod(batch, dtype=int))
+        size_a, size_b = int(np.prod(a[:-2], dtype=int)), int(np.prod(b[:-2], dtype=int))
+        if size_a not in (1, count) or size_b not in (1, count):
+            raise unsupported(
+                node,
+                f"batch axes {a[:-2]} and {b[:-2]} broadcast in both directions",
+                "expand one side first",
+            )
+        c_name = node.inputs[2] if len(node.inputs) > 2 and node.attr_float("beta", 1.0) != 0.0 else ""
+        c = (1,) * (len(y) - len(types[c_name].shape)) + types[c_name].shape if c_name else (1, 1)
+        size_c, rows_c, cols_c = int(np.prod(c[:-2], dtype=int)), c[-2], c[-1]
+        if size_c not in (1, count):
+            raise unsupported(node, f"C of shape {c} broadcasts along some batch axes only", "expand C first")
+        ta, tb = node.attr_int("transA", 0), node.attr_int("transB", 0)
+        # All rows of A meet the same B: a batch of rows is more rows, where C has one for each or one for all.
+        if size_a == count and size_b == 1 and not ta and (size_c, rows_c) in ((1, 1), (count, m)):
+            m, rows_c = m * count, rows_c * size_c
+            count = size_a = size_c = 1
+
+        def matrix(arg: str, tensor: str, size: int, rows: str, cols: str, extents: dict[str, int]) -> Operand:
+            axes: tuple[Axis, ...] = (At("batch") if size > 1 else Broadcast(), At(rows), At(cols))
+            return Operand(arg, tensor, "in", (size, extents[rows], extents[cols]), axes)
+
+        extents = {"m": m, "n": n, "k": k}
+        operands = [
+            matrix("a", node.inputs[0], size_a, *(("k", "m") if ta else ("m", "k")), extents),
+            matrix("b", node.inputs[1], size_b, *(("n", "k") if tb else ("k", "n")), extents),
+        ]
+        if c_name:
+            axes: tuple[Axis, ...] = (
+                At("batch") if size_c > 1 else Broadcast(),
+                At("m") if rows_c > 1 else Broadcast(),
+                At("n") if cols_c > 1 else Broadcast(),
+            )
+            operands.append(Operand("c", c_name, "in", (size_c, rows_c, cols_c), axes))
+        y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
+        result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
+        operands += [*gate_operands(node, self.gate_input, result), result]
+        dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction"))
+        return Access(dims, tuple(operands))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Element strides of each operand; a transposed matrix is the same kernel with swapped strides."""
+        a_rows = node.attr_int("transA", 0)
+        b_rows = node.attr_int("transB", 0)
+        has_c = any(o.arg == "c" for o in access.operands)
+        c: dict[str, ArgValue] = {f"c_{x}": Stride("c", i) if has_c else Const(0) for i, x in enumerate("bmn")}
+        return {
+            "batch": Extent("batch"),
+            "m": Extent("m"),
+            "n": Extent("n"),
+            "k": Extent("k"),
+            "a_b": Stride("a", 0),
+            "a_m": Stride("a", 1 + a_rows),
+            "a_k": Stride("a", 2 - a_rows),
+            "b_b": Stride("b", 0),
+            "b_k": Stride("b", 1 + b_rows),
+            "b_n": Stride("b", 2 - b_rows),
+            **c,
+            "y_b": Stride("y", 0),
+            "y_m": Stride("y", 1),
+            **gate_args(access, {"b": 0, "m": 1}),
+            **relu_args(node),
+            "first": First(),
+            "last": Last(),
+            "alpha": Const(node.attr_float("alpha", 1.0)),
+            "beta": Const(node.attr_float("beta", 1.0)),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
+        batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+        outputs, columns = batch * m * n, -(-n // BLOCK)
+        form = "outer" if k == 1 else "vector" if m < BLOCK else "matrix"
+        rows = -(-m // BLOCK) if form == "matrix" else m
+        return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
+
+    def samples(self) -> Iterator[Sample]:
+        """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
+        r = rng(1)
+
+        def x(*shape: int) -> Array:
+            return r.standard_normal(shape).astype(np.float32)
+
+        for ta in (0, 1):
+            for tb in (0, 1):
+                a, b = x(*((7, 5) if ta else (5, 7))), x(*((9, 7) if tb else (7, 9)))
+                yield Sample(f"t{ta}{tb}", (a, b, x(9)), {"transA": ta, "transB": tb})
+        yield Sample("no_c", (x(4, 6), x(6, 3)), {"alpha": 0.5})
+        yield Sample("beta", (x(4, 6), x(6, 3), x(4, 3)), {"alpha": -1.5, "beta": 0.25})
+        yield Sample("beta0", (x(4, 6), x(6, 3), x(4, 3) + np.float32(np.nan)), {"beta": 0.0})
+        yield Sample("c_column", (x(4, 6), x(6, 3), x(4, 1)))
+        yield Sample("c_scalar", (x(4, 6), x(6, 3), x()))
+        yield Sample("outer", (x(1, 6), x(1, 8)), {"transA": 1})
+        yield Sample("rank3", (x(1, 6, 8), x(5, 8), x(5)), {"transB": 1}, onnx=False)
+        yield Sample("rank3_b2", (x(2, 6, 8), x(8, 5)), onnx=False)
+        yield Sample("batched", (x(1, 2, 6, 8), x(1, 2, 6, 5)), {"transA": 1}, onnx=False)
+        relu: dict[str, AttrValue] = {ACTIVATION: RELU}
+        yield Sample("relu", (x(5, 7), x(7, 9), x(9)), relu, onnx=False)
+        yield Sample("relu_no_c", (x(1, 7), x(9, 7)), {"transB": 1, "alpha": 0.5, **relu}, onnx=False)
+        yield Sample("relu_outer", (x(6, 1), x(1, 9)), relu, onnx=False)
+        yield Sample("relu_batched", (x(2, 6, 8), x(2, 8, 5)), relu, onnx=False)
+        for label, left, right in (
+            ("", (5, 7), (7, 9)),
+            ("_vector", (1, 7), (7, 9)),
+            ("_batched", (2, 4, 8), (2, 8, 5)),
+        ):
+            y = np.maximum(x(*left[:-1], right[-1]), np.float32(0))
+            yield Sample(f"gate{label}", (x(*left), x(*right), None, y), {"beta": 0.0}, onnx=False)
+        y = np.maximum(x(4, 3), np.float32(0))
+        yield Sample("gate_c", (x(4, 6), x(6, 3), x(3), y), {"alpha": 0.5}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Vectors times matrices, outer products, small batches and squares, in every transpose form."""
+        r = rng(2)
+        shapes = [(1, 10, 8), (1, 64, 32), (1, 64, 128), (1, 128, 64), (1, 32, 640), (2, 48, 64), (1, 16, 128)]
+        shapes += [(8, 8, 1), (8, 64, 1), (10, 8, 1), (64, 32, 1), (64, 128, 1)]
+        shapes += [(4, 128, 128), (4, 8, 128), (128, 16, 4), (16, 16, 16), (32, 32, 32), (64, 64, 64), (10, 20, 30)]
+        for m, n, k in shapes:
+            for ta in (0, 1):
+                for tb in (0, 1):
+                    a = r.standard_normal((k, m) if ta else (m, k)).astype(np.float32)
+                    b = r.standard_normal((n, k) if tb else (k, n)).astype(np.float32)
+                    yield Sample(f"{m}x{n}x{k} t{ta}{tb}", (a, b), {"transA": ta, "transB": tb})
+
+
+def _ends_of(a: Shape, b: Shape, ta: int, tb: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    return ((a[-1], a[-2]) if ta else (a[-2], a[-1])), ((b[-1], b[-2]) if tb else (b[-2], b[-1]))
+
+
+def _ends(node: Node, a: Shape, b: Shape) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(M, K) of op(A) and (K, N) of op(B)."""
+    return _ends_of(a, b, node.attr_int("transA", 0), node.attr_int("transB", 0))

@@ -1,0 +1,63 @@
+"""AveragePool: the mean of each window, over its elements inside X or over the whole window."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Sample, register, rng, unsupported
+from deployer.core.versions import Rule
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, divisors, padded, plane, pool_kernel, stacked
+
+
+def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Version 1 cannot say whether padding counts: ONNX's text excludes it, ONNX's reference evaluator counts it."""
+    if any(node.attr_ints("pads", ())) or node.attr_str("auto_pad", "NOTSET") not in ("", "NOTSET", "VALID"):
+        raise unsupported(node, "version 1 leaves open whether padding counts", "a Pad before it, or opset 7 and above")
+    return [node]
+
+
+@register
+class AveragePool(Pool):
+    """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
+
+    name = "AveragePool"
+    versions = (7, 10, 11, 19, 22)
+    older: ClassVar[dict[int, Rule]] = {1: _unpadded}
+    flags = ("ceil_mode", "count_include_pad")
+    kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """As Pool says."""
+        if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
+            raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
+        return super().infer(node, inputs)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The sum over the window's positions, divided."""
+        x = arrays(inputs, 1)[0]
+        h, w = plane(node, x.shape)
+        y = stacked(padded(x, h, w, 0.0), h, w).sum(0, dtype=x.dtype) / divisors(node, h, w).astype(x.dtype)
+        shape = self.infer(node, (TensorType("float32", x.shape),))[0].shape
+        return (np.asarray(y, x.dtype).reshape(shape),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY over the count, to each element of its window."""
+        if b.wanted(0):
+            attrs = {**node.attrs, "input_shape": b.type(node.inputs[0]).shape}
+            b.emit("AveragePoolGrad", (douts[0],), (b.grad(0),), **attrs)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """What padding counts for, too."""
+        return super().args(node, access) | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms, and padding that counts."""
+        r = rng(82)
+        for label, (shape, attrs) in FORMS.items():
+            yield Sample(label, (normal(r, *shape),), attrs)
+        shape, attrs = FORMS["overlap"]
+        yield Sample("include_pad", (normal(r, *shape),), {**attrs, "count_include_pad": 1})

@@ -1,0 +1,87 @@
+"""AveragePoolGrad: dY over the count of its window, to each element of the window."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.forms import Form
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.pooling.windows import (
+    BACKWARD,
+    FORMS,
+    POOL_ATTRS,
+    PoolGrad,
+    divisors,
+    plane,
+    pool_kernel,
+    taps,
+    windows,
+)
+
+COUNTED = ("row", "column", "height", "width", "include_pad")
+
+
+@register
+class AveragePoolGrad(PoolGrad):
+    """`input_shape` is X's; without it X is the smallest that has these windows."""
+
+    name = "AveragePoolGrad"
+    custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
+    flags = ("ceil_mode", "count_include_pad")
+    kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """As given, or the smallest."""
+        if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
+            raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
+        if "input_shape" in node.attrs:
+            return node.attr_ints("input_shape", ())
+        rank = len(dy.shape) - 2
+        kernel, pads = node.attr_ints("kernel_shape", ()), node.attr_ints("pads", (0,) * 2 * rank)
+        steps, gaps = (node.attr_ints(name, (1,) * rank) for name in ("strides", "dilations"))
+        if [len(kernel), len(steps), len(gaps), len(pads)] != [rank, rank, rank, 2 * rank]:
+            raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", inputs)
+        spans = ((n - 1) * steps[i] + (kernel[i] - 1) * gaps[i] + 1 for i, n in enumerate(dy.shape[2:]))
+        return dy.shape[:2] + tuple(span - pads[i] - pads[rank + i] for i, span in enumerate(spans))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Per position in the window, dY over the count."""
+        dy = arrays(inputs, 1)[0]
+        shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
+        h, w = plane(node, shape)
+        part = dy.reshape(-1, h.count, w.count) / divisors(node, h, w).astype(dy.dtype)
+        sides = (max(a.span, a.size + a.pad) for a in (h, w))
+        dx = np.zeros((part.shape[0], *sides), dy.dtype)
+        for tap in taps(h, w):
+            dx[tap] += part
+        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(shape),)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """What padding counts for, and where the tile lies in all of X, too."""
+        _, height, width = access.operand("dx").view
+        counted: dict[str, ArgValue] = {"row": Start("h"), "column": Start("w")}
+        counted |= {"height": Const(height), "width": Const(width)}
+        return super().args(node, access) | counted | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms, padding that counts, and X's shape not given."""
+        r = rng(85)
+        forms = dict(FORMS)
+        forms["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
+        for label, (shape, attrs) in forms.items():
+            node = Node(label, self.name, (), (), attrs)
+            found = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *found),), {**attrs, "input_shape": shape}, onnx=False)
+        yield Sample("smallest", (normal(r, 1, 2, 3, 4),), FORMS["plain"][1], onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Two window sizes on small images."""
+        r = rng(88)
+        for channels, side, kernel in ((8, 8, 2), (16, 8, 2), (8, 16, 2), (8, 8, 3), (16, 16, 3)):
+            shape = (1, channels, side, side)
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "input_shape": shape}
+            found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
+            yield Sample(f"{channels}x{side}x{side} {kernel}", (normal(r, *found),), attrs, onnx=False)

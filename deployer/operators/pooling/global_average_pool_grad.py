@@ -1,0 +1,88 @@
+"""GlobalAveragePoolGrad: dX = dY / (H W), repeated over the spatial axes."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.forms import Form
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    Kernel,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.operators.inputs import arrays, normal, operands
+
+
+@register
+class GlobalAveragePoolGrad(Operator):
+    """`kernel_shape` gives the spatial shape of X, or `input_shape` the whole of it."""
+
+    name = "GlobalAveragePoolGrad"
+    custom = Form((1, 1), (1, 1), {"input_shape": "INTS"})
+    no_gradient = "it is itself a gradient"
+    kernel = Kernel(
+        "global_pool_grad_f32",
+        pointers=(("dy", "float32", False), ("dx", "float32", True)),
+        scalars=(("c", "u32"), ("s", "u32"), ("dx_c", "u32"), ("count", "f32")),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        dy = operands(node, inputs, 1)[0]
+        whole = node.attr_ints("input_shape", ()) if "input_shape" in node.attrs else ()
+        if not whole and "kernel_shape" not in node.attrs:
+            raise unsupported(node, "the spatial shape of X is unknown", "attribute kernel_shape or input_shape")
+        shape = whole or dy.shape[:2] + node.attr_ints("kernel_shape", ())
+        if len(shape) < 3 or dy.shape != shape[:2] + (1,) * (len(shape) - 2) or min(shape) < 1:
+            raise mismatch(node, f"dY does not belong to X of shape {shape}", inputs)
+        return (TensorType(dy.dtype, shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """dY over the number of elements."""
+        dy = arrays(inputs, 1)[0]
+        shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
+        return (np.broadcast_to(dy / dy.dtype.type(math.prod(shape[2:])), shape).copy(),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel dims c over images and channels, s over the spatial axes."""
+        shape = types[node.outputs[0]].shape
+        c, s = math.prod(shape[:2]), math.prod(shape[2:])
+        dy = Operand("dy", node.inputs[0], "in", (c,), (At("c"),))
+        dx = Operand("dx", node.outputs[0], "out", (c, s), (At("c"), At("s")))
+        return Access((Dim("c", c), Dim("s", s)), (dy, dx))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, and the number of elements that share a gradient."""
+        count = Const(float(access.dim("s").size))
+        return {"c": Extent("c"), "s": Extent("s"), "dx_c": Stride("dx", 0), "count": count}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """An element per output, which count as multiply-accumulates, and a division per channel."""
+        count = tile["c"] * tile["s"]
+        return Work(macs=count, elements=tile["c"], parallel=count)
+
+    def samples(self) -> Iterator[Sample]:
+        """Both attributes."""
+        r = rng(62)
+        yield Sample("kernel", (normal(r, 2, 3, 1, 1),), {"kernel_shape": (4, 5)}, onnx=False)
+        yield Sample("whole", (normal(r, 1, 5, 1),), {"input_shape": (1, 5, 7)}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Few and many channels."""
+        r = rng(63)
+        for channels, side in ((4, 8), (64, 4), (16, 16), (64, 8)):
+            label = f"{channels}x{side}x{side}"
+            yield Sample(label, (normal(r, 1, channels, 1, 1),), {"kernel_shape": (side, side)}, onnx=False)

@@ -1,0 +1,76 @@
+"""MaxPoolGrad: dY goes to the first maximum of its window."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.forms import Form
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
+from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.pooling.windows import (
+    BACKWARD,
+    FORMS,
+    POOL_ATTRS,
+    PoolGrad,
+    padded,
+    plane,
+    pool_kernel,
+    stacked,
+    taps,
+    windows,
+)
+
+SEEN = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
+
+
+@register
+class MaxPoolGrad(PoolGrad):
+    """dY and X to dX; the maximum is found again."""
+
+    name = "MaxPoolGrad"
+    custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
+    flags = ("ceil_mode", "storage_order")
+    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Where the tile lies in its part of X, too."""
+        seen: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
+        seen |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
+        return super().args(node, access) | seen
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """That of X."""
+        return operands(node, inputs, 2)[1].shape
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Per position in the window, dY where it is the first maximum."""
+        dy, x = arrays(inputs, 2)
+        h, w = plane(node, x.shape)
+        image = padded(x, h, w, -np.inf)
+        won = stacked(image, h, w).argmax(0)
+        dx = np.zeros_like(image)
+        for position, tap in enumerate(taps(h, w)):
+            dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
+        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(x.shape),)
+
+    def samples(self) -> Iterator[Sample]:
+        """All forms, and equal elements."""
+        r = rng(84)
+        for label, (shape, attrs) in FORMS.items():
+            node = Node(label, self.name, (), (), attrs)
+            found = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *found), normal(r, *shape)), attrs, onnx=False)
+        equal = np.ones((1, 2, 4, 4), np.float32)
+        yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Two window sizes on small images."""
+        r = rng(87)
+        for channels, side, kernel in ((8, 8, 2), (16, 8, 2), (8, 16, 2), (8, 8, 3), (16, 16, 3)):
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
+            shape = (1, channels, side, side)
+            found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
+            inputs = (normal(r, *found), normal(r, *shape))
+            yield Sample(f"{channels}x{side}x{side} {kernel}", inputs, attrs, onnx=False)

@@ -1,0 +1,263 @@
+"""What pooling operators share: windows over one or two spatial axes, their access, and taps in numpy."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.limits import check_elements
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    CType,
+    Extent,
+    Kernel,
+    Length,
+    Offset,
+    Operator,
+    Sample,
+    Stride,
+    Work,
+    mismatch,
+    rng,
+    unsupported,
+)
+from deployer.operators.inputs import normal, operands
+
+POOL_ATTRS = {
+    **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
+    **{"auto_pad": "STRING", "ceil_mode": "INT"},
+}
+"""Kinds of the attributes that say where windows lie."""
+
+
+@dataclass(frozen=True)
+class Along:
+    """Windows along one axis of `size` elements: window i holds `i * stride + k * dilation - pad` for k < kernel."""
+
+    size: int
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    count: int = 1
+
+    @property
+    def span(self) -> int:
+        """Elements from the first window's first to the last window's last, padding included."""
+        return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+    def inside(self, index: int) -> bool:
+        """Whether that window holds an element that is not padding."""
+        low = index * self.stride - self.pad
+        skipped = max(-(low // self.dilation), 0)
+        return skipped < self.kernel and low + skipped * self.dilation < self.size
+
+    @property
+    def all_inside(self) -> bool:
+        """Whether all windows do; those that begin inside of X do, without dilation those between two others."""
+        begins = -(-self.pad // self.stride) if self.dilation > 1 else 1
+        return all(self.inside(i) for i in (*range(min(begins, self.count)), self.count - 1))
+
+
+def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
+    """The windows along each spatial axis of X; a rule's errors name the node."""
+    x = TensorType("float32", shape)
+    rank = len(shape) - 2
+    if rank not in (1, 2):
+        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, W] or X[N, C, H, W]")
+    kernel = node.attr_ints("kernel_shape", (0,) * rank)
+    strides = node.attr_ints("strides", (1,) * rank)
+    dilations = node.attr_ints("dilations", (1,) * rank)
+    pads = node.attr_ints("pads", (0,) * 2 * rank)
+    auto = node.attr_str("auto_pad", "NOTSET")
+    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
+        raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
+    if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
+        raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
+    if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
+        raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
+    sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
+    check_elements(node, "X and its padding", (*shape[:2], *sides))
+    found = []
+    for i, size in enumerate(shape[2:]):
+        begin, end = pads[i], pads[rank + i]
+        room = size + begin + end - (kernel[i] - 1) * dilations[i] - 1
+        if room < 0:
+            raise mismatch(node, f"a window of {kernel[i]} does not fit {size} elements", (x,))
+        count = (-(-room // strides[i]) if node.attr_int("ceil_mode", 0) else room // strides[i]) + 1
+        count -= int((count - 1) * strides[i] >= size + begin)
+        along = Along(size, kernel[i], strides[i], dilations[i], begin, count)
+        if not along.all_inside:
+            raise unsupported(node, "a window lies wholly in padding", "pads below the kernel's size")
+        found.append(along)
+    taps, outputs = math.prod(kernel), math.prod(a.count for a in found)
+    check_elements(node, "all its windows", (*shape[:2], outputs, taps))
+    return tuple(found)
+
+
+def plane(node: Node, shape: tuple[int, ...]) -> tuple[Along, Along]:
+    """The windows of rows and columns; a signal is an image of one row."""
+    found = windows(node, shape)
+    return (found[0], found[1]) if len(found) == 2 else (Along(1), found[0])
+
+
+def padded(x: Array, h: Along, w: Along, fill: float) -> Array:
+    """X as [N C, H, W] with all the padding that windows touch."""
+    image = x.reshape(-1, h.size, w.size)
+    ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in (h, w)]
+    return np.pad(image, ((0, 0), *ends), constant_values=fill)
+
+
+def taps(h: Along, w: Along) -> Iterator[tuple[slice, slice, slice]]:
+    """Per position in the window, row-major: where all windows have it in the padded image."""
+    for i in range(h.kernel):
+        for k in range(w.kernel):
+            row, column = i * h.dilation, k * w.dilation
+            rows = slice(row, row + (h.count - 1) * h.stride + 1, h.stride)
+            columns = slice(column, column + (w.count - 1) * w.stride + 1, w.stride)
+            yield slice(None), rows, columns
+
+
+def stacked(image: Array, h: Along, w: Along) -> Array:
+    """The windows' elements as [positions, N C, rows, columns]."""
+    return np.stack([image[tap] for tap in taps(h, w)])
+
+
+def divisors(node: Node, h: Along, w: Along) -> Array:
+    """Elements that each window's mean counts."""
+    if node.attr_int("count_include_pad", 0):
+        return np.full((1, h.count, w.count), h.kernel * w.kernel)
+    ones = padded(np.ones((1, h.size, w.size)), h, w, 0.0)
+    return np.asarray(stacked(ones, h, w).sum(0))
+
+
+WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
+
+
+def pool_kernel(symbol: str, inputs: Sequence[str], output: str, *scalars: str) -> Kernel:
+    """A pooling kernel; offsets of windows are signed."""
+    pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
+    kinds: list[tuple[str, CType]] = [(n, "i32" if n.endswith(("top", "left")) else "u32") for n in (*scalars, *WINDOW)]
+    return Kernel(symbol, pointers, tuple(kinds))
+
+
+FORWARD = ("c", "h", "w", "x_h", "x_w", "x_c", "x_r", "y_c", "y_r", "top", "left")
+BACKWARD = ("c", "h", "w", "y_h", "y_w", "dx_c", "dx_r", "dy_c", "dy_r", "top", "left")
+
+
+def window_args(h: Along, w: Along) -> dict[str, ArgValue]:
+    """What every kernel is told of the windows."""
+    pairs = zip((h.kernel, w.kernel, h.stride, w.stride, h.dilation, w.dilation), WINDOW, strict=True)
+    return {name: Const(value) for value, name in pairs}
+
+
+class Pool(Operator):
+    """Y from windows of X."""
+
+    kernel: ClassVar[Kernel]
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """X's batch and channels, and the number of windows along each spatial axis."""
+        x = operands(node, inputs, 1)[0]
+        if x.dtype != "float32":
+            raise unsupported(node, f"X is {x.dtype}", "float32")
+        return (TensorType(x.dtype, x.shape[:2] + tuple(a.count for a in windows(node, x.shape))),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims c over images and channels, h and w over windows, all parallel."""
+        shape = types[node.inputs[0]].shape
+        h, w = plane(node, shape)
+        c = math.prod(shape[:2])
+        seen = tuple(Window(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in zip("hw", (h, w), strict=True))
+        x = Operand("x", node.inputs[0], "in", (c, h.size, w.size), (At("c"), *seen))
+        y = Operand("y", node.outputs[0], "out", (c, h.count, w.count), (At("c"), At("h"), At("w")))
+        return Access((Dim("c", c), Dim("h", h.count), Dim("w", w.count)), (x, y))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, strides, where the first window begins in the box, and the window."""
+        sides = []
+        for axis, size in zip(access.operand("x").axes[1:], access.operand("x").view[1:], strict=True):
+            assert isinstance(axis, Window)
+            sides.append(Along(size, axis.kernel, axis.stride, axis.dilation, axis.pad))
+        values: dict[str, ArgValue] = {name: Extent(name) for name in "chw"}
+        values |= {"x_h": Length("x", 1), "x_w": Length("x", 2), "top": Offset("x", 1), "left": Offset("x", 2)}
+        values |= {f"{arg}_{name}": Stride(arg, i) for arg in "xy" for i, name in enumerate("cr")}
+        return values | window_args(*sides)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per element of a window; rows are what cores share."""
+        taps_each = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
+        return Work(macs=0, elements=math.prod(tile.values()) * taps_each, parallel=tile["c"] * tile["h"])
+
+    def sweep(self) -> Iterator[Sample]:
+        """Two window sizes on small images."""
+        r = rng(83)
+        for channels, side, kernel in ((4, 8, 2), (16, 8, 2), (4, 16, 3), (8, 16, 3)):
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
+            label = f"{channels}x{side}x{side} {kernel}"
+            yield Sample(label, (normal(r, 1, channels, side, side),), attrs, onnx=False)
+
+
+class PoolGrad(Operator):
+    """dX from dY[N, C, ...]: windows add up in ascending order."""
+
+    kernel: ClassVar[Kernel]
+    no_gradient = "it is itself a gradient"
+
+    @abstractmethod
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """The shape of X."""
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X, whose windows dY must fit."""
+        dy = operands(node, inputs, 1)[0]
+        shape = self.shape(node, dy, inputs)
+        if dy.shape != shape[:2] + tuple(a.count for a in windows(node, shape)) or dy.dtype != "float32":
+            raise mismatch(node, f"dY does not belong to X of shape {shape}", inputs)
+        return (TensorType(dy.dtype, shape),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims c over images and channels, h and w over X, all parallel; where X is read, all of a tile's windows."""
+        shape = types[node.outputs[0]].shape
+        sides = tuple(zip("hw", plane(node, shape), strict=True))
+        c, size = math.prod(shape[:2]), tuple(a.size for _, a in sides)
+        reaches = tuple(Reach(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in sides)
+        found = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
+        if len(self.kernel.pointers) == 3:
+            around = tuple(Around(d, a.kernel, a.stride, a.dilation, a.pad, a.count) for d, a in sides)
+            found.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
+        found.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
+        return Access((Dim("c", c), *(Dim(d, a.size) for d, a in sides)), tuple(found))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Lengths, strides, where the tile's first element lies among the windows, and the window."""
+        shape = access.operand("dx").view
+        rank = len(node.attr_ints("kernel_shape", ()))
+        values: dict[str, ArgValue] = {name: Extent(name) for name in "chw"}
+        values |= {f"{arg}_{name}": Stride(arg, i) for arg in ("dx", "dy") for i, name in enumerate("cr")}
+        values |= {"y_h": Length("dy", 1), "y_w": Length("dy", 2), "top": Offset("dy", 1), "left": Offset("dy", 2)}
+        return values | window_args(*plane(node, (1, shape[0], *shape[3 - rank :])))
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per element of a window, and one per element of dX; rows are what cores share."""
+        each = math.prod(node.attr_ints("kernel_shape", ()))
+        seen = math.prod(box_shape(access.operand("dy"), access, tile)) * each
+        return Work(macs=0, elements=seen + math.prod(tile.values()), parallel=tile["c"] * tile["h"])
+
+
+FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    "plain": ((2, 3, 6, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    "overlap": ((1, 3, 7, 6), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    "uneven": ((1, 2, 7, 5), {"kernel_shape": (3, 2), "strides": (1, 2), "pads": (2, 0, 1, 1)}),
+    "signal": ((2, 3, 9), {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}),
+    "ceil": ((1, 2, 6, 7), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
+    "gaps": ((1, 2, 11, 9), {"kernel_shape": (2, 1), "strides": (4, 3)}),
+    "dilated": ((1, 2, 8, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
+}

@@ -1,0 +1,52 @@
+"""Softmax: exp(x - max) / sum(exp(x - max)) along one axis."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.ir import Node
+from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
+from deployer.core.versions import Rule
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.softmax.rows import LONG, POWERS, Along, along_kernel, coerced
+
+
+@register
+class Softmax(Along):
+    """X along `axis`, default the last."""
+
+    name = "Softmax"
+    versions = (13,)
+    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
+    kernel = along_kernel("softmax_f32", ("x",), "y")
+    phases = (*POWERS, ("Div", "powers", "sum", "y"))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The formula."""
+        x, axis = arrays(inputs, 1)[0], node.attr_int("axis", -1)
+        return (softmax(x, axis),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """SoftmaxGrad of Y."""
+        if b.wanted(0):
+            axis = node.attr_int("axis", -1)
+            b.emit("SoftmaxGrad", (douts[0], node.outputs[0]), (b.grad(0),), axis=axis)
+
+    def samples(self) -> Iterator[Sample]:
+        """Last, first, middle axis, a row of one element, and values of +-1e4."""
+        r = rng(93)
+        yield Sample("last", (normal(r, 7, 5),))
+        yield Sample("last_of_three", (normal(r, 3, 4, 5),))
+        yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
+        yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
+        yield Sample("long", (normal(r, 2, LONG + 7),))
+        yield Sample("long_middle", (normal(r, 2, LONG + 1, 3),), {"axis": 1})
+        yield Sample("one", (normal(r, 3, 1),))
+        yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """exp(x - max) over their sum."""
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    return np.asarray(powers / powers.sum(axis, keepdims=True, dtype=x.dtype))

@@ -1,0 +1,47 @@
+"""SoftmaxGrad: dX = Y (dY - sum(dY Y)) along one axis; Y is the output of Softmax."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.core.forms import Form
+from deployer.core.ir import Node
+from deployer.core.operator import Array, Sample, register, rng
+from deployer.operators.inputs import arrays, normal
+from deployer.operators.softmax.rows import LONG, Along, along_kernel
+from deployer.operators.softmax.softmax import softmax
+
+
+@register
+class SoftmaxGrad(Along):
+    """dY and Y along `axis`, default the last."""
+
+    name = "SoftmaxGrad"
+    custom = Form((2, 2), (1, 1), {"axis": "INT"})
+    kernel = along_kernel("softmax_grad_f32", ("dy", "y"), "dx")
+    phases = (
+        ("Mul", "dy", "y", "products"),
+        ("ReduceSum", "products", "dot"),
+        ("Sub", "dy", "dot", "centred"),
+        ("Mul", "y", "centred", "dx"),
+    )
+    no_gradient = "it belongs to a backward pass"
+    flops = 4
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The formula."""
+        dy, y = arrays(inputs, 2)
+        dot = (dy * y).sum(node.attr_int("axis", -1), keepdims=True, dtype=y.dtype)
+        return (np.asarray(y * (dy - dot)),)
+
+    def samples(self) -> Iterator[Sample]:
+        """Last, first and middle axis."""
+        r = rng(94)
+        for label, shape, axis in (
+            ("last", (7, 5), -1),
+            ("first", (5, 7), 0),
+            ("middle", (3, 4, 5), 1),
+            ("long", (2, LONG + 7), 1),
+        ):
+            inputs = (normal(r, *shape), softmax(normal(r, *shape), axis))
+            yield Sample(label, inputs, {"axis": axis}, onnx=False)

@@ -1,0 +1,1 @@
+"""The same elements in another shape, and values that are known at compile time."""

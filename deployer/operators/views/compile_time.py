@@ -1,0 +1,16 @@
+"""What operators share that exist at compile time only."""
+
+from collections.abc import Sequence
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Operator, unsupported
+
+
+class Folded(Operator):
+    """Known at compile time: the check stage replaces the node by the constant its reference gives."""
+
+    no_gradient = "its value does not depend on the values of its inputs"
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """UnsupportedOperator: such a node never reaches the target."""
+        raise unsupported(node, "could not be folded to a constant", "constant inputs")

@@ -1,0 +1,1 @@
+"""The checked program to a plan: order of steps, lifetimes, tiles, addresses, and the timeline they give."""

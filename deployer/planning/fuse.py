@@ -1,0 +1,28 @@
+"""Fuse: rewrites of the checked program that save memory and time and leave every bit as it was."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from typing import cast
+
+import deployer.fusions
+from deployer.core.ir import Program
+from deployer.core.plan import Options
+
+Rule = Callable[[Program, Options], Program]
+
+
+def run(program: Program, options: Options) -> Program:
+    """Every rule in the order of their names, unless options forbid them."""
+    for rule in rules().values() if options.fuse else ():
+        program = rule(program, options)
+    return program
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """All rewrites by name: the modules of `deployer.fusions` that define `apply`."""
+    names = sorted(m.name for m in pkgutil.iter_modules(deployer.fusions.__path__))
+    modules = {name: importlib.import_module(f"deployer.fusions.{name}") for name in names}
+    return {name: cast(Rule, module.apply) for name, module in modules.items() if hasattr(module, "apply")}

@@ -1,0 +1,37 @@
+"""Lifetimes: from which step to which each storage must keep its content."""
+
+from deployer.core.plan import Lifetime, Lifetimes, Schedule
+
+
+def run(schedule: Schedule) -> Lifetimes:
+    """Weights live always, samples from before the first step, values from producer to last reader.
+
+    Accumulators live always where several passes add to them, else from their gradient to their update. Outputs the
+    harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
+    """
+    program = schedule.program
+    last_step = max(len(schedule.steps) - 1, 0)
+    graph_end = {step.graph: step.index for step in schedule.steps}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for step in schedule.steps:
+        for operand in step.access.operands:
+            storage = program.storage(operand.tensor)
+            first.setdefault(storage, step.index)
+            last[storage] = step.index
+    for name in program.outputs:
+        storage = program.storage(name)
+        first.setdefault(storage, 0)
+        last[storage] = next(iter(graph_end.values()), 0)
+    for name in program.weights:
+        first.setdefault(name, 0)
+    storages = []
+    for storage in sorted(first, key=lambda s: (first[s], s)):
+        tensor = program.tensors[storage]
+        loaded = tensor.role in ("weight", "constant", "data")
+        several = schedule.options.accumulate > 1
+        persistent = tensor.role in ("weight", "constant") or (tensor.role == "accumulator" and several)
+        begin = 0 if loaded or persistent else first[storage]
+        end = last_step if persistent else last[storage]
+        storages.append(Lifetime(storage, tensor.type.bytes, begin, end, loaded, persistent))
+    return Lifetimes(schedule, tuple(storages))

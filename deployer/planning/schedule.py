@@ -1,0 +1,152 @@
+"""Schedule: the order of the steps, with each operator's access and kernel arguments asked for once."""
+
+from collections.abc import Sequence
+
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of
+from deployer.core.plan import Options, Schedule, Step
+
+
+def run(program: Program, options: Options) -> Schedule:
+    """Order each graph so that little is alive at once, and what only updates memory in place runs early.
+
+    A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
+    """
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    steps: list[Step] = []
+    for graph in program.graphs:
+        warm: set[str] = set()
+        for node in _leanest(program, graph, options.accumulate):
+            operator = operator_of(node)
+            assert operator.kernel is not None, f"{node.op} was not lowered"
+            access = operator.access(node, types)
+            args, cold = operator.args(node, access), operator.kernel.symbol not in warm
+            warm.add(operator.kernel.symbol)
+            switched = not steps or steps[-1].kernel.symbol != operator.kernel.symbol
+            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold, switched))
+    return Schedule(options, program, tuple(steps))
+
+
+def _leanest(program: Program, graph: Graph, accumulate: int) -> list[Node]:
+    """The order of least peak: the graph's own with its sinks moved up, or the greedy one."""
+    own = _ordered(program, graph)
+    lives = _Lives(program, own, accumulate)
+    greedy = lives.greedy()
+    return own if lives.peak(range(len(own))) <= lives.peak(greedy) else [own[i] for i in greedy]
+
+
+class _Lives:
+    """Which nodes wait for which, and the memory that comes and goes with them.
+
+    Counted is what lives within the graph: values, and gradients in their accumulators where one pass makes an update.
+    """
+
+    def __init__(self, program: Program, nodes: Sequence[Node], accumulate: int) -> None:
+        kept = {program.storage(name) for name in program.outputs}
+        self.after: list[set[int]] = [set() for _ in nodes]
+        self.waits: list[set[int]] = [set() for _ in nodes]
+        self.touches: list[set[str]] = []
+        self.users: dict[str, set[int]] = {}
+        self.bytes: dict[str, int] = {}
+        writer: dict[str, int] = {}
+        readers: dict[str, set[int]] = {}
+        for index, node in enumerate(nodes):
+            reads, writes = ({program.storage(n) for n in names if n} for names in (node.inputs, node.outputs))
+            for storage in sorted(reads | writes):
+                before = {writer[storage]} if storage in writer else set()
+                before |= readers.get(storage, set()) if storage in writes else set()
+                for other in before - {index}:
+                    self.waits[index].add(other)
+                    self.after[other].add(index)
+                if storage in writes:
+                    writer[storage], readers[storage] = index, set()
+                else:
+                    readers.setdefault(storage, set()).add(index)
+            here = set()
+            for storage in sorted(reads | writes):
+                role = program.tensors[storage].role
+                if role == "value" or (role == "accumulator" and accumulate == 1):
+                    here.add(storage)
+                    self.bytes[storage] = program.tensors[storage].type.bytes
+                    self.users.setdefault(storage, set()).add(index)
+            self.touches.append(here)
+        for storage in self.users:
+            if storage in kept or program.tensors[storage].role == "accumulator":
+                self.users[storage].add(len(nodes))
+
+    def peak(self, order: Sequence[int]) -> int:
+        """Most bytes alive during a node."""
+        left = {storage: set(users) for storage, users in self.users.items()}
+        alive: set[str] = set()
+        most = 0
+        for index in order:
+            alive |= self.touches[index]
+            most = max(most, sum(self.bytes[s] for s in alive))
+            for storage in self.touches[index]:
+                left[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not left[s]}
+        return most
+
+    def greedy(self) -> list[int]:
+        """Of the nodes that can run, always the one after which least is alive; the earliest where several are."""
+        waits = [set(w) for w in self.waits]
+        left = {storage: set(users) for storage, users in self.users.items()}
+        ready = {i for i, w in enumerate(waits) if not w}
+        alive: set[str] = set()
+        order: list[int] = []
+
+        def growth(index: int) -> tuple[int, int]:
+            born = sum(self.bytes[s] for s in self.touches[index] - alive)
+            freed = sum(self.bytes[s] for s in self.touches[index] if left[s] == {index})
+            return born - freed, index
+
+        while ready:
+            index = min(ready, key=growth)
+            ready.discard(index)
+            order.append(index)
+            alive |= self.touches[index]
+            for storage in self.touches[index]:
+                left[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not left[s]}
+            for follower in self.after[index]:
+                waits[follower].discard(index)
+                if not waits[follower]:
+                    ready.add(follower)
+        return order
+
+
+def _ordered(program: Program, graph: Graph) -> list[Node]:
+    """Graph order, each in-place sink moved up to right behind the last node it needs."""
+    positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
+
+    def key(item: tuple[int, Node]) -> tuple[int, int, int]:
+        index, node = item
+        if not _is_sink(program, node):
+            return index, 0, index
+        needs = [_producer(program, positions, name) for name in node.inputs if name]
+        needs += [_last_reader(program, graph.nodes[:index], program.storage(n)) for n in node.outputs if n]
+        return max(needs), 1, index
+
+    return [node for _, node in sorted(enumerate(graph.nodes), key=key)]
+
+
+def _is_sink(program: Program, node: Node) -> bool:
+    """Whether all a node does is update memory in place that outlives the graph."""
+    inplace = operator_of(node).inplace
+    owners = [program.tensors[program.storage(n)].role for i, n in enumerate(node.outputs) if n and i in inplace]
+    return bool(owners) and all(role in ("weight", "accumulator") for role in owners)
+
+
+def _producer(program: Program, positions: dict[str, int], name: str) -> int:
+    """Index of the node that computes a value, seen through views; -1 where it comes from outside."""
+    while name not in positions and program.tensors[name].storage != name:
+        name = program.tensors[name].storage
+    return positions.get(name, -1)
+
+
+def _last_reader(program: Program, earlier: tuple[Node, ...], storage: str) -> int:
+    """Index of the last of these nodes that reads a storage, -1 where none does."""
+    for index in reversed(range(len(earlier))):
+        if any(name and program.storage(name) == storage for name in earlier[index].inputs):
+            return index
+    return -1

@@ -1,0 +1,1 @@
+"""Generated C to a verdict: built, run, reported."""

@@ -1,0 +1,71 @@
+"""The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
+
+from deployer.core.plan import LevelUse, Plan
+from deployer.core.safe_text import html_text
+
+WIDTH, HEIGHT, MARGIN = 1100, 420, 60
+COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tables": "#b279a2"}
+
+
+def memory_map(plan: Plan) -> str:
+    """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
+    body = "\n".join(_level(plan, level) for level in plan.levels)
+    legend = " ".join(f'<span style="color:{c}">&#9632; {html_text(k)}</span>' for k, c in COLOURS.items())
+    style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Memory map</title>'
+        f"<style>{style}</style></head>\n<body><h1>Memory map</h1><p>{legend}</p>\n{body}\n</body></html>\n"
+    )
+
+
+def _level(plan: Plan, level: LevelUse) -> str:
+    steps = max(len(plan.steps), 1)
+    top = max(level.budget if level.peak * 4 > level.budget else level.peak, 1)
+    x = (WIDTH - MARGIN) / steps
+    y = HEIGHT / top
+    shapes = []
+    for name, kind, offset, size, first, last in _buffers(plan, level):
+        left, width = MARGIN + first * x, (last - first + 1) * x
+        place = f'x="{left:.1f}" y="{HEIGHT - (offset + size) * y:.2f}"'
+        extent = f'width="{width:.1f}" height="{max(size * y, 0.5):.2f}"'
+        title = html_text(f"{name}: {size} B at {offset}, steps {first}..{last}")
+        shapes.append(f'<rect {place} {extent} fill="{COLOURS[kind]}"><title>{title}</title></rect>')
+    line = HEIGHT - level.budget * y
+    if line >= 0:
+        ends = f'x1="{MARGIN}" x2="{WIDTH}" y1="{line:.1f}" y2="{line:.1f}"'
+        shapes.append(f'<line {ends} stroke="red" stroke-dasharray="6 3"/>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        at = HEIGHT - top * share * y + 4
+        text = f'x="{MARGIN - 4}" y="{at:.0f}" text-anchor="end" font-size="11"'
+        shapes.append(f"<text {text}>{int(top * share)}</text>")
+    gap = level.peak - level.bound
+    share_of_bound = 100 * gap / max(level.bound, 1)
+    facts = (
+        f"peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B ({share_of_bound:.1f} %)"
+    )
+    return (
+        f"<h2>{html_text(level.name)}</h2><p>{facts}; steps 0 to {steps - 1}</p>"
+        f'<svg viewBox="0 -10 {WIDTH} {HEIGHT + 20}" width="100%" role="img">{"".join(shapes)}</svg>'
+    )
+
+
+def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int, int]]:
+    """(name, kind, offset, bytes, first, last) of everything that lies in a level."""
+    last = len(plan.steps) - 1
+    found = []
+    if level.name == plan.levels[0].name and plan.table_bytes:
+        found.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
+    for home in plan.homes:
+        if home.level == level.name:
+            kind = "persistent" if home.persistent else "value"
+            found.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
+    inner, between = (x.name for x in plan.levels[:2])
+    for step in plan.steps:
+        for o in step.operands:
+            slots = (o.slots, o.slot_bytes, o.slot_offset) if level.name == inner else (0, 0, 0)
+            slots = (o.stage_slots, o.stage_bytes, o.stage_offset) if level.name == between else slots
+            count, size, offset = slots
+            if count:
+                name = f"{step.name} {o.arg}: {count} slots for {o.tensor}"
+                found.append((name, "slot", offset, count * size, step.index, step.index))
+    return found

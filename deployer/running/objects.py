@@ -1,0 +1,125 @@
+"""Objects of files that no plan changes: compiled once per content, flags and compiler, and known by digest.
+
+An object's name is `<stem>-<key>-<digest>.o`: the key is of all it is made from, the digest of what it is. One whose
+content has another digest is damaged, and made again.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from deployer.core.errors import FileProblem, ToolFailed
+from deployer.running.output import digest
+
+DIGITS = 24
+"""Hexadecimal digits of a key or a digest in a name."""
+VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH")
+"""What gcc reads from the environment besides its words."""
+PROGRAMS = ("cc1", "as")
+"""What gcc starts to compile: they may be replaced without it."""
+
+
+def folder() -> Path:
+    """The user's cache folder for objects, made where it is missing; FileProblem where there can be none."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        root = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+        place = root / "deployer" / "objects"
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return place
+    except RuntimeError:
+        cause = "there is no home folder to keep compiled kernels in"
+    except OSError as error:
+        cause = f"compiled kernels cannot be kept in {place}: {error.strerror}"
+    raise FileProblem(cause, hint="set XDG_CACHE_HOME to a folder that can be written")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that makes an object besides its source: the compiler's words, its flags, and the headers it finds.
+
+    `folders` are searched in order; `own` is the folder of generated headers, searched last.
+    """
+
+    command: tuple[str, ...]
+    flags: tuple[str, ...]
+    folders: tuple[Path, ...]
+    own: Path
+
+    def key(self, source: Path) -> str:
+        """The key of a source's object."""
+        text = hashlib.sha256()
+        for part in (source.name, digest(source), *self.flags, *self._compiler(), *self._headers(source)):
+            text.update(f"{len(part)}:{part}".encode())
+        return text.hexdigest()[:DIGITS]
+
+    def _compiler(self) -> tuple[str, ...]:
+        settings = (f"{name}={os.environ.get(name)}" for name in VARIABLES)
+        return (*self.command, *identity(self.command), *settings)
+
+    def _headers(self, source: Path) -> list[str]:
+        own = self.own / f"{source.stem}.h"
+        return [*_found(source.parent), *self._shared, f"own {digest(own)}"]
+
+    @cached_property
+    def _shared(self) -> list[str]:
+        return [f"{place} {header}" for place, folder in enumerate(self.folders) for header in _found(folder)]
+
+
+def _found(folder: Path) -> list[str]:
+    """Name and digest of each header in a folder."""
+    return [f"{header.relative_to(folder)} {digest(header)}" for header in sorted(folder.rglob("*.h"))]
+
+
+def identity(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Which compiler a command is: what it says of itself, and the state of the files it consists of."""
+    files = [Path(file) for file in map(shutil.which, command) if file]
+    said, programs = _described(command, tuple(map(_state, files)))
+    return (said, *map(_state, (*files, *programs)))
+
+
+@cache
+def _described(command: tuple[str, ...], states: tuple[str, ...]) -> tuple[str, tuple[Path, ...]]:
+    """A compiler's own words, and the programs that it starts; asked again where `states`, of its files, change."""
+    answers = [_answer([*command, f"-print-prog-name={program}"]).strip() for program in PROGRAMS]
+    files = [shutil.which(answer) for answer in answers if answer and "\n" not in answer]
+    return _answer([*command, "--version"]), tuple(Path(file) for file in files if file)
+
+
+def _answer(command: list[str]) -> str:
+    quiet = subprocess.DEVNULL
+    try:
+        said = subprocess.run(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False).stdout
+    except OSError as error:
+        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
+    return said.decode(errors="replace")
+
+
+def _state(file: Path) -> str:
+    found = file.stat()
+    return f"{file.resolve()} {found.st_size} {found.st_mtime_ns}"
+
+
+def find(place: Path, source: Path, key: str) -> Path | None:
+    """The object of a key that is what its name says; damaged ones are removed."""
+    for path in sorted(place.glob(f"{source.stem}-{key}-*.o")):
+        if path.stem.rpartition("-")[2] == digest(path)[:DIGITS]:
+            return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def keep(place: Path, source: Path, key: str, made: Path) -> Path:
+    """Move a new object to its name in the cache folder, as a whole; another process may have brought the same."""
+    path = place / f"{source.stem}-{key}-{digest(made)[:DIGITS]}.o"
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=place) as name:
+        part = Path(name) / path.name
+        shutil.copyfile(made, part)
+        part.replace(path)
+    return path

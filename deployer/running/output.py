@@ -1,0 +1,238 @@
+"""Output folders: what was written there is known by its digest, what is somebody else's stays, one process at a time.
+
+A folder that is written to gets a subfolder `.deployer`: `manifest.json` lists every file with the digest it was
+written with, `lock` is held while a command works there, and files grow in a scratch folder until they are whole.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.safe_text import json_text
+
+OWN = ".deployer"
+MANIFEST = "manifest.json"
+LOCK = "lock"
+SCRATCH = "scratch-"
+SHOWN = 8
+"""How many foreign files an error names."""
+Digests = dict[str, list[str]]
+
+
+@contextmanager
+def opened(directory: Path, names: Iterable[str] = (), force: bool = False) -> Iterator[None]:
+    """Hold a folder for this process, made where it is missing; `names` are files it is going to write there.
+
+    Raises OptionProblem where it is no folder, another process holds it, or one of `names` is there and not ours;
+    `force` makes those ours. The lock is the kernel's: it ends with the process, however that ends.
+    """
+    listed = tuple(names)
+    if not force:
+        _refuse(directory, foreign(directory, listed))
+    handle = _lock(directory)
+    try:
+        for left in _own(directory).glob(f"{SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        claim(directory, listed, force)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(directory: Path) -> int:
+    handle = os.open(_own(directory) / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        os.close(handle)
+        raise OptionProblem(
+            f"{directory} is in use by another deployer{f' (process {holder})' if holder else ''}",
+            hint="another -o, or wait until it has ended",
+        ) from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def _own(directory: Path) -> Path:
+    """The folder's subfolder of ours, made with it; OptionProblem where something else is in the place of either."""
+    for path in (directory, directory / OWN):
+        if path.is_symlink() and not path.exists():
+            raise OptionProblem(f"{path} is a link to {os.readlink(path)}, which is not there", hint="another -o")
+        if path.exists() and not path.is_dir():
+            raise OptionProblem(f"{path} is not a folder", hint="another -o")
+    if (directory / OWN).is_symlink():
+        raise OptionProblem(f"{directory / OWN} is a link", hint="remove it, or another -o")
+    (directory / OWN).mkdir(parents=True, exist_ok=True)
+    return directory / OWN
+
+
+@contextmanager
+def scratch(directory: Path) -> Iterator[Path]:
+    """An empty folder on the same file system as the output folder, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=_own(directory), ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False) -> None:
+    """Write files by name, each whole or not at all, texts as UTF-8; one that is the same already is left as it is.
+
+    Raises OptionProblem, with nothing written, where one of them would replace what is not ours.
+    """
+    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    changed = {n: c for n, c in contents.items() if digest(directory / n) != hashlib.sha256(c).hexdigest()}
+    claim(directory, changed, force)
+    with scratch(directory) as folder:
+        made = {}
+        for name, content in changed.items():
+            made[name] = folder / name
+            _put(made[name], content, directory / name)
+        take(directory, made)
+
+
+def take(directory: Path, made: Mapping[str, Path]) -> None:
+    """Move finished files from a scratch folder to their names; OptionProblem where what is there is not ours.
+
+    The manifest knows each file's old and new digest while they are moved: a process that is killed then leaves
+    nothing that the next one takes for somebody else's.
+    """
+    claim(directory, made)
+    digests = {name: _digest(path) for name, path in made.items()}
+    known = _manifest(directory)
+    _record(directory, known | {n: sorted({*known.get(n, ()), d}) for n, d in digests.items()})
+    for name, path in made.items():
+        path.replace(directory / name)
+    _record(directory, known | {name: [value] for name, value in digests.items()})
+
+
+def discard(directory: Path, names: Iterable[str]) -> None:
+    """Remove files that are ours as they were written; of others only our knowledge."""
+    known = _manifest(directory)
+    gone = [name for name in names if name in known]
+    for name in gone:
+        if _is_ours(directory / name, known[name]):
+            (directory / name).unlink(missing_ok=True)
+    if gone:
+        _record(directory, {name: found for name, found in known.items() if name not in gone})
+
+
+def listed(directory: Path) -> list[str]:
+    """Names of the files that were written to a folder and not removed since."""
+    return sorted(_manifest(directory))
+
+
+def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
+    """OptionProblem where a file of these names is not ours; under `force` they become ours, and links are removed."""
+    found = foreign(directory, names)
+    if not force:
+        _refuse(directory, found)
+    if not found:
+        return
+    known = _manifest(directory)
+    for name in found:
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            raise OptionProblem(f"{path} is a folder", hint="move it away, or another -o")
+        if path.is_symlink() or not path.is_file():
+            path.unlink()
+        else:
+            known[name] = [_digest(path)]
+    _record(directory, known)
+
+
+def foreign(directory: Path, names: Iterable[str]) -> list[str]:
+    """Those of the names under which there is something that we did not write, or that was changed since."""
+    known = _manifest(directory)
+    return sorted(name for name in names if not _is_ours(directory / name, known.get(name, ())))
+
+
+def _is_ours(path: Path, digests: Iterable[str]) -> bool:
+    found = digest(path)
+    return not os.path.lexists(path) or (found != "" and found in digests)
+
+
+def _refuse(directory: Path, names: list[str]) -> None:
+    if names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise OptionProblem(
+            f"{directory} holds {len(names)} file{'s' if len(names) > 1 else ''} that would be overwritten and"
+            " that were not written by the deployer, or changed since",
+            [("files", ", ".join(names[:SHOWN]) + more)],
+            "another -o, or --force to overwrite them",
+        )
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a regular file; empty where there is none, or a link."""
+    try:
+        kind = path.lstat().st_mode
+    except OSError:
+        return ""
+    return _digest(path) if stat.S_ISREG(kind) else ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _manifest(directory: Path) -> Digests:
+    path = directory / OWN / MANIFEST
+    if (directory / OWN).is_symlink() or not path.is_file():
+        return {}
+    try:
+        files = json.loads(path.read_text("utf-8"))["files"]
+        return {str(name): [str(d) for d in digests] for name, digests in files.items() if Path(name).name == name}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise FileProblem(
+            f"{path} is damaged",
+            [("cause", str(error))],
+            f"remove {path.parent}: what lies in {directory} counts as not ours then",
+        ) from error
+
+
+def _record(directory: Path, files: Digests) -> None:
+    text = json_text({"version": 1, "files": dict(sorted(files.items()))})
+    replace_file(_own(directory) / MANIFEST, text.encode())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write one file, whole or not at all; behind a link, the file that it leads to."""
+    place = path.resolve()
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        _put(part, content, path)
+        part.replace(place)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _put(part: Path, content: bytes, path: Path) -> None:
+    """Fill a file that is going to be `path`; FileProblem where the disk or a limit ends it."""
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        cause = f"{path} cannot be written: {error.strerror}"
+        raise FileProblem(cause, [("size", f"{len(content)} B")], "free some space, or another place") from error
+
+
+def check_writable(path: Path) -> None:
+    """Make the file's folder, and see whether a file can be made there; OSError where not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with tempfile.TemporaryFile(dir=path.resolve().parent):
+        pass

@@ -1,0 +1,159 @@
+"""Report: what a run showed beside what was expected and predicted, for people and as JSON."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from deployer.codegen.render import tile_text
+from deployer.core.plan import Plan, PlanStep
+from deployer.core.safe_text import json_text, one_line
+from deployer.running.run import Outcome
+from deployer.running.terminal import Terminal
+from deployer.verify import verdict
+from deployer.verify.verdict import Difference, Expected, Movement
+
+SHOWN = 10
+"""Faults that are printed; report.json has all of them."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict of a run; `faults` is empty where it passed.
+
+    Losses must be within `tolerance`, arrays within `relative` times their largest expected magnitude more; trained
+    tensors must also have moved as expected, and accumulators hold what is expected.
+    """
+
+    reference: str
+    tolerance: float
+    relative: float
+    losses: tuple[float, ...]
+    loss_difference: float
+    weights: tuple[Difference, ...]
+    movements: tuple[Movement, ...]
+    accumulators: tuple[Movement, ...]
+    faults: tuple[str, ...]
+    bench: dict[str, str]
+    predicted: dict[str, int]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was beyond what is allowed."""
+        return not self.faults
+
+
+def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
+    """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
+
+    Losses may differ by `tolerance`, arrays by `relative` times their largest expected magnitude more; movements by
+    what tolerances.toml allows.
+    """
+    loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
+    wild = verdict.wild({**expected.arrays, **expected.accumulators})
+    faults += [f"{name}: NaN or infinity is expected, which nothing can be compared with" for name in wild]
+    moved = verdict.movements(outcome.arrays, expected) if not wild else ()
+    held = verdict.accumulated(outcome.accumulators, expected) if not wild else ()
+    faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
+    faults += [f"{m.name} holds {m}" for m in held if not m.passed]
+    faults += [f"{name} is frozen and has changed" for name in verdict.changed(outcome.arrays, expected.frozen)]
+    differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
+    for found in differences:
+        largest = float(np.abs(expected.arrays[found.name]).max(initial=0.0))
+        if not found.largest <= tolerance + relative * largest:
+            faults.append(f"{found.name}{list(found.index)}: differs by {found.largest:.3e}")
+    return Report(
+        reference=expected.reference,
+        tolerance=tolerance,
+        relative=relative,
+        losses=outcome.losses,
+        loss_difference=loss_difference,
+        weights=differences,
+        movements=moved,
+        accumulators=held,
+        faults=tuple(faults),
+        bench=outcome.bench,
+        predicted={graph: plan.cycles(graph) for graph in plan.graphs},
+    )
+
+
+def _losses(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
+    """The largest difference of all losses, NaN if one is, and the faults."""
+    distances = [abs(a - b) for a, b in zip(found, wanted, strict=True)]
+    beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance]
+    largest = max(distances, key=lambda d: d if d == d else math.inf, default=0.0)
+    return largest, [f"loss {i}: computed {found[i]:.9g}, expected {wanted[i]:.9g}" for i in beyond]
+
+
+def as_json(report: Report) -> str:
+    """The report as JSON."""
+    return json_text(_printable(asdict(report)), allow_nan=False)
+
+
+def _printable(value: Any) -> Any:
+    """The value with NaN and infinities as text, for which JSON has no number."""
+    if isinstance(value, dict):
+        return {key: _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def step_table(plan: Plan) -> Table:
+    """Per step: tile, tiles, buffering, DMA bytes and predicted cycles."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("step", "operator", "tile of whole", "tiles", "buffering", "DMA in", "DMA out", "cycles"):
+        table.add_column(heading, justify="left" if heading in ("operator", "tile of whole", "buffering") else "right")
+    for step in plan.steps:
+        table.add_row(*step_cells(step))
+    return table
+
+
+def step_cells(step: PlanStep) -> tuple[str, ...]:
+    """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
+    numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
+    return str(step.index), step.shown, tile_text(step), *map(str, numbers)
+
+
+def show(report: Report, plan: Plan, console: Terminal) -> None:
+    """The verdict in a few lines."""
+    for level in plan.levels:
+        over = level.peak - level.bound
+        console.print(
+            f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {over} B"
+        )
+    staged = [s.staging for s in plan.steps if s.staging]
+    if staged:
+        moved = sum(x.bytes_in + x.bytes_out for x in staged)
+        busy, wait = sum(x.busy for x in staged), sum(x.wait for x in staged)
+        hidden = 100 * (1 - min(wait / max(busy, 1), 1.0))
+        console.print(
+            f"{plan.levels[2].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
+            f"{plan.levels[1].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
+        )
+    _show_values(report, console)
+    for fault in report.faults[:SHOWN]:
+        console.print(f"FAULT {one_line(fault)}", style="bold red")
+    if len(report.faults) > SHOWN:
+        console.print(f"and {len(report.faults) - SHOWN} more faults", style="bold red")
+    allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")
+    verdict_text = "passed" if report.passed else f"FAILED: {len(report.faults)} faults, {allowed} allowed per value"
+    console.print(verdict_text, style="bold green" if report.passed else "bold red")
+
+
+def _show_values(report: Report, console: Terminal) -> None:
+    """A line each for losses, tensors, movements and accumulators, with the worst of them."""
+    if report.losses:
+        count = len(report.losses)
+        console.print(f"losses: {count}, largest difference {report.loss_difference:.2e} from {report.reference}")
+    if report.weights:
+        worst = max(report.weights, key=lambda d: d.largest if d.largest == d.largest else math.inf)
+        text = f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
+        console.print(text)
+    for label, rows in (("movements", report.movements), ("accumulators", report.accumulators)):
+        if rows:
+            most = max(rows, key=lambda m: m.severity)
+            console.print(f"{label}: {len(rows)}, worst {most} ({one_line(most.name)})")

@@ -1,0 +1,218 @@
+"""Run: start the built program, let it talk, and read what it dumped."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from deployer.core.errors import DeployerError, OptionProblem, RunFailed, ToolFailed, ToolMissing
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.core.plan import Plan
+from deployer.core.target import Toolchain
+from deployer.planning.tile import target_of
+from deployer.running import output
+from deployer.running.build import toolchain
+
+TIMEOUT = 600.0
+RESULTS = "output.bin"
+"""What a program dumps: losses and final weights, or outputs."""
+PROFILE = "profile.bin"
+OUTSIDE = {
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
+    *(signal.SIGILL, signal.SIGXCPU, signal.SIGXFSZ),
+}
+"""Signals that come from a person, a limit or the machine, not from what the program does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures.
+
+    `accumulators` is the final content of those gradient accumulators that outlive a pass.
+    """
+
+    text: str
+    losses: tuple[float, ...]
+    arrays: dict[str, Array]
+    bench: dict[str, str]
+    errors: int
+    accumulators: dict[str, Array] = field(default_factory=dict)
+
+
+def run(
+    plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = (), name: str = "network"
+) -> Outcome:
+    """Run `directory/<name>` on `directory/input.bin`; `flags` are options of the simulator.
+
+    It runs in a scratch folder, from which `output.bin` and a profile are taken once it has ended well. Raises
+    OptionProblem for flags the machine does not take, ToolMissing without its simulator, ToolFailed where the machine
+    or somebody ended it, RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
+    """
+    target = target_of(plan.options)
+    tools = toolchain(target)
+    sizes = [4 * passes] * ("train" in plan.graphs)
+    sizes += [program.tensors[n].type.bytes for n in (plan.weights if sizes else plan.outputs)]
+    with output.scratch(directory) as folder:
+        for file in (name, "input.bin"):
+            (folder / file).symlink_to((directory / file).resolve())
+        command = command_line(target.name, tools, folder, flags, name)
+        status, said, errors = _supervised(command, folder, plan)
+        if status not in (0, 1) or "BENCH" not in own_lines(said):
+            full = shutil.disk_usage(folder).free < sum(sizes)
+            raise _broken(f"{directory / name}", status, full, _last_words(plan, said, errors))
+        found = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
+        if RESULTS not in found:
+            raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, said, errors))
+        dump = found[RESULTS].read_bytes()
+        output.take(directory, found)
+    return _outcome(plan, program, dump, passes, own_lines(said))
+
+
+def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]]) -> DeployerError:
+    """Whose fault it is that a program did not end well."""
+    if full:
+        return ToolFailed(f"{place} ended with status {status}: the disk is full", facts, "free some space")
+    if -status in OUTSIDE:
+        hint = "start it again where memory, time, file sizes and the processor's instructions suffice"
+        return ToolFailed(f"{place} was ended by signal {-status} ({signal.strsignal(-status)})", facts, hint)
+    ended = f"by signal {-status} ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    return RunFailed(f"{place} ended {ended}", facts)
+
+
+def own_lines(said: str) -> str:
+    """What the program itself printed, without the simulator's remarks."""
+    return "\n".join(x for x in said.splitlines() if x.startswith(("[loss", "BENCH", "Errors", "hal:")))
+
+
+def _last_words(plan: Plan, said: str, errors: str) -> list[tuple[str, str]]:
+    """The name of the step the program was in, and its last lines."""
+    facts = []
+    steps = re.findall(r"^hal: step (\d+)", f"{said}\n{errors}", re.MULTILINE)
+    if steps and int(steps[-1]) < len(plan.steps):
+        step = plan.steps[int(steps[-1])]
+        facts.append(("step", f"{step.index} {step.name!r} ({step.op})"))
+    words = [x for x in (*said.splitlines()[-12:], *errors.splitlines()[-12:]) if x.strip()]
+    return [*facts, ("said", "\n".join(words) or "nothing")]
+
+
+def command_line(
+    target: str, tools: Toolchain, directory: Path, flags: Sequence[str], name: str = "network"
+) -> list[str]:
+    """The command that starts a built program."""
+    check_flags(target, tools, flags)
+    folder = directory.resolve()
+    places = {
+        "program": folder / name,
+        "input": folder / "input.bin",
+        "output": folder / "output.bin",
+        "directory": folder,
+        "semihosting": "".join(f",arg={word}" for word in flags),
+    }
+    words: list[str] = []
+    for word in tools.run[1:]:
+        words += list(flags) if word == "{flags}" else [word.format(**places)]
+    return [_found(tools, tools.run[0].format(**places)), *words]
+
+
+def check_flags(target: str, tools: Toolchain, flags: Sequence[str]) -> None:
+    """OptionProblem for options of the simulator, words that begin with two dashes, that this one does not take."""
+    refused = [word for word in flags if word.startswith("--") and word not in tools.run_flags]
+    if refused:
+        known = ", ".join(tools.run_flags)
+        hint = f"leave {'it' if len(refused) == 1 else 'them'} out; it takes {known or 'none of the kind'}"
+        raise OptionProblem(f"target {target!r} takes no {' '.join(refused)}", hint=hint)
+
+
+def available(tools: Toolchain) -> bool:
+    """Whether the target's simulator is installed, or none is needed."""
+    return tools.run[0].startswith("{") or _search(tools, tools.run[0]) is not None
+
+
+def _search(tools: Toolchain, word: str) -> str | None:
+    installed = os.environ.get(tools.run_env, "") if tools.run_env else ""
+    return shutil.which(word, path=f"{installed}/bin") if installed else shutil.which(word)
+
+
+def _found(tools: Toolchain, word: str) -> str:
+    if word.startswith("/"):
+        return word
+    found = _search(tools, word)
+    if found is None:
+        raise ToolMissing(f"{word} is not installed", hint=f"{tools.run_hint}, or --skipsim to build only")
+    return found
+
+
+def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
+    """Exit status and what was said; what hangs, or outlives this process's own end, ends with all it started."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="backslashreplace",
+            cwd=directory,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}") from error
+    try:
+        said, errors = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired as expired:
+        _end(process)
+        said, errors = process.communicate()
+        raise _too_long(plan, own_lines(said), _last_words(plan, said, errors)) from expired
+    except BaseException:
+        _end(process)
+        process.wait()
+        raise
+    return process.returncode, said, errors
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerError:
+    """A run that ended some of its passes is long; one that ended none hangs."""
+    cause = f"the program did not end within {TIMEOUT:.0f} s"
+    ended = said.count("[loss ")
+    if ended == 0:
+        return RunFailed(cause, facts)
+    return ToolFailed(f"{cause}, in which it made {ended} of {plan.options.passes} passes", facts, "fewer --n-steps")
+
+
+def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
+    """Cut the dump: losses first in training, then each result in the plan's order, then the accumulators."""
+    training = "train" in plan.graphs
+    losses = np.frombuffer(dump[: 4 * passes], np.float32) if training else np.empty(0, np.float32)
+    at = 4 * len(losses)
+    arrays: dict[str, Array] = {}
+    results = plan.weights if training else plan.outputs
+    kept = tuple(home.storage for home in plan.kept)
+    for name in (*results, *kept):
+        kind = program.tensors[name].type
+        arrays[name] = np.frombuffer(dump[at : at + kind.bytes], kind.dtype).reshape(kind.shape)
+        at += kind.bytes
+    if at != len(dump):
+        raise RunFailed(f"the program dumped {len(dump)} B, {at} B were expected")
+    line = next(x for x in text.splitlines() if x.startswith("BENCH"))
+    errors = re.search(r"^Errors: (\d+) out of", text, re.MULTILINE)
+    return Outcome(
+        text,
+        tuple(float(v) for v in losses),
+        {name: arrays[name] for name in results},
+        dict(re.findall(r"(\w+)=(\S+)", line)),
+        int(errors[1]) if errors else 0,
+        {name: arrays[name] for name in kept},
+    )

@@ -1,1 +1,0 @@
-"""The stages of the compiler, one public `run` each."""

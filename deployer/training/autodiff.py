@@ -1,0 +1,250 @@
+"""Reverse-mode differentiation of a graph by the operators' own gradient rules."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.core.errors import GraphProblem, InternalError, NotDifferentiable
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, operator_of
+from deployer.frontend.graph_sort import live_nodes
+from deployer.frontend.resolve import Resolved, static_form
+
+_WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
+
+
+@dataclass
+class Names:
+    """The names that are taken in a graph."""
+
+    taken: set[str]
+
+    def fresh(self, base: str) -> str:
+        """`base`, or `base_2`, `base_3`, ... where it is taken; the result is taken from now on."""
+        name, count = base, 1
+        while name in self.taken:
+            count += 1
+            name = f"{base}_{count}"
+        self.taken.add(name)
+        return name
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The backward nodes in execution order, the constants they read, and the gradient of each parameter."""
+
+    nodes: tuple[Node, ...]
+    constants: dict[str, Array]
+    types: dict[str, TensorType]
+    gradients: dict[str, str]
+
+
+@dataclass
+class Tape:
+    """The backward graph under construction, over the types and constants of the forward graph."""
+
+    state: Resolved
+    names: Names
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    known: dict[tuple[object, ...], str] = field(default_factory=dict)
+
+    def append(
+        self, owner: str, op: str, inputs: Sequence[str], outputs: Sequence[str], attrs: dict[str, AttrValue]
+    ) -> None:
+        """Add a node and type its outputs; raises what the operator's `infer` raises."""
+        node = Node(self.names.fresh(f"{owner}_Grad/{op}"), op, tuple(inputs), tuple(outputs), attrs)
+        operator = operator_of(node)
+        fixed = static_form(self.state, node, operator)
+        types = operator.infer(fixed, [self.state.types[n] if n else None for n in fixed.inputs])
+        self.state.types.update({n: kind for n, kind in zip(outputs, types, strict=False) if n})
+        self.nodes.append(node)
+
+    def constant(self, label: str, value: Array) -> str:
+        """A constant's name; equal constants of one label share it."""
+        key = (label, value.dtype.str, value.shape, value.tobytes())
+        if key not in self.known:
+            name = self.names.fresh(label)
+            self.known[key], self.constants[name], self.state.constants[name] = name, value, value
+            dtype = "float32" if value.dtype.kind == "f" else "int32"
+            self.state.types[name] = TensorType(dtype, value.shape)
+        return self.known[key]
+
+
+@dataclass
+class Rule:
+    """The GradientBuilder of one node: `targets` maps each wanted input to the name its gradient must get."""
+
+    tape: Tape
+    node: Node
+    targets: dict[int, str]
+
+    def type(self, name: str) -> TensorType:
+        """dtype and shape of any value."""
+        return self.tape.state.types[name]
+
+    def wanted(self, index: int) -> bool:
+        """Whether the gradient of this input is needed."""
+        return index in self.targets
+
+    def grad(self, index: int) -> str:
+        """Name of the gradient that the rule must produce for this input; nobody reads an unwanted one."""
+        return self.targets.get(index) or self.temp("unwanted")
+
+    def temp(self, label: str) -> str:
+        """A fresh name for a value in between."""
+        return self.tape.names.fresh(f"{self.node.name}_Grad/{label}")
+
+    def emit(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
+        """Append a node to the backward graph."""
+        self.tape.append(self.node.name, op, inputs, outputs, attrs)
+
+    def constant(self, label: str, value: Array) -> str:
+        """A constant tensor."""
+        return self.tape.constant(f"grad_{label}", np.asarray(value))
+
+    def reduce_to(self, name: str, shape: tuple[int, ...], out: str) -> None:
+        """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
+        full = self.type(name).shape
+        lead = len(full) - len(shape)
+        axes = [i for i, size in enumerate(full) if i < lead or (size != 1 and shape[i - lead] == 1)]
+        if not axes:
+            self.emit("Identity", (name,), (out,))
+            return
+        inner = axes[-1] >= lead
+        reshaped = lead > 0 and inner
+        total = self.temp("reduced") if reshaped else out
+        source = self.constant("axes", np.array(axes, np.int64))
+        self.emit("ReduceSum", (name, source), (total,), keepdims=int(inner))
+        if reshaped:
+            self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
+
+
+def differentiate(
+    nodes: Sequence[Node], state: Resolved, loss: str, parameters: Sequence[str], names: Names
+) -> Backward:
+    """The gradients of `loss` with respect to `parameters`.
+
+    `nodes` is the forward graph in execution order, `state` its types and constants, `names` those in use.
+    A value used several times gets `<value>_grad_0`, `<value>_grad_1`, ... and their sum `<value>_grad`.
+    Raises NotDifferentiable with the node, and GraphProblem for a parameter that the loss does not depend on.
+    """
+    tape = Tape(Resolved(dict(state.types), dict(state.constants)), names)
+    fixed = [fixed_form(state, node) for node in nodes]
+    needed = _depending(fixed, state, parameters)
+    active, uses = _between(fixed, needed, loss)
+    for name in parameters:
+        if not uses[name]:
+            raise unreached(name, [n for n in fixed if name in n.inputs])
+    gradients = _Gradients(tape, uses)
+    for node in reversed(active):
+        douts = tuple(gradients.total(name) for name in node.outputs)
+        targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in needed}
+        try:
+            apply_rule(tape, node, douts, targets)
+        except NotDifferentiable as problem:
+            behind = ", ".join(p for p in parameters if _feeds(fixed, p, node))
+            facts = [*problem.facts, ("weights behind it", behind)]
+            raise NotDifferentiable(problem.cause, facts, problem.hint or _WAY_OUT) from None
+    found = {name: gradients.total(name) for name in parameters}
+    kept = live_nodes(tape.nodes, list(found.values()), {}, lambda n: False)
+    read = {name for node in kept for name in node.inputs}
+    constants = {name: value for name, value in tape.constants.items() if name in read}
+    types = {n: tape.state.types[n] for node in kept for n in node.outputs if n}
+    return Backward(kept, constants, types, found)
+
+
+def fixed_form(state: Resolved, node: Node) -> Node:
+    """The node under its operator's own name, with static inputs as attributes."""
+    operator = operator_of(node)
+    return static_form(state, replace(node, op=operator.name), operator)
+
+
+def apply_rule(tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int, str]) -> None:
+    """Run the operator's rule; NotDifferentiable where it gives no gradient for a wanted input."""
+    operator_of(node).gradient(node, douts, Rule(tape, node, targets))
+    for index, target in targets.items():
+        source = node.inputs[index]
+        if target not in tape.state.types:
+            raise NotDifferentiable(
+                f"node {node.name!r} ({node.op}) has no gradient with respect to input {index}, {source!r}"
+            )
+        found, right = tape.state.types[target], tape.state.types[source]
+        if found != right:
+            raise InternalError(
+                f"the gradient rule of {node.op} gives input {index} of node {node.name!r} another type",
+                [("gradient", str(found)), ("input", str(right))],
+            )
+
+
+def unreached(name: str, readers: Sequence[Node]) -> GraphProblem:
+    """The error for a trainable parameter that the loss does not depend on."""
+    shown = ", ".join(f"{n.name!r} ({n.op})" for n in readers) or "no node that the model's output needs"
+    return GraphProblem(
+        f"the loss does not depend on the trainable parameter {name!r}",
+        [("read by", shown)],
+        "freeze it (a --trainable expression that does not match it), or use it in the model",
+    )
+
+
+@dataclass
+class _Gradients:
+    """The parts of each value's gradient, and their sum once all consumers have given theirs."""
+
+    tape: Tape
+    uses: Counter[str]
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    totals: dict[str, str] = field(default_factory=dict)
+
+    def part(self, value: str) -> str:
+        """The name for the next consumer's part."""
+        parts = self.parts.setdefault(value, [])
+        suffix = "" if self.uses[value] == 1 else f"_{len(parts)}"
+        parts.append(self.tape.names.fresh(f"{value}_grad{suffix}"))
+        return parts[-1]
+
+    def total(self, value: str) -> str:
+        """The whole gradient, empty where none arrives; several parts are added in the order they came."""
+        if value not in self.totals:
+            parts = self.parts.get(value, [""])
+            total, fresh = parts[0], self.tape.names.fresh
+            for i, part in enumerate(parts[1:], 2):
+                out = fresh(f"{value}_grad" if i == len(parts) else f"{value}_grad_sum")
+                self.tape.append(value, "Add", (total, part), (out,), {})
+                total = out
+            self.totals[value] = total
+        return self.totals[value]
+
+
+def _depending(nodes: Sequence[Node], state: Resolved, sources: Sequence[str]) -> set[str]:
+    """The float values computed from `sources`; what is known at compile time is not among them."""
+    found = set(sources)
+    for node in nodes:
+        if found.isdisjoint(node.inputs):
+            continue
+        outputs = (n for n in node.outputs if n and n not in state.constants)
+        found.update(n for n in outputs if state.types[n].dtype == "float32")
+    return found
+
+
+def _between(nodes: Sequence[Node], needed: set[str], loss: str) -> tuple[list[Node], Counter[str]]:
+    """The nodes on a way from a source to the loss, and how often such nodes use each needed value."""
+    reached, uses, active = {loss} & needed, Counter[str](), []
+    for node in reversed(nodes):
+        if reached.isdisjoint(node.outputs):
+            continue
+        used = [name for name in node.inputs if name in needed]
+        reached.update(used)
+        uses.update(used)
+        active.append(node)
+    return active[::-1], uses
+
+
+def _feeds(nodes: Sequence[Node], source: str, target: Node) -> bool:
+    found = {source}
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(filter(None, node.outputs))
+    return not found.isdisjoint(target.inputs)

@@ -1,0 +1,192 @@
+"""A forward ONNX model as autodiff needs it: sorted live nodes, its parameters and their names in C."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx import NodeProto
+
+from deployer.core.errors import GraphProblem, NotDifferentiable, OptionProblem
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import operator_of
+from deployer.core.safe_text import parameter_name
+from deployer.frontend import parse
+from deployer.frontend.graph_inputs import inference_roles
+from deployer.frontend.graph_sort import check_producers, live_nodes, topological
+from deployer.frontend.model_file import load_model
+from deployer.frontend.model_parts import inlined
+from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
+from deployer.frontend.raw_graph import RawConstant, RawGraph
+from deployer.frontend.reader import ELEMENTS
+from deployer.frontend.resolve import Resolved, resolve
+from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreached
+from deployer.training.onnx_writer import input_form, node_proto
+
+OPSET = 17
+"""The lowest opset of a written graph."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A model with one output.
+
+    `raw` holds only the nodes that the output needs, producers first; `protos` the file's node of each name,
+    `inputs` the data inputs, `initializers` the float initializers in file order.
+    """
+
+    raw: RawGraph
+    protos: dict[str, NodeProto]
+    inputs: dict[str, TensorType]
+    initializers: tuple[str, ...]
+    opset: int
+
+    @property
+    def output(self) -> str:
+        """The model's only output."""
+        return self.raw.outputs[0]
+
+    def resolved(self, trained: Mapping[str, TensorType] | None = None) -> Resolved:
+        """Types and compile-time constants, trained parameters being inputs; raises what `resolve` raises."""
+        return resolve(self.raw, self.raw.nodes, {**self.inputs, **(trained or {})})
+
+    def parameter_types(self, names: Mapping[str, str]) -> dict[str, TensorType]:
+        """Types of parameters, under the values of `names`."""
+        constants = self.raw.constants
+        return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
+
+
+def load(path: Path) -> Forward:
+    """Read a forward model; raises what reading raises, and GraphProblem where it has not one output."""
+    raw = parse.run(path, None).main
+    check_producers(raw)
+    if len(raw.outputs) != 1:
+        raise GraphProblem(
+            f"{path} has {len(raw.outputs)} outputs, and the loss takes one",
+            [("outputs", ", ".join(raw.outputs) or "none")],
+            "leave the output that the loss reads",
+        )
+    inputs = inference_roles(raw).types
+    model = load_model(path)
+    protos = [n for n, _ in inlined(model) if not (n.op_type == "Constant" and n.output)]
+    named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
+    nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
+    floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
+    opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
+    return _written(Forward(replace(raw, nodes=nodes), named, inputs, tuple(floats), opset))
+
+
+def _written(model: Forward) -> Forward:
+    """The model with each node in the form of the opset under which it is written."""
+    raw = model.raw
+    if all(_keeps(model, node) for node in raw.nodes):
+        return replace(model, raw=replace(raw, versions={}))
+    names = Names({*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))})
+    nodes, protos, constants = [], {}, dict(raw.constants)
+    as_read = {node.name: node for node in raw.nodes}
+    for node in model.resolved().read:
+        if node == as_read.get(node.name) and _keeps(model, node):
+            nodes.append(node)
+            protos[node.name] = model.protos[node.name]
+            continue
+        written, made = input_form(node, model.opset, names.fresh)
+        nodes.append(written)
+        protos[node.name] = node_proto(written)
+        constants |= {name: RawConstant(array.dtype.name, array.shape, array.tobytes()) for name, array in made.items()}
+    return replace(model, raw=replace(raw, nodes=tuple(nodes), constants=constants, versions={}), protos=protos)
+
+
+def _keeps(model: Forward, node: Node) -> bool:
+    """Whether the file's node means the same under the opset that is written."""
+    versions = model.raw.versions.get(node.name, ())
+    return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
+
+
+def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
+    """The initializers to train, in file order.
+
+    `pattern` is searched for (`re.search`) in the initializer's name and in its name in C. Empty: every
+    initializer with at least one axis for which an operator that reads it gives a gradient.
+    Raises OptionProblem where nothing matches, GraphProblem where a match is unused.
+    """
+    if not pattern:
+        found = _default_parameters(model)
+        if not found:
+            raise OptionProblem(
+                "the model has no initializer that can be trained",
+                [("initializers", ", ".join(model.initializers) or "none")],
+                "export the weights as float initializers",
+            )
+        return found
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
+    chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(parameter_name(n)))
+    if not chosen:
+        raise OptionProblem(
+            f"--trainable {pattern!r} matches no initializer",
+            [("initializers", ", ".join(model.initializers) or "none")],
+            "an expression that is found in one of these names",
+        )
+    for name in chosen:
+        if not any(name in node.inputs for node in model.raw.nodes):
+            raise unreached(name, ())
+    return chosen
+
+
+def _default_parameters(model: Forward) -> tuple[str, ...]:
+    state = model.resolved()
+    names = set(model.initializers)
+    nodes = [n for n in model.raw.nodes if not names.isdisjoint(n.inputs)]
+    found = {name for node in nodes for name in _places(fixed_form(state, node), state) if name in names}
+    return tuple(n for n in model.initializers if n in found and model.raw.constants[n].shape)
+
+
+def _places(node: Node, state: Resolved) -> set[str]:
+    """Float operands that the gradient rule serves, and those it refuses, so that the user hears of it."""
+    found = set()
+    for index, name in enumerate(node.inputs):
+        if not name or state.types[name].dtype != "float32":
+            continue
+        tape = Tape(Resolved(dict(state.types), dict(state.constants)), Names(set(state.types)))
+        douts = tuple(tape.names.fresh(f"{output}_grad") if output else "" for output in node.outputs)
+        tape.state.types.update({d: state.types[o] for d, o in zip(douts, node.outputs, strict=True) if d})
+        target = tape.names.fresh(f"{name}_grad")
+        try:
+            operator_of(node).gradient(node, douts, Rule(tape, node, {index: target}))
+        except NotDifferentiable:
+            found.add(name)
+        if target in tape.state.types:
+            found.add(name)
+    return found
+
+
+def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
+    """The model with values renamed; `names` holds those that change."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    def proto_of(node: Node) -> NodeProto:
+        proto = NodeProto()
+        proto.CopyFrom(model.protos[node.name])
+        proto.name = node.name
+        proto.input[:] = map(new, proto.input)
+        return proto
+
+    raw = model.raw
+    nodes = tuple(replace(n, inputs=tuple(map(new, n.inputs))) for n in raw.nodes)
+    constants = {new(n): c for n, c in raw.constants.items()}
+    declared = {new(n): d for n, d in raw.declared.items()}
+    protos = {n.name: proto_of(n) for n in raw.nodes}
+    initializers = tuple(map(new, model.initializers))
+    raw = replace(raw, nodes=nodes, constants=constants, declared=declared)
+    return replace(model, raw=raw, protos=protos, initializers=initializers)
+
+
+def training_forms(model: Forward, names: Names) -> Forward:
+    """The model with its nodes in the form that saves what their gradients read."""
+    nodes = tuple(operator_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
+    changed = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
+    return replace(model, raw=replace(model.raw, nodes=nodes), protos=model.protos | changed)

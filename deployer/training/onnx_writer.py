@@ -1,0 +1,104 @@
+"""Typed graphs to ONNX files, in the form of ONNX Runtime's training exporter."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from deployer.core.forms import schema_form
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, operator_of
+from deployer.frontend.opsets import MICROSOFT, schema_version
+from deployer.running.output import replace_file
+
+IR_VERSION = 10
+_DEFAULT_DOMAIN = {"AveragePoolGrad", "GeluGrad", "GlobalAveragePoolGrad", "MSELoss", "MSELossGrad", "SGD"}
+"""Operators that ONNX does not have, and that exporters write in the default domain all the same."""
+
+_KINDS = {int: AttributeProto.INT, float: AttributeProto.FLOAT, str: AttributeProto.STRING}
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """The parts of a file; `infos` are the declared values in between."""
+
+    name: str
+    nodes: Sequence[NodeProto]
+    inputs: Sequence[ValueInfoProto]
+    outputs: Sequence[ValueInfoProto]
+    constants: Mapping[str, Array]
+    infos: Mapping[str, TensorType]
+    opset: int
+
+    def save(self, path: Path) -> Path:
+        """Write the file, with its folder; the same parts give the same bytes."""
+        graph = helper.make_graph(
+            list(self.nodes),
+            self.name,
+            list(self.inputs),
+            list(self.outputs),
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+            value_info=[float_value(name, kind.shape) for name, kind in self.infos.items()],
+        )
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, model.SerializeToString(deterministic=True))
+        return path
+
+
+def node_proto(node: Node) -> NodeProto:
+    """A node with its attributes; operators that ONNX does not have go to `com.microsoft`."""
+    standard = node.op in _DEFAULT_DOMAIN or onnx.defs.has(node.op)
+    proto = helper.make_node(node.op, node.inputs, node.outputs, node.name)
+    proto.domain = "" if standard else MICROSOFT
+    proto.attribute.extend(_attribute(name, value) for name, value in sorted(node.attrs.items()))
+    return proto
+
+
+def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Node, dict[str, Array]]:
+    """The node with static attributes as constant inputs where that version of the default domain has inputs for them.
+
+    `fresh` gives names; the constants come with the node.
+    """
+    if not schema_version(node.op, opset):
+        return node, {}
+    most = schema_form(node.op, schema_version(node.op, opset)).inputs[1]
+    inputs, attrs, constants = list(node.inputs), dict(node.attrs), {}
+    for position, attribute in operator_of(node).static_inputs.items():
+        if attribute not in attrs or position >= most:
+            continue
+        given = attrs.pop(attribute)
+        name = fresh(f"{node.name}_{attribute}")
+        constants[name] = (
+            np.array(given, np.float32) if isinstance(given, float) else np.array(given, np.int64, ndmin=1)
+        )
+        inputs += [""] * (position + 1 - len(inputs))
+        inputs[position] = name
+    return replace(node, inputs=tuple(inputs), attrs=attrs), constants
+
+
+def value(name: str, kind: TensorType) -> ValueInfoProto:
+    """A declared tensor; integers are int64 in a file."""
+    element = TensorProto.FLOAT if kind.dtype == "float32" else TensorProto.INT64
+    return helper.make_tensor_value_info(name, element, kind.shape)
+
+
+def float_value(name: str, shape: tuple[int, ...]) -> ValueInfoProto:
+    """A declared float32 tensor."""
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def flag_value(name: str) -> ValueInfoProto:
+    """A declared bool of shape [1]."""
+    return helper.make_tensor_value_info(name, TensorProto.BOOL, (1,))
+
+
+def _attribute(name: str, value: AttrValue) -> AttributeProto:
+    if not isinstance(value, tuple):
+        return helper.make_attribute(name, value, attr_type=_KINDS[type(value)])
+    floats = any(isinstance(v, float) for v in value)
+    return helper.make_attribute(name, value, attr_type=AttributeProto.FLOATS if floats else AttributeProto.INTS)

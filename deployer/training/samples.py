@@ -1,0 +1,97 @@
+"""The numbers of a written case: samples from a seed or a file, and archives with reproducible bytes."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch, OptionProblem
+from deployer.core.ir import TensorType
+from deployer.core.operator import Array
+from deployer.frontend.archive import read_npz
+from deployer.frontend.dataset import Dataset
+from deployer.running.output import replace_file
+
+Samples = tuple[dict[str, Array], ...]
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: int, seed: int) -> Samples:
+    """Standard normal floats, and uniform integers below `classes`; OptionProblem where it gives no bound."""
+    for name, kind in inputs.items():
+        if kind.dtype != "float32" and name not in classes:
+            raise OptionProblem(
+                f"there are no sample values for the integer input {name!r}",
+                [("type", str(kind))],
+                "give the samples with --data",
+            )
+    generator = np.random.default_rng(seed)
+    return tuple(
+        {
+            name: generator.integers(0, classes[name], kind.shape)
+            if name in classes
+            else generator.standard_normal(kind.shape).astype(np.float32)
+            for name, kind in inputs.items()
+        }
+        for _ in range(count)
+    )
+
+
+def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
+    """Samples from an npz archive or arrays: one per data input, by name, samples along the first axis.
+
+    Raises FileProblem, and DatasetMismatch where names, shapes, dtypes or counts do not fit.
+    """
+    arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
+    shown = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
+    for name, kind in inputs.items():
+        array = arrays.get(name)
+        kinds = "f" if kind.dtype == "float32" else "iu"
+        if array is None or array.shape[1:] != kind.shape or array.dtype.kind not in kinds or not len(array):
+            raise DatasetMismatch(
+                f"{place} has no samples for {name!r}",
+                [("expected", f"{name} {kind.dtype}[samples, {list(kind.shape)}]"), ("found", shown)],
+                "one array per data input, under its name, with the samples along the first axis",
+            )
+    counts = {name: len(arrays[name]) for name in inputs}
+    if len(set(counts.values())) > 1:
+        raise DatasetMismatch(
+            f"{place} has different numbers of samples", [("samples", str(counts))], "one each per data input"
+        )
+    wide = {n: np.float32 if k.dtype == "float32" else np.int64 for n, k in inputs.items()}
+    count = next(iter(counts.values()), 0)
+    return tuple({n: arrays[n][s].astype(wide[n]) for n in inputs} for s in range(count))
+
+
+def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:
+    """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
+    first = [*samples[0].values(), *weights.values(), np.array([True])]
+    arrays = {f"arr_{i:04d}": array for i, array in enumerate(first)}
+    for k, sample in enumerate(samples[1:], 1):
+        arrays |= {f"mb{k}_arr_{i:04d}": array for i, array in enumerate(sample.values())}
+    meta = {"data_size": len(samples), "n_batches": n_batches, "n_accum": n_accum}
+    return arrays | {f"meta_{key}": np.array([number], np.int32) for key, number in meta.items()}
+
+
+def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:
+    """The same as a dataset without gold."""
+    narrow = [{n: a.astype(np.int32) if a.dtype.kind in "iu" else a for n, a in s.items()} for s in samples]
+    return Dataset(tuple(tuple(s.values()) for s in narrow), weights, n_batches, n_accum, (), {})
+
+
+def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
+    """An npz archive without the time of writing, arrays of any name."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _EPOCH), member.getvalue())
+    return content.getvalue()
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an npz archive under exactly this name, whole or not at all."""
+    replace_file(path, npz_bytes(arrays))

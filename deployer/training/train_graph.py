@@ -1,0 +1,282 @@
+"""From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, operator_of
+from deployer.core.safe_text import one_line, parameter_name
+from deployer.frontend import check, parse
+from deployer.frontend.dataset import Dataset, check_passes, check_samples
+from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.frontend.raw_graph import ACCUMULATE
+from deployer.frontend.resolve import Resolved
+from deployer.running import output
+from deployer.training import forward
+from deployer.training import samples as numbers
+from deployer.training.autodiff import Backward, Names, differentiate
+from deployer.training.forward import Forward
+from deployer.training.onnx_writer import OnnxGraph, flag_value, float_value, node_proto, value
+from deployer.verify.program import verify_program
+from deployer.verify.reference import with_oracle
+
+FLAG = "lazy_reset_grad"
+DRAWN = 4
+"""Samples that are drawn where nobody says how many."""
+GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss: its operator, the name and type of what the output is compared with, and its outputs' names."""
+
+    op: str
+    target: str
+    target_type: Callable[[TensorType], TensorType | None]
+    needs: str
+    outputs: tuple[str, ...]
+    attrs: dict[str, AttrValue]
+
+
+def _labels(output: TensorType) -> TensorType | None:
+    shape = output.shape
+    return TensorType("int32", (shape[0], *shape[2:])) if len(shape) >= 2 and shape[1] >= 2 else None
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": Loss(
+        "SoftmaxCrossEntropyLoss",
+        "labels",
+        _labels,
+        "scores [N, C, ...] with at least two classes C",
+        ("loss", "log_prob"),
+        {"reduction": "mean"},
+    ),
+    "mse": Loss("MSELoss", "target", lambda output: output, "any float output", ("loss",), {}),
+}
+OPTIMIZERS: dict[str, str] = {"sgd": "SGD"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written: folders, trained parameters (name in the graph -> in the model), frozen initializers.
+
+    `losses` is the gold of each forward pass.
+    """
+
+    train: Path
+    optimizer: Path
+    trained: dict[str, str]
+    frozen: tuple[str, ...]
+    forward_nodes: int
+    backward_nodes: int
+    losses: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        lines = [
+            f"{one_line(str(self.train))}: {self.forward_nodes} forward and {self.backward_nodes} backward nodes",
+            f"trained: {', '.join(map(one_line, self.trained))}",
+            f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
+            f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
+        ]
+        return "\n".join(lines)
+
+
+def build_train_graph(
+    model: Path,
+    loss: str,
+    optimizer: str,
+    learning_rate: float,
+    trainable: str,
+    out: Path,
+    *,
+    name: str = "",
+    samples: int = DRAWN,
+    n_accum: int = 1,
+    n_batches: int | None = None,
+    seed: int = 0,
+    data: Path | Mapping[str, Array] | None = None,
+    force: bool = False,
+) -> Report:
+    """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
+
+    `loss` is a key of LOSSES, `optimizer` of OPTIMIZERS, `trainable` as `forward.choose_parameters` has it.
+    `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
+    forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
+    those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
+    Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
+    DatasetMismatch.
+    """
+    _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
+    source = forward.load(model)
+    case = _differentiated(source, LOSSES[loss], forward.choose_parameters(source, trainable))
+    folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
+    drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
+    batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)
+    check_passes(case.data.values(), batches)
+    dataset = numbers.as_dataset(drawn, case.weights, batches, n_accum)
+    with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
+        with output.scratch(folder) as place:
+            train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
+            write_train(case, train)
+            write_optimizer(case, OPTIMIZERS[optimizer], learning_rate, step)
+            dataset = _gold(case, train.parent, dataset)
+            graphs = train.read_bytes(), step.read_bytes()
+        losses = np.array(dataset.expected_losses, np.float32)
+        inputs = numbers.npz_bytes(numbers.input_arrays(drawn, case.weights, batches, n_accum))
+        outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": losses})
+        output.write(update, {GRAPH: graphs[1]})
+        output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
+    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
+    counts = len(case.model.raw.nodes) + 1, len(case.backward.nodes)
+    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, losses)))
+
+
+@dataclass(frozen=True)
+class TrainGraph:
+    """The parts of a training graph before they are written.
+
+    `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
+    """
+
+    model: Forward
+    loss: Node
+    data: dict[str, TensorType]
+    trained: dict[str, str]
+    state: Resolved
+    backward: Backward
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """Initial values of the parameters."""
+        return {n: self.model.raw.constants[n].array for n in self.trained}
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """Types of the parameters."""
+        return {n: self.state.types[n] for n in self.trained}
+
+
+def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None) -> None:
+    for kind, given, known in (("loss", loss, LOSSES), ("optimizer", optimizer, OPTIMIZERS)):
+        if given not in known:
+            raise OptionProblem(f"there is no {kind} {given!r}", hint=f"one of {', '.join(known)}")
+    if not (math.isfinite(rate) and rate > 0):
+        raise OptionProblem(f"learning rate {rate} is not positive", hint="for example 0.01")
+    if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < n_accum):
+        raise OptionProblem(
+            "the run makes no update",
+            [("samples", str(samples)), ("passes", str(n_batches)), ("per update", str(n_accum))],
+            "at least one sample, and at least as many passes as there are per update",
+        )
+
+
+def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> TrainGraph:
+    names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
+    names.taken |= {node.name for node in source.raw.nodes} | set(chosen)
+    for reserved in (FLAG, loss.target):
+        if reserved in names.taken:
+            raise GraphProblem(
+                f"the model already has a value {reserved!r}, which the training graph adds",
+                [("inputs", ", ".join(source.inputs))],
+                "rename it in the model",
+            )
+    names.taken |= {FLAG, loss.target}
+    written = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in chosen}
+    model = forward.renamed(source, {old: new for old, new in written.items() if old != new})
+    model = forward.training_forms(model, names)
+    trained = {new: old for old, new in written.items()}
+    state = model.resolved(model.parameter_types({n: n for n in trained}))
+    node, target = _attach(model, loss, state, names)
+    nodes = (*model.raw.nodes, node)
+    backward = differentiate(nodes, state, node.outputs[0], tuple(trained), names)
+    return TrainGraph(model, node, {**model.inputs, loss.target: target}, trained, state, backward)
+
+
+def _attach(model: Forward, loss: Loss, state: Resolved, names: Names) -> tuple[Node, TensorType]:
+    """The loss node and the type of its target, both typed in `state`."""
+    output = state.types[model.output]
+    target = loss.target_type(output) if output.dtype == "float32" else None
+    if target is None:
+        raise ShapeMismatch(
+            f"output {model.output!r} does not fit {loss.op}",
+            [("output", str(output)), ("needs", loss.needs)],
+            f"another loss ({', '.join(LOSSES)}), or the scores as the model's output",
+        )
+    outputs = tuple(map(names.fresh, loss.outputs))
+    node = Node(names.fresh(loss.op), loss.op, (model.output, loss.target), outputs, dict(loss.attrs))
+    types = operator_of(node).infer(node, (output, target))
+    state.types.update({loss.target: target, **dict(zip(outputs, types, strict=True))})
+    return node, target
+
+
+def write_train(case: TrainGraph, path: Path) -> None:
+    """The training graph: data, parameters, buffers, flag -> loss, one updated flag per parameter."""
+    types, backward = case.types, case.backward
+    accumulate = [
+        Node(f"accumulate_{n}", ACCUMULATE, (n + BUFFER_SUFFIX, backward.gradients[n], FLAG), (_flag(n),))
+        for n in types
+    ]
+    nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
+    nodes += map(node_proto, (case.loss, *backward.nodes, *accumulate))
+    inputs = [value(n, kind) for n, kind in (case.data | types).items()]
+    inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
+    read = {n for node in nodes for n in node.input}
+    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read and n not in types}
+    made = [n for node in (*case.model.raw.nodes, case.loss) for n in node.outputs if n]
+    infos = {n: case.state.types[n] for n in made if n != case.loss.outputs[0]} | backward.types
+    OnnxGraph(
+        "train",
+        nodes,
+        [*inputs, flag_value(FLAG)],
+        [float_value(case.loss.outputs[0], ()), *(flag_value(_flag(n)) for n in types)],
+        frozen | backward.constants,
+        {n: kind for n, kind in infos.items() if kind.dtype == "float32"},
+        case.model.opset,
+    ).save(path)
+
+
+def _flag(parameter: str) -> str:
+    return f"{parameter}_grad.accumulation.out"
+
+
+def write_optimizer(case: TrainGraph, op: str, rate: float, path: Path) -> None:
+    """The optimizer graph: each parameter with its buffer -> `<parameter>_updated`."""
+    nodes, inputs, outputs = [], [], []
+    for name, kind in case.types.items():
+        buffer, updated = name + BUFFER_SUFFIX, f"{name}_updated"
+        nodes.append(node_proto(Node(f"{op.lower()}_{name}", op, (name, buffer), (updated,), {"lr": float(rate)})))
+        inputs += [float_value(n, kind.shape) for n in (name, buffer)]
+        outputs.append(float_value(updated, kind.shape))
+    OnnxGraph("optimizer", nodes, inputs, outputs, {}, {}, case.model.opset).save(path)
+
+
+def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
+    check_samples(case.data.values(), count)
+    target, output = case.loss.inputs[1], case.state.types[case.model.output]
+    classes = {target: output.shape[1]} if case.data[target].dtype == "int32" else {}
+    return numbers.draw(case.data, classes, count, seed)
+
+
+def _gold(case: TrainGraph, folder: Path, dataset: Dataset) -> Dataset:
+    """The dataset with the float64 meaning of the files as its gold; DatasetMismatch where it diverges."""
+    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    program = check.run(source, data_inputs=len(case.data))
+    verify_program(program)
+    with np.errstate(all="ignore"):
+        gold = with_oracle(program, dataset)
+    wild = [k for k, loss in enumerate(gold.expected_losses) if not math.isfinite(loss)]
+    wild += [] if all(np.isfinite(w).all() for w in gold.expected_weights.values()) else [dataset.n_batches]
+    if wild:
+        raise DatasetMismatch(
+            f"the run diverges in pass {wild[0]}",
+            [("losses", ", ".join(f"{v:.4g}" for v in gold.expected_losses[:6]))],
+            "a smaller learning rate, or smaller inputs",
+        )
+    return gold

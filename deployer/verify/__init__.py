@@ -1,0 +1,1 @@
+"""Judges of artefacts and of results; nothing here calls the code that made the thing."""

@@ -1,0 +1,33 @@
+"""The judge of options that come with an artefact: what the command line refuses is refused in a file as well."""
+
+import math
+
+from deployer.core.errors import OptionProblem
+from deployer.core.plan import Options
+from deployer.core.target import Target, load, names
+from deployer.tilers.strategies.strategy import registry
+
+MOST_PASSES = (1 << 31) - 1
+LARGEST_FLOAT = 3.4028234663852886e38
+"""The largest float32: the harness compares losses in that type."""
+
+
+def verify_options(options: Options) -> Target:
+    """The target under the options; OptionProblem where they make no sense for it."""
+    _need(options.target in names(), f"there is no target {options.target!r}")
+    _need(options.strategy in registry(), f"there is no buffering {options.strategy!r}")
+    target = load(options.target)
+    levels = [level.name for level in target.levels]
+    unknown = sorted(set(options.budgets or {}) - set(levels))
+    _need(not unknown, f"target {target.name!r} has no levels {unknown}")
+    _need(options.outermost in levels[1:], f"tensors may not live up to {options.outermost!r}")
+    _need(1 <= options.passes <= MOST_PASSES, f"{options.passes} passes")
+    _need(1 <= options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
+    tolerable = math.isfinite(options.tolerance) and 0 <= options.tolerance <= LARGEST_FLOAT
+    _need(tolerable, f"a tolerance of {options.tolerance}")
+    return target.with_options(options.budgets or {}, options.cores)
+
+
+def _need(holds: bool, cause: str) -> None:
+    if not holds:
+        raise OptionProblem(f"the options do not fit: {cause}", hint="make the artefact again with other options")

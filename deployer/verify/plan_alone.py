@@ -1,0 +1,261 @@
+"""The judge of a plan without its tiling: that it is whole, that its steps are kernels' uses, and that all has room.
+
+It cannot know whether the plan trains what it was made for; its seal says that it is as the deployer wrote it.
+"""
+
+import math
+from dataclasses import replace
+
+from deployer.core.access import Access, Dim, Operand, Windowed
+from deployer.core.errors import VerifyFailed
+from deployer.core.ir import DTYPES, Node, Program, Tensor
+from deployer.core.operator import ArgValue, Const, Extent, Flag, Length, Offset, Start, Stride, registry
+from deployer.core.plan import (
+    Home,
+    Lifetimes,
+    Plan,
+    PlanOperand,
+    PlanStep,
+    Schedule,
+    Stage,
+    Step,
+    StepTiling,
+    Tiling,
+)
+from deployer.core.target import Target
+from deployer.verify.options import verify_options
+from deployer.verify.plan import check_kernel, check_moves, check_room
+from deployer.verify.tiling import check_choice, need
+
+GRAPHS = (("train", "optimizer"), ("train",), ("infer",))
+LARGEST = (1 << 31) - 1
+RANGES = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
+MOST_SLOTS = 3
+
+
+def verify_plan_alone(plan: Plan) -> None:
+    """Raises VerifyFailed with the rule, OptionProblem for options that make no sense.
+
+    Rules: plan, dataflow, lifetime, ingress, egress, tile, stage, slots, cover, table, alignment, overlap, budget or
+    cycles.
+    """
+    target = verify_options(plan.options)
+    _interface(plan, target)
+    homes = _homes(plan)
+    for position, step in enumerate(plan.steps):
+        _outline(step, position, plan, homes)
+    tiling = _as_tiling(plan)
+    for step, declared, choice in zip(plan.steps, tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        _arguments(step)
+        check_choice(declared, choice, tiling)
+        check_moves(step, declared, homes, target)
+        check_kernel(step, tiling)
+    _dataflow(plan, homes)
+    check_room(plan, target)
+
+
+def _place(step: PlanStep) -> str:
+    return f"step {step.index} {step.name!r} ({step.op})"
+
+
+def _distinct(names: tuple[str, ...], what: str) -> None:
+    need(len(set(names)) == len(names), "plan", f"{what} are not distinct")
+
+
+def _interface(plan: Plan, target: Target) -> None:
+    """Levels are the target's first two or three, graphs those a harness runs; every name it uses has a storage."""
+    names = [level.name for level in plan.levels]
+    known = [level.name for level in target.levels]
+    need(len(names) in (2, 3) and names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
+    need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")
+    need(0 <= plan.table_bytes <= LARGEST, "table", f"tables have {plan.table_bytes} B")
+    need(bool(plan.steps), "plan", "there are no steps")
+    _distinct(plan.data, "data inputs")
+    _distinct(plan.weights, "weights")
+    _distinct(plan.outputs, "outputs")
+    need(bool(plan.outputs), "plan", "there are no outputs")
+    need("train" not in plan.graphs or len(plan.outputs) == 1, "plan", "a training graph has one output, its loss")
+    listed = {*plan.data, *plan.weights, *plan.outputs}
+    need(set(plan.storage_of) == listed, "plan", "storages are not those of data, weights and outputs")
+
+
+def _homes(plan: Plan) -> dict[str, Home]:
+    """A home per storage, of its type's bytes; the harness fills and reads what is there for that."""
+    homes, final = {home.storage: home for home in plan.homes}, len(plan.steps) - 1
+    _distinct(tuple(home.storage for home in plan.homes), "homes")
+    levels = [level.name for level in plan.levels]
+    data = {plan.storage_of[name] for name in plan.data}
+    weights = {plan.storage_of[name] for name in plan.weights}
+    for home in plan.homes:
+        place, kind = f"the home of {home.storage!r}", home.type
+        known = kind.dtype in DTYPES and all(1 <= n <= LARGEST for n in kind.shape)
+        need(known and home.bytes == kind.bytes <= LARGEST, "plan", f"{place} is not made for {kind}")
+        need(home.level in levels, "plan", f"{place} is in {home.level!r}, which the plan does not use")
+        need(0 <= home.offset <= LARGEST, "alignment", f"{place} is at {home.offset}")
+        span = f"{place} is alive in steps {home.first}..{home.last} of 0..{final}"
+        need(0 <= home.first <= home.last <= final, "lifetime", span)
+        need(not home.persistent or (home.first, home.last) == (0, final), "lifetime", f"{span}, and persistent")
+        need(not home.loaded or home.first == 0, "lifetime", f"{span}, and loaded")
+        need(home.loaded or not home.persistent or "train" in plan.graphs, "lifetime", f"{place} is never filled")
+        need(not home.loaded or home.persistent or home.storage in data, "lifetime", f"{place} is never filled")
+    for storage in sorted(weights):
+        lasting = storage in homes and homes[storage].loaded and homes[storage].persistent
+        need(lasting, "ingress", f"weight {storage!r} has no home that is filled and kept")
+    for storage in sorted(data & set(homes)):
+        need(homes[storage].loaded, "ingress", f"the home of {storage!r} is not filled")
+    for storage in sorted({plan.storage_of[name] for name in plan.outputs}):
+        need(storage in homes, "egress", f"output {storage!r} has no home")
+    loss = homes[plan.storage_of[plan.outputs[0]]].type
+    scalar = loss.dtype == "float32" and loss.size == 1
+    need(scalar or "train" not in plan.graphs, "plan", f"the loss is a {loss}")
+    return homes
+
+
+def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) -> None:
+    """Numbers in order, a registered kernel, dims and operands within sizes that can be walked."""
+    place = _place(step)
+    need(step.index == position, "plan", f"{place} stands at position {position}")
+    order = [
+        plan.graphs.index(s.graph) if s.graph in plan.graphs else -1 for s in plan.steps[position - 1 : position + 1]
+    ]
+    need(
+        step.graph in plan.graphs and order == sorted(order),
+        "plan",
+        f"{place} is in graph {step.graph!r}, out of order",
+    )
+    operator = registry().get(step.op)
+    need(
+        operator is not None and operator.kernel == step.kernel,
+        "plan",
+        f"{place} is not what kernel {step.kernel.symbol!r} does",
+    )
+    _distinct(tuple(d.name for d in step.dims), f"{place}: dims")
+    tiles = 1
+    for d in step.dims:
+        text = f"{place}: tile {d.name}={d.tile} of {d.outer} of {d.size}"
+        need(1 <= d.tile <= d.outer <= d.size <= LARGEST, "plan", text)
+        whole, rest = divmod(d.size, d.outer)
+        tiles *= whole * -(-d.outer // d.tile) + -(-rest // d.tile)
+    need(tiles == len(step.tile_cycles), "cycles", f"{place}: {tiles} tiles, {len(step.tile_cycles)} costs")
+    pointers = [name for name, _, _ in step.kernel.pointers]
+    args = [o.arg for o in step.operands]
+    need(args == [p for p in pointers if p in args], "plan", f"{place}: operands {args}, the kernel has {pointers}")
+    staged = any(o.stage_slots for o in step.operands)
+    need(staged == (step.staging is not None), "stage", f"{place}: its stage is not that of its operands")
+    if step.staging is not None:
+        same = sorted(step.staging.order) == sorted(d.name for d in step.dims)
+        need(same, "stage", f"{place}: the stage's order {step.staging.order} is not over its dims")
+    for o in step.operands:
+        _operand(step, o, homes)
+
+
+def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> None:
+    """An operand is a view of a live home, with an axis map over dims of its step."""
+    place = f"{_place(step)}: operand {operand.arg!r}"
+    need(operand.storage in homes, "plan", f"{place} has no home")
+    home = homes[operand.storage]
+    alive = home.first <= step.index <= home.last
+    need(alive, "lifetime", f"{place} lies in {operand.storage!r}, which lives in steps {home.first}..{home.last}")
+    need(len(operand.axes) == len(operand.view), "plan", f"{place} has {len(operand.axes)} axes over {operand.view}")
+    extents = all(1 <= n <= LARGEST for n in operand.view) and math.prod(operand.view) == home.type.size
+    need(extents, "cover", f"{place}, seen as {list(operand.view)}, is not {home.type}")
+    need(not operand.fresh_on_flag or operand.mode == "inout", "plan", f"{place} is fresh and not in place")
+    for axis in operand.axes:
+        dim = getattr(axis, "dim", None)
+        known = dim is None or dim in {d.name for d in step.dims}
+        need(known, "plan", f"{place} depends on {dim!r}, which is no dim of the step")
+        if isinstance(axis, Windowed):
+            sizes = (axis.kernel, axis.stride, axis.dilation, getattr(axis, "count", 1))
+            sound = all(1 <= n <= LARGEST for n in sizes) and abs(axis.pad) <= LARGEST
+            need(sound, "plan", f"{place} has the window {axis}")
+    for slots, size, offset in (
+        (operand.slots, operand.slot_bytes, operand.slot_offset),
+        (operand.stage_slots, operand.stage_bytes, operand.stage_offset),
+    ):
+        bounded = 0 <= slots <= MOST_SLOTS and 0 <= size <= LARGEST and 0 <= offset <= LARGEST
+        need(bounded, "slots", f"{place} has {slots} slots of {size} B at {offset}")
+
+
+def _as_tiling(plan: Plan) -> Tiling:
+    """The choices a plan was made from, over the accesses it holds, for the rules that judge those."""
+    tensors = {h.storage: Tensor(h.storage, h.type, "value", h.storage) for h in plan.homes}
+    for step in plan.steps:
+        for o in step.operands:
+            kind = replace(tensors[o.storage].type, shape=o.view)
+            tensor = tensors.setdefault(o.tensor, Tensor(o.tensor, kind, "value", o.storage))
+            same = tensor.storage == o.storage
+            need(same, "plan", f"{_place(step)}: {o.tensor!r} lies in {o.storage!r}, elsewhere in {tensor.storage!r}")
+    level = {home.storage: home.level for home in plan.homes}
+    names = [use.name for use in plan.levels]
+    resident = tuple(s for s, name in level.items() if name == names[0])
+    spilled = tuple(s for s, name in level.items() if name in names[2:])
+    program = Program(tensors, (), plan.data, plan.weights, (), "", plan.outputs, {})
+    schedule = Schedule(plan.options, program, tuple(_step(step) for step in plan.steps))
+    choices = tuple(_choice(step) for step in plan.steps)
+    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, (0, 0))
+
+
+def _step(step: PlanStep) -> Step:
+    dims = tuple(Dim(d.name, d.size, "reduction" if d.reduction else "parallel") for d in step.dims)
+    operands = tuple(Operand(o.arg, o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag) for o in step.operands)
+    node = Node(step.name, step.op, (), ())
+    return Step(step.index, step.graph, node, step.kernel, Access(dims, operands), step.args, False, False)
+
+
+def _choice(step: PlanStep) -> StepTiling:
+    stage = None
+    if step.staging is not None:
+        slots = {o.arg: o.stage_slots for o in step.operands if o.stage_slots}
+        stage = Stage({d.name: d.outer for d in step.dims}, step.staging.order, step.staging.buffering, slots)
+    else:
+        cut = [d.name for d in step.dims if d.outer != d.size]
+        need(not cut, "stage", f"{_place(step)} has no stage, which cuts {cut}")
+    order = tuple(d.name for d in step.dims)
+    tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.slots for o in step.operands}
+    return StepTiling(step.name, tile, order, step.buffering, slots, stage)
+
+
+def _arguments(step: PlanStep) -> None:
+    """Each scalar of the kernel has a value of its type, over dims and axes that are there."""
+    place, scalars = _place(step), dict(step.kernel.scalars)
+    need(
+        set(step.args) == set(scalars),
+        "plan",
+        f"{place}: arguments {sorted(step.args)}, the kernel has {sorted(scalars)}",
+    )
+    for name, value in step.args.items():
+        need(_sound(step, value, scalars[name]), "plan", f"{place}: argument {name} cannot be {value}")
+
+
+def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
+    match value:
+        case Const(number):
+            low, high = RANGES.get(kind, (-math.inf, math.inf))
+            return (kind == "f32" or isinstance(number, int)) and low <= number <= high
+        case Extent(dim) | Start(dim):
+            return kind != "f32" and dim in {d.name for d in step.dims}
+        case Stride(arg, axis) | Length(arg, axis):
+            return kind != "f32" and _axis(step, arg, axis) is not None
+        case Offset(arg, axis):
+            return kind == "i32" and isinstance(_axis(step, arg, axis), Windowed)
+        case Flag():
+            return kind != "f32" and step.graph == "train"
+    return kind != "f32"
+
+
+def _axis(step: PlanStep, arg: str, index: int) -> object:
+    found = next((o for o in step.operands if o.arg == arg), None)
+    return found.axes[index] if found is not None and 0 <= index < len(found.axes) else None
+
+
+def _dataflow(plan: Plan, homes: dict[str, Home]) -> None:
+    """What is read was filled, kept from the last pass, or written before; an output is written at all."""
+    made = {home.storage for home in homes.values() if home.loaded or home.persistent}
+    for step in plan.steps:
+        for o in step.operands:
+            there = o.storage in made or o.mode == "out" or o.fresh_on_flag
+            need(there, "dataflow", f"{_place(step)} reads {o.storage!r} before it is made")
+        made |= {o.storage for o in step.operands if o.mode != "in"}
+    for name in plan.outputs:
+        if plan.storage_of[name] not in made:
+            raise VerifyFailed("dataflow", f"no step makes the output {name!r}")

@@ -1,0 +1,233 @@
+"""The judge of checked programs, a rule per function; it calls nothing of what made them."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from deployer.core.errors import DeployerError, VerifyFailed
+from deployer.core.ir import DTYPES, Graph, Node, Program, Role, Tensor
+from deployer.core.operator import registry
+
+
+def verify_program(program: Program) -> None:
+    """Raises VerifyFailed with the rule: ssa, producer, storage, order, typed or reachable."""
+    _dtypes(program)
+    _ssa(program)
+    _operators(program)
+    _producers(program)
+    _storage(program)
+    _order(program)
+    _typed(program)
+    _no_dead_nodes(program)
+    _loss_reaches_weights(program)
+
+
+def _need(holds: bool, rule: str, cause: str, *facts: tuple[str, str]) -> None:
+    if not holds:
+        raise VerifyFailed(rule, cause, facts)
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name]
+
+
+def _ssa(program: Program) -> None:
+    """Every name is one thing, every mentioned name exists, and the role lists say what the tensors say."""
+    for key, tensor in program.tensors.items():
+        _need(key == tensor.name, "ssa", f"tensor {tensor.name!r} is filed under {key!r}")
+    for label, names in (
+        ("node", [n.name for n in program.nodes]),
+        ("graph", [g.name for g in program.graphs]),
+    ):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        _need(not twice, "ssa", f"{label} name {twice[:1]} is there twice")
+    for node in program.nodes:
+        for name in _names((*node.inputs, *node.outputs)):
+            _need(name in program.tensors, "ssa", f"node {node.name!r} uses {name!r}, which does not exist")
+    lists: tuple[tuple[Role, tuple[str, ...]], ...] = (
+        ("data", program.data),
+        ("weight", program.weights),
+        ("accumulator", program.accumulators),
+        ("flag", (program.flag,) if program.flag else ()),
+    )
+    for role, listed in lists:
+        found = [t.name for t in program.tensors.values() if t.role == role]
+        _need(
+            list(listed) == found,
+            "ssa",
+            f"the list of role {role} differs from the tensors",
+            ("tensors", str(found)),
+        )
+    for name in (*program.outputs, *program.updated, *program.updated.values()):
+        _need(name in program.tensors, "ssa", f"output {name!r} does not exist")
+
+
+def _producers(program: Program) -> None:
+    """A value has one producer, a node or the view it is; nothing else is produced."""
+    made = Counter(name for node in program.nodes for name in _names(node.outputs))
+    for tensor in program.tensors.values():
+        count = made[tensor.name]
+        view = tensor.role == "value" and tensor.storage != tensor.name
+        allowed = (0, 1) if view else (1,) if tensor.role == "value" else (0,)
+        _need(count in allowed, "producer", f"{tensor.role} {tensor.name!r} has {count} producers")
+
+
+def _storage(program: Program) -> None:
+    """Storage chains end, in memory of the same size; in-place outputs lie where the operator writes them."""
+    for tensor in program.tensors.values():
+        root = program.tensors[_chain(program, tensor.name)[-1]]
+        _need(
+            tensor.role == "value" or root is tensor,
+            "storage",
+            f"{tensor.role} {tensor.name!r} has another's memory",
+        )
+        same = tensor.type.bytes == root.type.bytes and tensor.type.dtype == root.type.dtype
+        types = f"{tensor.type} in {root.type}"
+        _need(same, "storage", f"{tensor.name!r} does not fit the memory of {root.name!r}", ("types", types))
+        holds = tensor.data is not None and len(tensor.data) == tensor.type.bytes
+        _need(
+            holds if tensor.role == "constant" else tensor.data is None,
+            "storage",
+            f"{tensor.name!r} has wrong content",
+        )
+    for node in program.nodes:
+        _in_place(program, node)
+    for output, weight in program.updated.items():
+        there = program.tensors[weight].role == "weight" and _chain(program, output)[-1] == weight
+        _need(there, "storage", f"{output!r} does not lie in weight {weight!r}")
+    _need(
+        len(set(program.updated.values())) == len(program.updated),
+        "storage",
+        "a weight is the memory of two updated values",
+    )
+
+
+def _in_place(program: Program, node: Node) -> None:
+    """Outputs of a node are new memory, an accumulator as a whole, or the operand that the operator overwrites."""
+    inplace = registry()[node.op].inplace
+    for position, name in enumerate(node.outputs):
+        if not name:
+            continue
+        source = node.inputs[inplace[position]] if position in inplace else name
+        place = f"node {node.name!r} ({node.op})"
+        storage = program.tensors[name].storage
+        computed_there = position not in inplace and program.tensors[storage].role == "accumulator"
+        _need(storage == source or computed_there, "storage", f"{place}: {name!r} does not lie in {source!r}")
+        role = program.tensors[_chain(program, name)[-1]].role
+        _need(role in ("value", "weight", "accumulator"), "storage", f"{place} overwrites a {role}")
+
+
+def _chain(program: Program, name: str) -> list[str]:
+    """The names from `name` to the tensor whose memory it uses."""
+    chain = [name]
+    while program.tensors[chain[-1]].storage != chain[-1]:
+        following = program.tensors[chain[-1]].storage
+        _need(
+            following in program.tensors,
+            "storage",
+            f"{chain[-1]!r} lies in {following!r}, which does not exist",
+        )
+        _need(
+            following not in chain,
+            "storage",
+            f"the storage of {name!r} goes round",
+            ("round", " -> ".join(chain)),
+        )
+        chain.append(following)
+    return chain
+
+
+def _order(program: Program) -> None:
+    """Every input is made before use and not overwritten since; graphs share lasting memory only."""
+    produced = {name for node in program.nodes for name in _names(node.outputs)}
+    for graph in program.graphs:
+        made: set[str] = set()
+        newest: dict[str, str] = {}
+        for node in graph.nodes:
+            for name in _names(node.inputs):
+                chain = _chain(program, name)
+                source = next((link for link in chain if link in produced), chain[-1])
+                there = source in made if source in produced else program.tensors[source].role != "value"
+                _need(there, "order", f"node {node.name!r} reads {name!r} before it is made")
+                fresh = newest.get(chain[-1], chain[-1])
+                _need(
+                    fresh in chain,
+                    "order",
+                    f"node {node.name!r} reads {name!r}, which {fresh!r} has overwritten",
+                )
+            for name in _names(node.outputs):
+                made.add(name)
+                newest[_chain(program, name)[-1]] = name
+
+
+def _operators(program: Program) -> None:
+    for node in program.nodes:
+        operator = registry().get(node.op)
+        _need(operator is not None, "typed", f"node {node.name!r} ({node.op}) is no operator")
+        _need(
+            operator is None or operator.kernel is not None,
+            "typed",
+            f"node {node.name!r} ({node.op}) has no kernel",
+        )
+
+
+def _dtypes(program: Program) -> None:
+    """Known dtypes, and at least one element."""
+    for tensor in program.tensors.values():
+        known = tensor.type.dtype in DTYPES and all(size > 0 for size in tensor.type.shape)
+        _need(known, "typed", f"{tensor.name!r} has no usable type", ("type", str(tensor.type)))
+
+
+def _typed(program: Program) -> None:
+    """Every node gives its outputs their types."""
+    for node in program.nodes:
+        try:
+            given = registry()[node.op].infer(node, [program.tensors[n].type if n else None for n in node.inputs])
+        except DeployerError as error:
+            raise VerifyFailed("typed", error.cause, error.facts) from error
+        for name, expected in zip(node.outputs, given, strict=False):
+            found = program.tensors[name].type if name else expected
+            place = f"node {node.name!r} ({node.op}) gives {name!r} another type"
+            _need(found == expected, "typed", place, ("types", f"{found}, by its inputs {expected}"))
+
+
+def _no_dead_nodes(program: Program) -> None:
+    """Every node leads to an output, or into a weight or an accumulator."""
+    wanted = _links(program, (*program.outputs, *program.updated))
+    for graph in reversed(program.graphs):
+        for node in reversed(graph.nodes):
+            lasting = any(_lasting(program.tensors[_chain(program, n)[-1]]) for n in _names(node.outputs))
+            used = lasting or not wanted.isdisjoint(_names(node.outputs))
+            _need(used, "reachable", f"nothing needs node {node.name!r} ({node.op}) of the {graph.name} graph")
+            wanted |= _links(program, _names(node.inputs))
+
+
+def _lasting(tensor: Tensor) -> bool:
+    return tensor.role in ("weight", "accumulator")
+
+
+def _links(program: Program, names: Iterable[str]) -> set[str]:
+    return {link for name in names for link in _chain(program, name)}
+
+
+def _needed_by(program: Program, graph: Graph, name: str) -> set[str]:
+    """All names in a graph that `name` is computed from, with the memory they lie in."""
+    found = _links(program, (name,))
+    for node in reversed(graph.nodes):
+        if not found.isdisjoint(_names(node.outputs)):
+            found |= _links(program, _names(node.inputs))
+    return found
+
+
+def _loss_reaches_weights(program: Program) -> None:
+    """The loss depends on each updated weight; its update reads an accumulator that training writes."""
+    if not program.updated:
+        return
+    train, optimizer = program.graphs[0], program.graphs[-1]
+    before_loss = _needed_by(program, train, program.outputs[0])
+    written = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
+    for output, weight in program.updated.items():
+        _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
+        read = _needed_by(program, optimizer, output) & set(program.accumulators)
+        _need(bool(read), "reachable", f"the update of {weight!r} reads no accumulator")
+        for name in sorted(read):
+            _need(name in written, "reachable", f"no node of the training graph writes accumulator {name!r}")

@@ -1,0 +1,105 @@
+"""The program's meaning in numpy: every node through its operator's reference, in any float dtype."""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import Array, operator_of
+from deployer.frontend.dataset import Dataset
+
+Trace = Callable[[Node, Sequence[Array]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Memory(MutableMapping[str, Array]):
+    """Values by name over one array per storage, so views and in-place operands behave as on a target."""
+
+    program: Program
+    dtype: type[np.floating]
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Array:
+        """The value of a tensor in its own shape; a constant is there from the start."""
+        tensor, root = self.program.tensors[name], self.program.storage(name)
+        if root not in self.arrays and self.program.tensors[root].data is not None:
+            self[root] = self.program.tensors[root].array
+        return self.arrays[root].reshape(tensor.type.shape)
+
+    def __setitem__(self, name: str, value: Array) -> None:
+        """Store a value in the interpreter's dtype; integers are int32."""
+        kind = self.dtype if self.program.tensors[name].type.dtype == "float32" else np.int32
+        self.arrays[self.program.storage(name)] = np.asarray(value).astype(kind)
+
+    def __delitem__(self, name: str) -> None:
+        """Forget a storage."""
+        del self.arrays[self.program.storage(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        """The storages that hold something."""
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        """Number of storages that hold something."""
+        return len(self.arrays)
+
+
+def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None) -> None:
+    """Execute the nodes in order; `trace` sees each node with its results."""
+    for node in graph.nodes:
+        operands = [memory[name] if name else None for name in node.inputs]
+        results = operator_of(node).reference(node, operands)
+        for name, value in zip(node.outputs, results, strict=False):
+            if name:
+                memory[name] = value
+        if trace is not None:
+            trace(node, results)
+
+
+def run_inference(
+    program: Program, inputs: Mapping[str, Array], dtype: type[np.floating] = np.float32
+) -> dict[str, Array]:
+    """The outputs of an inference program by name."""
+    memory = Memory(program, dtype)
+    memory.update(inputs)
+    run_graph(program.graphs[0], memory)
+    return {name: memory[name] for name in program.outputs}
+
+
+def run_training(
+    program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
+) -> tuple[list[float], dict[str, Array]]:
+    """The loss of each forward pass and every weight after the last update."""
+    losses, memory = final_memory(program, dataset, dtype, trace)
+    return losses, {name: memory[name] for name in program.weights}
+
+
+def final_memory(
+    program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
+) -> tuple[list[float], Memory]:
+    """The loss of each forward pass, and what memory holds after the last.
+
+    The first pass of an update sets the flag; the optimizer runs after each full `n_accum` passes.
+    """
+    memory = Memory(program, dtype)
+    memory.update(dataset.weights)
+    memory.update({name: np.zeros(program.tensors[name].type.shape) for name in program.accumulators})
+    train, optimizer = program.graphs
+    losses = []
+    for index in range(dataset.n_batches):
+        memory.update(zip(program.data, dataset.sample(index), strict=True))
+        if program.flag:
+            memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+        run_graph(train, memory, trace)
+        losses.append(float(memory[program.outputs[0]].reshape(())))
+        if (index + 1) % dataset.n_accum == 0:
+            run_graph(optimizer, memory, trace)
+    return losses, memory
+
+
+def with_oracle(program: Program, dataset: Dataset) -> Dataset:
+    """The dataset with float64 interpretation as its gold, for runs that outputs.npz does not record."""
+    losses, weights = run_training(program, dataset, np.float64)
+    narrow = {name: value.astype(np.float32) for name, value in weights.items()}
+    return replace(dataset, expected_losses=tuple(losses), expected_weights=narrow)

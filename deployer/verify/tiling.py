@@ -1,0 +1,324 @@
+"""The judge of tilings: schedule, lifetimes, tiles and slots, a rule per function; never calls what chose them."""
+
+import math
+from dataclasses import dataclass
+
+from deployer.core.errors import VerifyFailed
+from deployer.core.ir import Program, Role
+from deployer.core.operator import Kernel, registry
+from deployer.core.plan import Lifetime, Step, StepTiling, Tiling
+from deployer.core.target import Target, load
+from deployer.verify.boxes import (
+    all_pieces,
+    axis_spans,
+    strided_levels,
+    written_once,
+)
+from deployer.verify.options import verify_options
+
+DMA_LEVELS = 2
+"""Strided levels a transfer of the HAL has besides its contiguous run."""
+
+
+def verify_tiling(tiling: Tiling) -> None:
+    """Raises VerifyFailed with the rule: schedule, lifetime, tile, stage, slots, cover or table."""
+    verify_options(tiling.lifetimes.schedule.options)
+    _order(tiling)
+    _declared(tiling)
+    _dataflow(tiling)
+    _lifetimes(tiling)
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        check_choice(step, choice, tiling)
+    target = target_of(tiling)
+    check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
+
+
+def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """Tile, stage and slots of a step: what they touch is inside its tensors, and outputs are written once."""
+    _tile(step, choice)
+    _stage(step, choice, tiling)
+    _slots(step, choice, tiling)
+    _inside(step, choice, tiling.lifetimes.schedule.program)
+    _covers(step, choice)
+
+
+def need(holds: bool, rule: str, cause: str, *facts: tuple[str, str]) -> None:
+    """VerifyFailed under the rule unless the condition holds."""
+    if not holds:
+        raise VerifyFailed(rule, cause, facts)
+
+
+def target_of(tiling: Tiling) -> Target:
+    """The target under the options the tiling was made for."""
+    options = tiling.lifetimes.schedule.options
+    return load(options.target).with_options(options.budgets or {}, options.cores)
+
+
+def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
+    """The argument structs of all steps fit their share of the inner level."""
+    total = 0
+    for kernel in kernels:
+        size = target.pointer_bytes * len(kernel.pointers) + 4 * len(kernel.scalars)
+        total += -(-size // target.alignment) * target.alignment
+    need(
+        total <= table_bytes and table_bytes % target.alignment == 0,
+        "table",
+        f"{len(kernels)} argument structs take {total} B and have {table_bytes} B",
+    )
+
+
+def _place(step: Step) -> str:
+    return f"step {step.index} {step.name!r} ({step.node.op})"
+
+
+def _order(tiling: Tiling) -> None:
+    """The program's nodes once each, graph by graph in its order, counted through, with a choice per step."""
+    schedule = tiling.lifetimes.schedule
+    found = [s.graph for s in schedule.steps]
+    expected = [g.name for g in schedule.program.graphs for _ in g.nodes]
+    need(
+        found == expected,
+        "schedule",
+        "the steps are not those of the graphs, one graph after the other",
+        ("steps", f"{len(found)}, in the program {len(expected)}"),
+    )
+    for index, step in enumerate(schedule.steps):
+        need(step.index == index, "schedule", f"{_place(step)} stands at position {index}")
+    for graph in schedule.program.graphs:
+        nodes = {n.name: n for n in graph.nodes}
+        for step in schedule.steps:
+            if step.graph == graph.name:
+                same = nodes.pop(step.name, None) == step.node
+                need(same, "schedule", f"{_place(step)} is no node of {graph.name}, or there twice")
+    names = [choice.step for choice in tiling.steps]
+    need(
+        names == [s.name for s in schedule.steps],
+        "schedule",
+        "the tiled steps are not those of the schedule",
+    )
+
+
+def _declared(tiling: Tiling) -> None:
+    """A step is what its operator declares, and its operands are the node's: all outputs are written."""
+    program = tiling.lifetimes.schedule.program
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for step in tiling.lifetimes.schedule.steps:
+        place = _place(step)
+        operator = registry().get(step.node.op)
+        need(operator is not None and operator.kernel == step.kernel, "schedule", f"{place}: another kernel")
+        if operator is not None:
+            access = operator.access(step.node, types)
+            need(step.access == access, "schedule", f"{place}: another access than the operator declares")
+            same = step.args == operator.args(step.node, access)
+            need(same, "schedule", f"{place}: other arguments than the operator declares")
+        for o in step.access.operands:
+            there = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)
+            need(there, "schedule", f"{place}: operand {o.arg!r} is {o.tensor!r}, which is not the node's")
+        written = {program.storage(o.tensor) for o in step.access.operands if o.writes}
+        outputs = {program.storage(name) for name in step.node.outputs if name}
+        need(written == outputs, "schedule", f"{place} does not write exactly its outputs")
+        shared = [o.arg for o in step.access.operands if program.storage(o.tensor) in written]
+        need(
+            len(shared) == len(written),
+            "schedule",
+            f"{place}: operands {shared} share memory that is written",
+        )
+
+
+def _dataflow(tiling: Tiling) -> None:
+    """Every input is made before it is read, in its own graph, and not overwritten in between."""
+    program = tiling.lifetimes.schedule.program
+    produced = {name for node in program.nodes for name in node.outputs if name}
+    graph, made, newest = "", set[str](), dict[str, str]()
+    for step in tiling.lifetimes.schedule.steps:
+        if step.graph != graph:
+            graph, made, newest = step.graph, set(), {}
+        for name in filter(None, step.node.inputs):
+            chain = _chain(program, name)
+            source = next((link for link in chain if link in produced), chain[-1])
+            there = source in made if source in produced else program.tensors[source].role != "value"
+            need(there, "schedule", f"{_place(step)} reads {name!r} before it is made")
+            fresh = newest.get(chain[-1], chain[-1])
+            need(fresh in chain, "schedule", f"{_place(step)} reads {name!r}, which {fresh!r} has overwritten")
+        for name in filter(None, step.node.outputs):
+            made.add(name)
+            newest[_chain(program, name)[-1]] = name
+
+
+def _chain(program: Program, name: str) -> list[str]:
+    """The names from `name` to the tensor whose memory it uses."""
+    chain = [name]
+    while program.tensors[chain[-1]].storage != chain[-1]:
+        chain.append(program.tensors[chain[-1]].storage)
+    return chain
+
+
+@dataclass
+class _Use:
+    """Steps that touch a storage, or read it after them: first, last and the graphs they are in."""
+
+    first: int
+    last: int
+    graphs: set[str]
+
+
+def _uses(tiling: Tiling) -> dict[str, _Use]:
+    """Every storage that needs memory. The harness reads an output at the end of the graph that makes it.
+
+    It fills and reads every weight, one that no step reads, too.
+    """
+    schedule = tiling.lifetimes.schedule
+    uses: dict[str, _Use] = {}
+    for step in schedule.steps:
+        for operand in step.access.operands:
+            use = uses.setdefault(schedule.program.storage(operand.tensor), _Use(step.index, step.index, set()))
+            use.last = step.index
+            use.graphs.add(step.graph)
+    read_in = schedule.program.graphs[0].name
+    end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
+    for name in schedule.program.outputs:
+        use = uses.setdefault(schedule.program.storage(name), _Use(0, 0, set()))
+        use.last = max(use.last, end)
+        use.graphs.add(read_in)
+    for name in schedule.program.weights:
+        uses.setdefault(name, _Use(0, 0, set()))
+    return uses
+
+
+def _lifetimes(tiling: Tiling) -> None:
+    """Each storage in use has one lifetime over all its uses, what the harness fills or keeps included."""
+    schedule = tiling.lifetimes.schedule
+    final, uses = len(schedule.steps) - 1, _uses(tiling)
+    listed = [life.storage for life in tiling.lifetimes.storages]
+    need(sorted(listed) == sorted(uses), "lifetime", "the storages are not those in use, once each")
+    for life in tiling.lifetimes.storages:
+        tensor, use = schedule.program.tensors[life.storage], uses[life.storage]
+        first = 0 if life.loaded or life.persistent else use.first
+        last = final if life.persistent else use.last
+        span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
+        covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
+        need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.accumulate)
+        need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
+        size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
+        need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
+    unknown = sorted(set(tiling.resident) - set(listed))
+    need(not unknown, "lifetime", f"resident {unknown} have no lifetime")
+    unknown = sorted(set(tiling.spilled) - set(listed) | set(tiling.spilled) & set(tiling.resident))
+    need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
+
+
+def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bool:
+    """The harness loads weights, constants and samples; weights and constants last, accumulators over all passes.
+
+    With one pass per update an accumulator may die at its update; other values stay in their graph.
+    """
+    if life.loaded != (role in ("weight", "constant", "data")):
+        return False
+    if role == "accumulator":
+        return life.persistent or accumulate == 1
+    return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
+
+
+def _tile(step: Step, choice: StepTiling) -> None:
+    """Lengths within the dims, each dim once in the order, reductions innermost and split in lexicographic order."""
+    place, dims = _place(step), step.access.dims
+    names = sorted(d.name for d in dims)
+    need(sorted(choice.tile) == names, "tile", f"{place}: tile {choice.tile} is not over dims {names}")
+    need(sorted(choice.order) == names, "tile", f"{place}: order {choice.order} is not over dims {names}")
+    for d in dims:
+        length = choice.tile[d.name]
+        need(1 <= length <= d.size, "tile", f"{place}: tile {d.name}={length} is not within 1..{d.size}")
+        need(length == d.size or d.splittable, "tile", f"{place}: {d.name} must not be split")
+    reductions = [d for d in dims if d.kind == "reduction"]
+    inner = choice.order[len(dims) - len(reductions) :]
+    need(
+        list(inner) == [d.name for d in reductions],
+        "tile",
+        f"{place}: the reductions are not innermost and in their order in {choice.order}",
+    )
+    single = True
+    for d in reductions:
+        text = f"{place}: {d.name} is split under a reduction with tiles longer than 1"
+        need(choice.tile[d.name] == d.size or single, "tile", text)
+        single = single and choice.tile[d.name] == 1
+    for o in step.access.operands:
+        levels = strided_levels(o, step.access, choice.tile) if choice.slots.get(o.arg) else 0
+        need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")
+
+
+def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """A stage is there where an operand is spilled, with slots for just those; it splits no reduction."""
+    place, program, stage = _place(step), tiling.lifetimes.schedule.program, choice.stage
+    spilled = [o for o in step.access.operands if program.storage(o.tensor) in tiling.spilled]
+    need(
+        bool(spilled) == (stage is not None),
+        "stage",
+        f"{place} has {len(spilled)} spilled operands and the stage {stage}",
+    )
+    if stage is None:
+        return
+    sizes = step.access.sizes
+    need(sorted(stage.tile) == sorted(sizes), "stage", f"{place}: stage {stage.tile} is not over dims {sorted(sizes)}")
+    need(
+        sorted(stage.order) == sorted(sizes), "stage", f"{place}: the stage's order {stage.order} is not over its dims"
+    )
+    for d in step.access.dims:
+        length = stage.tile[d.name]
+        text = f"{place}: stage {d.name}={length}, tile {choice.tile[d.name]}, size {d.size}"
+        need(choice.tile[d.name] <= length <= d.size, "stage", text)
+        need(length == d.size or (d.splittable and d.kind == "parallel"), "stage", f"{text}: it must not be split")
+    args = sorted(o.arg for o in spilled)
+    need(sorted(stage.slots) == args, "stage", f"{place}: stage slots {stage.slots}, spilled operands {args}")
+    for o in spilled:
+        count = stage.slots[o.arg]
+        changes = any(stage.tile[d] < sizes[d] for d in o.dims)
+        most = (3 if o.mode == "inout" else 2) if stage.buffering == "double" and changes else 1
+        need(1 <= count <= most, "stage", f"{place}: operand {o.arg!r} has {count} stage slots of at most {most}")
+        levels = strided_levels(o, step.access, stage.tile)
+        need(levels <= DMA_LEVELS, "stage", f"{place}: {levels} strided levels for {o.arg!r}")
+
+
+def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
+    """No slot where the storage is resident, else one; two, three in place, in a double step whose box changes."""
+    place, program = _place(step), tiling.lifetimes.schedule.program
+    args = sorted(o.arg for o in step.access.operands)
+    need(sorted(choice.slots) == args, "slots", f"{place}: slots {choice.slots} are not over operands {args}")
+    resident = set(tiling.resident)
+    for o in step.access.operands:
+        count, storage = choice.slots[o.arg], program.storage(o.tensor)
+        home = f"{storage!r} is {'' if storage in resident else 'not '}resident"
+        text = f"{place}: operand {o.arg!r} has {count} slots, and {home}"
+        most = 3 if o.mode == "inout" else 2
+        need((count == 0) == (storage in resident) and 0 <= count <= most, "slots", text)
+        outer = choice.outer(step.access)
+        changes = any(choice.tile[d] < outer[d] for d in o.dims)
+        if choice.buffering == "double" and count:
+            moves = "changes" if changes else "stays"
+            text = f"{place} is double-buffered: {o.arg!r} has {count} slots, its box {moves}"
+            need((count > 1) == changes, "slots", text)
+        need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has {count} slots")
+    whole = choice.tile == choice.outer(step.access)
+    need(whole or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
+
+
+def _inside(step: Step, choice: StepTiling, program: Program) -> None:
+    """Every box lies inside its tensor, and an operand's view is all of its tensor."""
+    pieces = all_pieces(step.access, choice)
+    for o in step.access.operands:
+        place = f"{_place(step)}: operand {o.arg!r}"
+        tensor = program.tensors[o.tensor]
+        text = f"{place}, seen as {list(o.view)}, is not {tensor.type}"
+        need(math.prod(o.view) == tensor.type.size, "cover", text)
+        for axis, extent in zip(o.axes, o.view, strict=True):
+            for low, length in axis_spans(axis, extent, pieces):
+                inside = low >= 0 and length >= 0 and low + length <= extent
+                need(inside, "cover", f"{place} reaches {low}..{low + length} of {extent}")
+
+
+def _covers(step: Step, choice: StepTiling) -> None:
+    """All tiles write each element of each output once; tiles on one box differ in reductions only."""
+    for o in step.access.operands:
+        text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
+        once = not o.writes or written_once(o, step.access, choice)
+        need(once, "cover", text, ("tile", str(choice.tile)))

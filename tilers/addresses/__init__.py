@@ -1,0 +1,1 @@
+"""Addresses: buffers with lifetimes packed into a level."""

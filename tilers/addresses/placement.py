@@ -1,0 +1,149 @@
+"""Addresses: buffers with lifetimes packed into a level, by first fit and, where it leaves a gap, branch and bound."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deployer.tilers.addresses.branch_and_bound import pack
+
+NODES = 24_000
+"""Nodes of branch and bound, for a packing within the capacity where first fit has none: one or two seconds."""
+SHARE = 8
+"""A packing that is only to be lower gets one part in as many, one at the bound itself half of all."""
+DENSE = (97, 92, 80)
+"""Steps are dense where at least so many hundredths of the bound are live."""
+SLACK = (0, 10, 20)
+"""Heights that are asked for where dense steps go first, in thousandths above the bound."""
+GAPS = (5, 10, 20, 40, 80, 160)
+"""The same for all buffers at once."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A buffer: name, bytes (a multiple of the level's alignment) and the steps first..last in which it is live."""
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Offsets in bytes, the highest byte used, and the lower bound: the most bytes live at once."""
+
+    offsets: dict[str, int]
+    height: int
+    bound: int
+
+
+def lower_bound(items: Sequence[Item]) -> int:
+    """Most bytes live at any one step."""
+    births: dict[int, int] = {}
+    for x in items:
+        births[x.first] = births.get(x.first, 0) + x.bytes
+        births[x.last + 1] = births.get(x.last + 1, 0) - x.bytes
+    live = most = 0
+    for step in sorted(births):
+        live += births[step]
+        most = max(most, live)
+    return most
+
+
+def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
+    """Pack the items. The height may exceed `capacity` where nothing better was found; the caller decides what then.
+
+    First fit in several orders; where none reaches the bound, branch and bound for what is live in dense steps, with
+    first fit for the rest; then branch and bound for all buffers: at the bound, within the capacity where nothing is
+    yet, and last at heights from the bound upwards, until one is found.
+    """
+    bound = lower_bound(items)
+    best = _first_fits(items, bound)
+    if best.height > bound:
+        best = _dense_first(items, alignment, nodes // SHARE, best)
+    if best.height > capacity >= bound:
+        best = _within(items, bound, alignment, nodes // 2, best)
+    if best.height > capacity >= bound:
+        best = _within(items, capacity, alignment, nodes, best)
+    least = capacity + 1 if best.height > capacity else bound + 1
+    for gap in GAPS:
+        limit = bound + bound * gap // 1000
+        if limit >= best.height:
+            break
+        if limit >= least:
+            better = _within(items, limit, alignment, nodes // SHARE, best)
+            if better is not best:
+                return better
+    return best
+
+
+def first_fit(items: Sequence[Item], order: Sequence[int]) -> Placement:
+    """Place the items in the given order, each at the lowest offset where it overlaps no live one."""
+    return _filled([items[i] for i in order], [], lower_bound(items))
+
+
+def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int) -> Placement:
+    """First fit in that order beside what is placed; `bound` is that of all together."""
+    placed = list(placed)
+    for item in items:
+        busy = sorted((at, at + x.bytes) for x, at in placed if x.first <= item.last and item.first <= x.last)
+        offset = 0
+        for begin, end in busy:
+            if offset + item.bytes <= begin:
+                break
+            offset = max(offset, end)
+        placed.append((item, offset))
+    height = max((at + x.bytes for x, at in placed), default=0)
+    return Placement({x.name: at for x, at in placed}, height, bound)
+
+
+def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
+    """The lowest packing with what is live in dense steps by branch and bound, the rest by first fit; or `best`."""
+    # What is live grows at births alone: they stand for all steps up to the next one, of which there may be a million.
+    live = {step: sum(x.bytes for x in items if x.first <= step <= x.last) for step in sorted({x.first for x in items})}
+    for share in DENSE:
+        dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
+        parts = [[x for x in items if any(x.first <= s <= x.last for s in dense) == now] for now in (True, False)]
+        for slack in SLACK:
+            limit = best.bound + best.bound * slack // 1000
+            if limit >= best.height:
+                break
+            answer = pack(parts[0], limit, alignment, nodes)
+            if answer.offsets is not None:
+                fixed = list(zip(parts[0], answer.offsets, strict=True))
+                best = min(best, _first_fits(parts[1], best.bound, fixed), key=lambda p: p.height)
+                break
+        if best.height == best.bound:
+            break
+    return best
+
+
+def _first_fits(items: Sequence[Item], bound: int, placed: Sequence[tuple[Item, int]] = ()) -> Placement:
+    """The lowest of all orders beside what is placed; orders after one that reaches the bound are left out."""
+    first, *others = _orders(items)
+    best = _filled([items[i] for i in first], placed, bound)
+    for order in others:
+        if best.height == bound:
+            break
+        best = min(best, _filled([items[i] for i in order], placed, bound), key=lambda p: p.height)
+    return best
+
+
+def _orders(items: Sequence[Item]) -> list[list[int]]:
+    """Orders worth trying: longest life first, largest first, largest area first, by birth, by death from the last."""
+    keys: list[Callable[[Item], tuple[int | str, ...]]] = [
+        lambda x: (-(x.last - x.first), -x.bytes, x.name),
+        lambda x: (-x.bytes, x.first, x.name),
+        lambda x: (-x.bytes * (x.last - x.first + 1), x.first, x.name),
+        lambda x: (x.first, -x.last, -x.bytes, x.name),
+        lambda x: (-x.last, x.first, -x.bytes, x.name),
+    ]
+    return [sorted(range(len(items)), key=lambda i, k=key: k(items[i])) for key in keys]  # type: ignore[misc]
+
+
+def _within(items: Sequence[Item], limit: int, alignment: int, nodes: int, best: Placement) -> Placement:
+    """A packing within the limit, or `best` where branch and bound finds none."""
+    answer = pack(items, limit, alignment, nodes)
+    if answer.offsets is None:
+        return best
+    height = max((at + x.bytes for x, at in zip(items, answer.offsets, strict=True)), default=0)
+    return Placement({x.name: at for x, at in zip(items, answer.offsets, strict=True)}, height, best.bound)

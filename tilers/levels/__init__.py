@@ -1,0 +1,1 @@
+"""Tiles and homes of one memory level: candidates of each step, and the CP-SAT model over them."""

@@ -1,0 +1,104 @@
+"""The level between the inner one and the outermost, as the solver sees it: what is spilled, and in what tiles."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.core.errors import InternalError, TilingInfeasible
+from deployer.core.plan import Lifetimes, Stage, Step
+from deployer.core.target import Target
+from deployer.tilers.levels.candidates import rounded
+from deployer.tilers.levels.inner import InnerLevel
+from deployer.tilers.levels.model import Problem, problem_of, solve
+from deployer.tilers.levels.staging import Inside, Spill, stage_grid, staged_candidates
+from deployer.tilers.strategies.strategy import strategy
+
+LEVEL = 1
+LEAST_SHARE = 1000
+"""A storage below this part of the level stays: to spill it frees next to nothing."""
+
+
+class BetweenLevel:
+    """Homes here or in the outermost level; each step's operands from there pass through slots here."""
+
+    def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int) -> None:
+        self.lifetimes, self.target, self.capacity = lifetimes, target, capacity
+        self.schedule = lifetimes.schedule
+        program = self.schedule.program
+        self.storage_of = {name: program.storage(name) for name in program.tensors}
+        # The harness reads outputs where they are, and not every outermost level can be read.
+        stay = {program.storage(name) for name in program.outputs}
+        sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
+        self.eligible = tuple(x for x in sized if x.storage not in stay and x.bytes * LEAST_SHARE >= self.capacity)
+        self.fixed = alive(lifetimes, target, frozenset(x.storage for x in self.eligible))
+
+    def spill(self, name: str, inner: InnerLevel) -> Spill:
+        """What a strategy spills. Raises TilingInfeasible where a step does not fit with everything spilled."""
+        problem = self._problem(name, inner)
+        choice = solve(problem)
+        if choice is None:
+            raise self._too_small(name)
+        stages = {}
+        for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
+            c = candidates[pick]
+            if c.slots:
+                stages[step.index] = Stage(c.tile, c.order, c.buffering, c.slots)
+        spilled = frozenset(x.storage for x in self.eligible if x.storage not in choice.resident)
+        return Spill(spilled, stages)
+
+    def _problem(self, name: str, inner: InnerLevel) -> Problem:
+        options = self.schedule.options
+        names = frozenset(x.storage for x in self.eligible)
+        candidates = []
+        for step in self.schedule.steps:
+            inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
+            modes = strategy(name).stage_modes(step, options)
+            fixed, fresh, target = self.fixed[step.index], options.accumulate == 1, self.target
+            found = staged_candidates(step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes)
+            candidates.append(tuple(found))
+        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
+
+    def _least(self, name: str) -> tuple[int, Step]:
+        """The step that needs most with all it may spill spilled, and its bytes."""
+        needed = []
+        options, names = self.schedule.options, frozenset(x.storage for x in self.eligible)
+        for step in self.schedule.steps:
+            modes = strategy(name).stage_modes(step, options)
+            inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
+            fixed, target = self.fixed[step.index], self.target
+            found = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
+            needed.append((min(c.bytes for c in found if not c.resident), -step.index))
+        most, index = max(needed)
+        return most, self.schedule.steps[-index]
+
+    def _too_small(self, name: str) -> TilingInfeasible:
+        """The error of that step. What may be spilled depends on the capacity, so does what is enough."""
+        enough, (most, step) = self, self._least(name)
+        while most > enough.capacity:
+            enough = BetweenLevel(self.lifetimes, self.target, most)
+            most, step = enough._least(name)
+        if enough is self:
+            raise InternalError("every step fits with everything spilled, and the model found nothing")
+        level = self.target.levels[LEVEL]
+        stays = f"of which {enough.fixed[step.index]} B are too small to spill"
+        facts = [
+            ("smallest", f"{most} B with the rest spilled, {stays}"),
+            ("free", f"{self.capacity} B of {level.budget} B"),
+        ]
+        cause = f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {self.target.name!r}"
+        return TilingInfeasible(cause, facts, f"--{level.name.lower()} {enough.capacity}, or a smaller layer")
+
+
+def fits(lifetimes: Lifetimes, target: Target, gap: int, resident: frozenset[str]) -> bool:
+    """Whether the homes that are not `resident` fit the level together at every step."""
+    return max(alive(lifetimes, target, resident)) <= target.levels[LEVEL].budget - gap
+
+
+def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
+    """Bytes of all storages but those `without` that are alive at each step."""
+    found = [0] * max(len(lifetimes.schedule.steps), 1)
+    for life in lifetimes.storages:
+        if life.storage not in without:
+            for step in range(life.first, life.last + 1):
+                found[step] += rounded(life.bytes, target.alignment)
+    return found

@@ -1,0 +1,165 @@
+"""The tile lengths to try for a step, all at once as arrays: boxes, runs and loads of `deployer.core.access`, vectorised."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deployer.core.access import Access, At, Dim, Operand, Windowed, order_dims
+
+Ints = npt.NDArray[np.int64]
+
+GAP_RATIO = 3
+"""Neighbouring tile lengths further apart than this get lengths in between."""
+LENGTHS = {1: 40, 2: 14, 3: 9, 4: 6}
+"""Lengths tried per dim, by the number of dims that may be split; more dims get `LENGTHS_MANY`."""
+LENGTHS_MANY = 4
+INNER_LENGTHS = 4
+"""Lengths tried of a reduction inside another one, whose tiles are then of length 1."""
+PERMUTED = 3
+"""Up to so many dims every loop order is tried, beyond that each dim once as the outermost."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tile lengths of all dims, an entry per combination."""
+
+    access: Access
+    lengths: dict[str, Ints]
+    counts: dict[str, Ints]
+
+    @property
+    def size(self) -> int:
+        """Number of combinations."""
+        return next(iter(self.lengths.values())).size if self.lengths else 1
+
+    @property
+    def calls(self) -> Ints:
+        """Tiles of each combination."""
+        return math.prod(self.counts.values(), start=np.ones(self.size, np.int64))
+
+    def tile(self, index: int) -> dict[str, int]:
+        """One combination."""
+        return {name: int(lengths[index]) for name, lengths in self.lengths.items()}
+
+
+def tile_sizes(size: int, limit: int) -> list[int]:
+    """Lengths to try for a dim, largest first: its divisors, whose tiles are all alike, and 1; at most `limit`.
+
+    Where neighbouring divisors are far apart, equal parts with a shorter last tile fill the gap.
+    """
+    divisors = [n for n in range(size, 0, -1) if size % n == 0]
+    lengths = {*divisors}
+    for large, small in itertools.pairwise(divisors):
+        while large > GAP_RATIO * small and large > 4:
+            large = -(-size // (-(-size // large) * 2))
+            if large > small:
+                lengths.add(large)
+    ordered = sorted(lengths, reverse=True)
+    if len(ordered) > limit:
+        ordered = [ordered[round(i * (len(ordered) - 1) / (limit - 1))] for i in range(limit)]
+    return ordered
+
+
+def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0) -> Grid:
+    """All combinations of tile lengths; dims in `frozen` are not split.
+
+    `limit` lengths are tried per dim, by default as many as the number of dims allows; the reductions count as one dim.
+    """
+    reductions = [d for d in access.dims if d.kind == "reduction"]
+    parallel = [d for d in access.dims if d.kind == "parallel"]
+    free = {d.name for d in access.dims if d.size > 1 and d.splittable and d.name not in frozen}
+    first = next((d.name in free for d in reductions if d.size > 1), False)
+    most = limit or LENGTHS.get(sum(d.name in free for d in parallel) + first, LENGTHS_MANY)
+    sums = np.array(_sum_lengths(reductions, free, most), np.int64)
+    choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in parallel]
+    mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), np.arange(len(sums)), indexing="ij")
+    found = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
+    found |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
+    lengths = {d.name: found[d.name] for d in access.dims}
+    counts = {d.name: -(-d.size // lengths[d.name]) for d in access.dims}
+    return Grid(access, lengths, counts)
+
+
+def grid_at(access: Access, tile: Mapping[str, int]) -> Grid:
+    """One combination alone."""
+    lengths = {d.name: np.array([tile[d.name]], np.int64) for d in access.dims}
+    return Grid(access, lengths, {d.name: -(-d.size // lengths[d.name]) for d in access.dims})
+
+
+def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[int]]:
+    """Tile lengths of all reductions: none split, then one of them under tiles of length 1 of those before it."""
+    sizes = [d.size for d in reductions]
+    found, limit = [sizes], most
+    for i, d in enumerate(reductions):
+        if d.size == 1:
+            continue
+        if d.name not in free:
+            break
+        found += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
+        limit = INNER_LENGTHS
+    return found
+
+
+def loop_orders(access: Access) -> list[tuple[str, ...]]:
+    """Orders of the parallel dims that can differ in how often operands are loaded, reductions innermost."""
+    names = [d.name for d in access.dims if d.kind == "parallel" and d.size > 1]
+    if len(names) <= PERMUTED:
+        return [order_dims(access, p) for p in itertools.permutations(names)]
+    return [order_dims(access)] + [order_dims(access, (name,)) for name in names[1:]]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The largest box of an operand for every combination: elements, contiguous runs and strided levels."""
+
+    elements: Ints
+    lines: Ints
+    levels: Ints
+
+
+def boxes(operand: Operand, grid: Grid) -> Boxes:
+    """`box_shape` and `transfer` of deployer.core.access for the whole grid."""
+    one = np.ones(grid.size, np.int64)
+    run, elements, levels, top = one, one, one * 0, one * 0
+    contiguous = one > 0
+    stride = 1
+    for axis, extent in reversed(list(zip(operand.axes, operand.view, strict=True))):
+        if isinstance(axis, Windowed):
+            length = np.minimum(axis.longest(grid.lengths[axis.dim]), extent)  # type: ignore[arg-type]
+        elif isinstance(axis, At):
+            length = np.minimum(grid.lengths[axis.dim], extent)
+        else:
+            length = one * axis.span({}, extent)[1]
+        elements = elements * length
+        run = np.where(contiguous, run * length, run)
+        apart = ~contiguous & (length > 1)
+        joined = apart & (levels > 0) & (top == stride)
+        levels = levels + (apart & ~joined)
+        top = np.where(joined, top * length, np.where(apart, length * stride, top))
+        # A window clipped to the whole axis may be shorter in another tile, and code is one for all tiles.
+        alike = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
+        contiguous &= (length == extent) & alike
+        stride *= extent
+    return Boxes(elements, elements // np.maximum(run, 1), levels)
+
+
+def load_counts(operand: Operand, grid: Grid, order: tuple[str, ...]) -> Ints:
+    """`loads` of deployer.core.access for the whole grid."""
+    used = set(operand.dims)
+    passed = np.ones(grid.size, np.int64)
+    found = passed
+    for name in order:
+        passed = passed * grid.counts[name]
+        if name in used:
+            found = np.where(grid.counts[name] > 1, passed, found)
+    return found
+
+
+def distinct_boxes(operand: Operand, grid: Grid) -> Ints:
+    """Number of different boxes."""
+    counts = [grid.counts[name] for name in sorted(set(operand.dims))]
+    return math.prod(counts, start=np.ones(grid.size, np.int64))

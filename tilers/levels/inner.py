@@ -1,0 +1,169 @@
+"""The innermost level as the solver sees it: a candidate per step, and which storages live there."""
+
+from dataclasses import replace
+
+from deployer.core.access import Access
+from deployer.core.artefact import digest
+from deployer.core.errors import TilingInfeasible
+from deployer.core.ir import AttrValue
+from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
+from deployer.core.target import Target
+from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, rounded, smallest
+from deployer.tilers.levels.grid import Ints
+from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
+from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
+from deployer.tilers.strategies.strategy import strategy
+
+Fronts = dict[Buffering, list[Candidate]]
+Geometry = tuple[str, str, dict[str, AttrValue], Access]
+ELIGIBLE_LIMIT = 192
+"""Storages that may be resident: those that most steps use per step of life."""
+
+
+class InnerLevel:
+    """Candidates are enumerated once for steps of the same geometry, whatever the strategy."""
+
+    def __init__(self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True) -> None:
+        self.lifetimes, self.target = lifetimes, target
+        self.schedule = lifetimes.schedule
+        program = self.schedule.program
+        self.storage_of = {name: program.storage(name) for name in program.tensors}
+        size = target.pointer_bytes
+        self.tables = sum(rounded(s.kernel.table_bytes(size), target.alignment) for s in self.schedule.steps)
+        self.capacity = target.levels[0].budget - self.tables - gap
+        data = {program.storage(name) for name in program.data}
+        sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
+        fitting = [x for x in sized if x.storage not in data and x.bytes <= self.capacity]
+        uses = {x.storage: 0 for x in fitting}
+        for step in self.schedule.steps:
+            for operand in step.access.operands:
+                if self.storage_of[operand.tensor] in uses:
+                    uses[self.storage_of[operand.tensor]] += 1
+        fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
+        self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
+        self._found: dict[str, Fronts] = {}
+        self._kernels: dict[str, Ints] = {}
+        self._fronts: dict[tuple[int, tuple[Buffering, ...], str], list[Candidate]] = {}
+
+    def problem(self, name: str, spill: Spill) -> Problem:
+        """The solver's input for one strategy: what is spilled does not live here."""
+        options = self.schedule.options
+        eligible = tuple(x for x in self.eligible if x.storage not in spill.storages)
+        names = frozenset(x.storage for x in eligible)
+        candidates = []
+        for step in self.schedule.steps:
+            modes = strategy(name).modes(step, options)
+            candidates.append(tuple(self.front(step, modes, names, spill.stages.get(step.index))))
+        return problem_of(self.lifetimes, eligible, self.capacity, candidates)
+
+    def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, int]) -> Tiling:
+        """A solver's choice as an artefact."""
+        steps = []
+        for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
+            c = candidates[pick]
+            steps.append(StepTiling(step.name, c.tile, c.order, c.buffering, c.slots, spill.stages.get(step.index)))
+        resident, spilled = tuple(sorted(choice.resident)), tuple(sorted(spill.storages))
+        return Tiling(self.lifetimes, resident, spilled, tuple(steps), self.tables, gaps)
+
+    def front(
+        self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
+    ) -> list[Candidate]:
+        """The step's Pareto front, found under stand-in names so that equal steps share it."""
+        may = frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names
+        known = (step.index, modes, digest((stage, tuple(sorted(may)))))
+        if known not in self._fronts:
+            self._fronts[known] = self._compute(step, modes, may, stage)
+        return self._fronts[known]
+
+    def _compute(
+        self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None
+    ) -> list[Candidate]:
+        stand_in = self._stand_ins(step, names)
+        access = staged_access(step.access, stage) if stage else step.access
+        operands = tuple(replace(o, tensor=stand_in[self.storage_of[o.tensor]]) for o in access.operands)
+        key = digest((geometry(step), Access(access.dims, operands)))
+        fresh = self.schedule.options.accumulate == 1
+        if key not in self._found:
+            of = {o.tensor: stand_in[self.storage_of[o.tensor]] for o in step.access.operands}
+            may = frozenset(name for name in stand_in.values() if name.startswith("+"))
+            self._found[key] = enumerate_candidates(step, access, of, may, self.target, self.capacity, fresh)
+        found = pareto(c for mode in modes for c in self._found[key][mode])
+        back = {name: storage for storage, name in stand_in.items()}
+        found = [replace(c, resident=frozenset(back[name] for name in c.resident)) for c in found]
+        if stage is None:
+            return found
+        costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
+        return [replace(c, cycles=costs.around(c.cycles, stage.buffering)) for c in found]
+
+    def _stand_ins(self, step: Step, names: frozenset[str]) -> dict[str, str]:
+        """A name per storage of the step by first use, `+` in front where it may be resident."""
+        found: dict[str, str] = {}
+        for operand in step.access.operands:
+            storage = self.storage_of[operand.tensor]
+            found.setdefault(storage, f"{'+' if storage in names else '-'}{len(found)}")
+        return found
+
+    def fastest(self, step: Step, modes: tuple[Buffering, ...]) -> int:
+        """Cycles of the step's best candidate with nothing resident."""
+        return min(c.cycles for c in self.front(step, modes, frozenset()))
+
+    def kernels(self, step: Step) -> Ints:
+        """Cycles of the step's kernel calls, were its tiles those of a stage."""
+        key = digest(geometry(step))
+        if key not in self._kernels:
+            self._kernels[key] = kernel_totals(step, stage_grid(step.access), self.target)
+        return self._kernels[key]
+
+    def unfit(self, name: str) -> list[Step]:
+        """Steps that do not fit under a strategy even with nothing resident."""
+        options, steps = self.schedule.options, self.schedule.steps
+        return [s for s in steps if not self.front(s, strategy(name).modes(s, options), frozenset())]
+
+    def too_small(self, name: str) -> TilingInfeasible:
+        """The error of the step that needs most, so that what it proposes is enough for all."""
+        level, target, options = self.target.levels[0], self.target, self.schedule.options
+        least = [(step, self._least(step, strategy(name).modes(step, options))) for step in self.unfit(name)]
+        step, wanted = max(least, key=lambda x: x[1].bytes)
+        single = self._least(step, ("single",))
+        lengths = " ".join(f"{k}={v}" for k, v in wanted.tile.items())
+        facts = [
+            ("smallest tile", f"{lengths}: {wanted.bytes} B, {wanted.buffering} buffering"),
+            ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables} B)"),
+        ]
+        other = f", single buffering ({single.bytes} B)" if single.bytes < wanted.bytes else ""
+        return TilingInfeasible(
+            f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
+            facts,
+            f"--{level.name.lower()} {wanted.bytes + self.tables}{other}, or a smaller layer",
+        )
+
+    def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
+        """The candidate of least bytes with nothing resident."""
+        found = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
+        return min(found, key=lambda c: c.bytes)
+
+
+def geometry(step: Step) -> Geometry:
+    """What decides on the cost of a step's kernel calls, whatever its tensors are called."""
+    attrs: dict[str, AttrValue] = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float, str))}
+    operands = tuple(replace(o, tensor="") for o in step.access.operands)
+    return step.kernel.symbol, step.node.op, attrs, Access(step.access.dims, operands)
+
+
+def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:
+    """A rival's tiling as a choice of this problem, where it spills the same and its candidates are all there."""
+    picks = []
+    resident = frozenset(tiling.resident)
+    if frozenset(tiling.spilled) != spilled:
+        return None
+    for step, (candidates, choice) in enumerate(zip(problem.candidates, tiling.steps, strict=True)):
+        homes = resident & problem.touches[step]
+        same = [
+            i
+            for i, c in enumerate(candidates)
+            if (c.tile, c.order, c.slots, c.resident) == (choice.tile, choice.order, choice.slots, homes)
+        ]
+        if not same:
+            return None
+        picks.append(same[0])
+    return Choice(tuple(picks), resident, objective(problem, picks))

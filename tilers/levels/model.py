@@ -1,0 +1,170 @@
+"""One CP-SAT model for a level: a candidate per step, a home per tensor, what is alive at a step within the level."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from deployer.core.plan import Lifetime, Lifetimes
+from deployer.tilers.levels.candidates import Candidate
+
+SOLVER_LIMIT = 0.5
+"""Deterministic seconds of one solve: one worker and a fixed seed give the same choice anywhere. Twice as much
+found nothing better for any network tried."""
+GAP = 0.002
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Candidates per step and the storages each step touches, storages that may be resident, bytes to stay within, and
+    how often each step runs."""
+
+    candidates: tuple[tuple[Candidate, ...], ...]
+    touches: tuple[frozenset[str], ...]
+    eligible: tuple[Lifetime, ...]
+    capacity: int
+    weights: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Indices of the chosen candidates, the resident storages, and the objective in cycles."""
+
+    picks: tuple[int, ...]
+    resident: frozenset[str]
+    cycles: int
+
+
+def problem_of(
+    lifetimes: Lifetimes, eligible: tuple[Lifetime, ...], capacity: int, candidates: Sequence[tuple[Candidate, ...]]
+) -> Problem:
+    """The problem of a schedule whose steps have these candidates."""
+    schedule = lifetimes.schedule
+    storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
+    touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
+    weights = tuple(schedule.options.accumulate if s.graph == "train" else 1 for s in schedule.steps)
+    return Problem(tuple(candidates), touches, eligible, capacity, weights)
+
+
+def objective(problem: Problem, picks: Sequence[int]) -> int:
+    """Weighted cycles of a choice."""
+    return sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
+
+
+def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -> bool:
+    """Whether a choice agrees with the homes and fits at every step."""
+    for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
+        chosen = candidates[pick]
+        if chosen.resident != resident & problem.touches[step]:
+            return False
+        homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
+        if homes + chosen.bytes > problem.capacity:
+            return False
+    return True
+
+
+class _Greedy:
+    """Homes fixed one after the other, with the cheapest candidate of each step kept up to date."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.resident: set[str] = set()
+        self.homes = [0] * len(problem.candidates)
+        self.by_residency: list[dict[frozenset[str], list[tuple[int, int, int]]]] = []
+        for candidates in problem.candidates:
+            groups: dict[frozenset[str], list[tuple[int, int, int]]] = {}
+            for index, c in enumerate(candidates):
+                groups.setdefault(c.resident, []).append((c.cycles, index, c.bytes))
+            self.by_residency.append({key: sorted(group) for key, group in groups.items()})
+        self.picks: list[tuple[int, int] | None] = [self._cheapest(s, 0, None) for s in range(len(self.homes))]
+
+    def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
+        """(cycles, index) of the step's best candidate, were `storage` with its `more` bytes at home as well."""
+        touched = self.problem.touches[step]
+        here = frozenset(s for s in touched if s in self.resident or s == storage)
+        room = self.problem.capacity - self.homes[step] - more
+        for cycles, index, size in self.by_residency[step].get(here, ()):
+            if size <= room:
+                return cycles, index
+        return None
+
+    def bring(self, life: Lifetime) -> None:
+        """Make a storage resident where that saves cycles and every step still fits; without steps it saves none."""
+        saved, picks = 0, {}
+        if not self.picks:
+            return
+        for step in range(life.first, life.last + 1):
+            now, before = self._cheapest(step, life.bytes, life.storage), self.picks[step]
+            if now is None or before is None:
+                return
+            saved += self.problem.weights[step] * (before[0] - now[0])
+            picks[step] = now
+        if saved <= 0:
+            return
+        self.resident.add(life.storage)
+        for step, pick in picks.items():
+            self.homes[step] += life.bytes
+            self.picks[step] = pick
+
+    def choice(self) -> Choice | None:
+        """What was found, None where a step does not fit at all."""
+        picks = [p[1] for p in self.picks if p is not None]
+        if len(picks) < len(self.picks):
+            return None
+        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks))
+
+
+def greedy(problem: Problem) -> Choice | None:
+    """Homes from the least byte-steps up, each kept where it saves cycles; the solver starts here."""
+    state = _Greedy(problem)
+    for life in sorted(problem.eligible, key=lambda x: (x.bytes * (x.last - x.first + 1), x.storage)):
+        state.bring(life)
+    return state.choice()
+
+
+def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
+    """The choice of least cycles CP-SAT finds, never worse than the hint; None where nothing fits."""
+    if not problem.candidates:
+        return Choice((), frozenset(), 0)
+    start = min((c for c in (hint, greedy(problem)) if c is not None), key=lambda c: c.cycles, default=None)
+    model = cp_model.CpModel()
+    picked = [[model.new_bool_var(f"x{s}_{i}") for i in range(len(c))] for s, c in enumerate(problem.candidates)]
+    home = {life.storage: model.new_bool_var(f"home {life.storage}") for life in problem.eligible}
+    for step, (candidates, variables) in enumerate(zip(problem.candidates, picked, strict=True)):
+        model.add_exactly_one(variables)
+        for storage in sorted(problem.touches[step] & set(home)):
+            using = [v for v, c in zip(variables, candidates, strict=True) if storage in c.resident]
+            model.add(sum(using) == home[storage])
+        alive = [x.bytes * home[x.storage] for x in problem.eligible if x.first <= step <= x.last]
+        slots = [c.bytes * v for v, c in zip(variables, candidates, strict=True)]
+        model.add(sum(alive) + sum(slots) <= problem.capacity)
+    model.minimize(
+        sum(
+            weight * c.cycles * v
+            for weight, candidates, variables in zip(problem.weights, problem.candidates, picked, strict=True)
+            for c, v in zip(candidates, variables, strict=True)
+        )
+    )
+    if start is not None:
+        for step, variables in enumerate(picked):
+            for i, variable in enumerate(variables):
+                model.add_hint(variable, i == start.picks[step])
+        for storage, variable in home.items():
+            model.add_hint(variable, storage in start.resident)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.max_deterministic_time = SOLVER_LIMIT
+    solver.parameters.relative_gap_limit = GAP
+    # Measured on training graphs: the linear relaxation closes the gap, probing only costs time.
+    solver.parameters.linearization_level = 2
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    # Its own handler would take Ctrl-C for "enough", and leave the process without one afterwards.
+    solver.parameters.catch_sigint_signal = False
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return start
+    picks = tuple(next(i for i, v in enumerate(variables) if solver.value(v)) for variables in picked)
+    resident = frozenset(s for s, v in home.items() if solver.value(v))
+    found = Choice(picks, resident, objective(problem, picks))
+    return found if start is None or found.cycles <= start.cycles else start

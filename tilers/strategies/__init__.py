@@ -1,0 +1,1 @@
+"""Which bufferings a step may choose from: one strategy per module."""

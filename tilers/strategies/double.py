@@ -1,0 +1,15 @@
+"""Two slots per reloaded operand: the transfers of the next tile run under the kernel of this one."""
+
+from deployer.core.plan import Buffering, Options, Step
+from deployer.tilers.strategies.strategy import Strategy, register
+
+
+@register
+class Double(Strategy):
+    """Every step of more than one tile double-buffered."""
+
+    name = "double"
+
+    def modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
+        """Double alone."""
+        return ("double",)

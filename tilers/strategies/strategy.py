@@ -1,0 +1,55 @@
+"""Strategies: which bufferings a step may choose from; one per file, found by package scan."""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import ClassVar, TypeVar
+
+from deployer.core.errors import InternalError, OptionProblem
+from deployer.core.plan import Buffering, Options, Step
+
+
+class Strategy(ABC):
+    """A buffering policy. `rivals` are strategies whose solutions the result must not be worse than."""
+
+    name: ClassVar[str]
+    rivals: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
+        """Bufferings the step may have; under `double` a step of one tile still takes one slot."""
+
+    def stage_modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
+        """Bufferings of what passes through the level between; by default those of the step."""
+        return self.modes(step, options)
+
+
+_REGISTRY: dict[str, Strategy] = {}
+C = TypeVar("C", bound=type[Strategy])
+
+
+def register(cls: C) -> C:
+    """Add a strategy; InternalError where the name is taken."""
+    if cls.name in _REGISTRY:
+        raise InternalError(f"strategy {cls.name} is registered twice")
+    _REGISTRY[cls.name] = cls()
+    return cls
+
+
+@cache
+def registry() -> Mapping[str, Strategy]:
+    """All strategies by name."""
+    import deployer.tilers.strategies
+
+    for module in sorted(m.name for m in pkgutil.iter_modules(deployer.tilers.strategies.__path__)):
+        importlib.import_module(f"deployer.tilers.strategies.{module}")
+    return dict(sorted(_REGISTRY.items()))
+
+
+def strategy(name: str) -> Strategy:
+    """The strategy of that name; OptionProblem where there is none."""
+    if name not in registry():
+        raise OptionProblem(f"there is no buffering strategy {name!r}", hint=f"one of {', '.join(registry())}")
+    return registry()[name]
