@@ -32,7 +32,7 @@ check: $(READY)
 	cd out/types && MYPYPATH=. $(CURDIR)/$(PY) -m mypy --config-file ../../pyproject.toml
 
 package: $(READY)
-	$(PY) DeployTest/check_package.py
+	$(PY) DeployTest/support/check_package.py
 
 bench: $(READY) # needs GVSOC_INSTALL_DIR
 	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
@@ -41,7 +41,7 @@ detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 
 golden: $(READY)
-	$(PY) -m pytest -q DeployTest/test_golden.py DeployTest/test_digests.py DeployTest/test_readme.py --update-golden
+	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py --update-golden
 
 clean:
 	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from summary import Rows, write_summary
+from DeployTest.support.summary import Rows, write_summary
 
 MARKERS = {
     "host": "runs on the host",

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cases import Built, compile_case, load_case, result_hash, worst_difference
 from rich.console import Console
-from tolerances import table
 
 from deployer.core import target as targets
 from deployer.core.operator import operator_of
+from DeployTest.support.cases import Built, compile_case, load_case, result_hash, worst_difference
+from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")
 README = Path(__file__).resolve().parent.parent.parent / "README.md"

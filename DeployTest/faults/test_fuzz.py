@@ -199,7 +199,7 @@ def test_every_operator_is_drawn() -> None:
 def test_excuses() -> None:
     """An excuse is a pattern and a reason; that of a different result names the test that has a minimal case."""
     assert all(e.reason and e.pattern for e in reference.excuses())
-    tests = "".join(path.read_text() for path in Path(__file__).resolve().parents[1].glob("test_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).resolve().parents[1].rglob("test_*.py"))
     for excuse in [e for e in reference.excuses() if e.sort == "different"]:
         named = re.search(r"\((test_\w+)\)", excuse.reason)
         assert named, excuse

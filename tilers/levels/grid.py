@@ -1,4 +1,4 @@
-"""The tile lengths to try for a step, all at once as arrays: boxes, runs and loads of `deployer.core.access`, vectorised."""
+"""The tile lengths to try for a step, all at once: boxes, runs and loads of `deployer.core.access` over arrays."""
 
 import itertools
 import math

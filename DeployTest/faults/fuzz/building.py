@@ -13,7 +13,7 @@ from deployer.core.errors import InternalError
 from deployer.core.ir import Program
 from deployer.running import build as build_stage
 from deployer.verify.reference import run_inference
-from DeployTest.tolerances import table
+from DeployTest.support.tolerances import table
 
 from .trial import Finding, Reached, Refused, Trial, contained, place_of, refusal
 from .written import drawn_words

@@ -13,7 +13,7 @@ from deployer.frontend.dataset import Dataset
 from deployer.training import train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, run_graph, run_training
-from DeployTest.tolerances import table
+from DeployTest.support.tolerances import table
 
 from . import bases
 from .building import command

@@ -14,7 +14,7 @@ import onnxruntime
 from deployer.core.ir import Node, Program
 from deployer.core.operator import registry
 from deployer.verify.reference import Memory, Trace, run_graph, run_inference
-from DeployTest.tolerances import table
+from DeployTest.support.tolerances import table
 
 from .draw import Draw
 from .trial import Finding, Trial

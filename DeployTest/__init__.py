@@ -1,0 +1,1 @@
+"""Tests, by what is tested; `registry.toml` lists the cases."""

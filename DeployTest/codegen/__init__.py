@@ -1,0 +1,1 @@
+"""Generated C, byte for byte."""

@@ -1,0 +1,46 @@
+"""The same input gives the same bytes: in other folders, other processes, under other hash seeds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from DeployTest.support.cases import case_dir
+from DeployTest.support.command_line import generated, script
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])
+CASES = [("simple_mlp", ["--l1", "2000"]), ("autoencoder", ["--l1", "16000", "--doublebuffer"]), SPILLED]
+
+
+@pytest.mark.parametrize(("test", "flags"), CASES, ids=[f"{test}-{flags[-1]}" for test, flags in CASES])
+def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: Path) -> None:
+    """C, plan, tiling and input do not know where, when and by which process they were made."""
+    case = case_dir(test, models_root)
+    made = []
+    for name, seed in (("one", "1"), ("another/deeper", "4242")):
+        here = tmp_path / name
+        here.mkdir(parents=True)
+        words = ["-t", case, "-o", "c", "--skipsim", *flags]
+        done = script("testMVPTraining", *words, cwd=here, environment={"PYTHONHASHSEED": seed, "TZ": f"UTC{seed[0]}"})
+        assert done.returncode == 0, done.stderr
+        made.append(generated(here / "c"))
+    assert {"TrainingNetwork.c", "OptimizerNetwork.c", "plan.json", "tiling.json", "input.bin"} <= set(made[0])
+    assert made[0] == made[1]
+    for name in ("plan.json", "tiling.json"):
+        text = made[0][name].decode()
+        assert str(case) not in text
+        assert not re.search(r'"[^"]*(/tmp/|/home/|/root/|/work/)[^"]*"', text), f"{name} holds a path"
+        assert not re.search(r"\b20\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text), f"{name} holds a time"
+
+
+def test_generator_repeats(tmp_path: Path) -> None:
+    """A generated case is the same graphs and arrays each time."""
+    from DeployTest.models import simple_mlp
+
+    folders = [simple_mlp.generate(tmp_path / name).parent for name in ("a", "b")]
+    files = [sorted(p.relative_to(f) for p in f.rglob("*.onnx")) for f in folders]
+    assert files[0] == files[1]
+    assert len(files[0]) == 3
+    for name in files[0]:
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()

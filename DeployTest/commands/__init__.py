@@ -1,0 +1,1 @@
+"""The command line: what it takes, prints, writes and how it ends."""

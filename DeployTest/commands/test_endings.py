@@ -1,0 +1,128 @@
+"""How a command ends: the code of every kind of error, and the report of one that nobody foresaw."""
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from deployer import __version__, commands
+from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
+from DeployTest.support.cases import HERE, case_dir
+from DeployTest.support.command_line import deployer
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where reports go."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "deployer"
+
+
+ENDINGS: dict[str, tuple[BaseException, int, str]] = {
+    "a user's error": (OptionProblem("cause"), 2, "OptionProblem: cause"),
+    "our own": (VerifyFailed("rule", "cause"), 70, "VerifyFailed: [rule] cause"),
+    "one of no kind": (DeployerError("cause"), 70, "DeployerError: cause"),
+    "a value": (ValueError("bad\nvalue"), 70, "InternalError: unforeseen ValueError: bad value"),
+    "an assertion": (AssertionError(), 70, "unforeseen AssertionError"),
+    "a key": (KeyError("x"), 70, "unforeseen KeyError: 'x'"),
+    "too deep": (RecursionError("maximum recursion depth exceeded"), 70, "unforeseen RecursionError"),
+    "no iteration": (StopIteration(), 70, "unforeseen StopIteration"),
+    "a name no terminal shows": (ValueError("\udcff\u202e"), 70, "unforeseen ValueError"),
+    "no memory": (MemoryError("Unable to allocate 9 GiB"), 2, "memory is exhausted: Unable to allocate 9 GiB"),
+    "a file": (FileNotFoundError(errno.ENOENT, "No such file", "/x"), 2, "FileProblem: /x: No such file"),
+    "a full disk": (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
+    "a fault of a call": (OSError(errno.EINVAL, "Invalid argument"), 70, "unforeseen OSError"),
+    "a package": (ModuleNotFoundError("No module named 'x'", name="x"), 2, "the package x is not installed"),
+    "a module of ours": (ModuleNotFoundError("no", name="deployer.x"), 70, "unforeseen ModuleNotFoundError"),
+    "an interruption": (KeyboardInterrupt(), 130, "interrupted"),
+    "a closed pipe": (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_codes(name: str, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each error has its code, one line, and where it is ours a report, whose place is named."""
+    error, code, cause = ENDINGS[name]
+
+    def fail(*given: object) -> int:
+        raise error
+
+    monkeypatch.setattr(commands, "list_targets", fail)
+    assert deployer("targets") == code
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert cause in (lines or [""])[0]
+    assert len(lines) <= 2
+    assert "Traceback" not in said.err + said.out
+    reports = list(state.glob("*")) if state.exists() else []
+    assert len(reports) == (code == 70)
+    assert all(str(path) in said.err for path in reports)
+
+
+def test_report(
+    models_root: Path, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report tells version, command line, stage, digests of what was read, and the traceback."""
+    case = case_dir("simple_mlp", models_root)
+
+    def fail(*given: object) -> int:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("deployer.planning.schedule._leanest", fail)
+    assert deployer("train", "-t", case, "--l1", "2000", "-o", state.parent / "c") == 70
+    [path] = state.iterdir()
+    text = path.read_text()
+    assert f"deployer {__version__}, Python 3" in text
+    assert f"command: deployer train -t {case} --l1 2000 -o" in text
+    assert "stage: schedule\n" in text
+    for name in ("network.onnx", "inputs.npz", "outputs.npz"):
+        assert f"input: {hashlib.sha256((case / name).read_bytes()).hexdigest()} {case / name}\n" in text
+    assert text.rstrip().endswith("InternalError: unforeseen ZeroDivisionError: planted")
+    assert "in fail" in text
+    assert str(path) in capsys.readouterr().err
+
+
+def test_report_elsewhere(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where the state folder takes nothing, the report lies among temporary files; where those do not, that is said."""
+
+    def fail(*given: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(commands, "list_targets", fail)
+    state.parent.mkdir()
+    state.write_text("in the way")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    assert deployer("targets") == 70
+    [path] = (tmp_path / "temporary").iterdir()
+    assert str(path) in capsys.readouterr().err
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    assert deployer("targets") == 70
+    assert "no report could be written" in capsys.readouterr().err
+
+
+def test_an_ascii_terminal(models_root: Path, tmp_path: Path) -> None:
+    """Names that a terminal cannot show are shown as escapes; the files have them as they are."""
+    folder = tmp_path / "é→\udcff"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"this file system takes no such name: {error}")
+    words = ["train", "-t", os.fsencode(case_dir("simple_mlp", models_root)), "-o", os.fsencode(folder)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "COLUMNS": "80"}
+    line = [sys.executable, "-m", "deployer.cli", *words]
+    done = subprocess.run(line, capture_output=True, check=False, cwd=HERE.parent, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert rb"/\udcc3\udca9\udce2\udc86\udc92\udcff" in done.stdout
+    done = subprocess.run([*line, b"--l1", b"1"], capture_output=True, check=False, cwd=HERE.parent, env=environment)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,179 @@
+"""What may be printed where, and that nothing is printed past it: the source itself is searched."""
+
+import ast
+import io
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from mako.template import Template
+from rich.table import Table
+
+import deployer
+import deployer.tilers
+from deployer.codegen.generate import TEMPLATES
+from deployer.core import safe_text
+from deployer.core.safe_text import (
+    TEMPLATE_OPTIONS,
+    CText,
+    c_comment,
+    c_string,
+    c_suffix,
+    code,
+    identifier,
+    is_identifier,
+)
+from deployer.running.terminal import Terminal
+from DeployTest.commands.hostile_names import PIECES, UNPRINTABLE
+
+pytestmark = pytest.mark.host
+HOSTILE = PIECES | UNPRINTABLE
+ORDINARY = ["fc1_weight", "encoder.0+encoder.0_relu", "/model/layers.0/Gemm", "a:0", "x[3]", "w@1", "l1 norm (a, b)?"]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_names_stay(name: str) -> None:
+    assert c_comment(name) == c_string(name) == safe_text.one_line(name) == safe_text.member_name(name) == name
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_archive_and_toml(piece: str) -> None:
+    """A member's name stays inside; TOML is read back as it was, but for surrogates, which it has not."""
+    name = HOSTILE[piece]
+    member = safe_text.member_name(name)
+    assert member.isprintable()
+    assert len(member) < 1100
+    assert ".." not in re.split(r"[/\\]", member)
+    read = tomllib.loads(f"{safe_text.toml_comment(name)}\na = {safe_text.toml_string(name)}\n")
+    assert read == {"a": name.encode("utf-8", "replace").decode() if piece != "lone surrogates" else "a\ufffd\ufffdb"}
+
+
+def test_members_stay_different() -> None:
+    names = [
+        *HOSTILE.values(),
+        "a\n",
+        "a\\x0a",
+        "..",
+        "../..",
+        "__",
+        *(safe_text.member_name(x) for x in HOSTILE.values()),
+    ]
+    assert len({safe_text.member_name(n) for n in set(names)}) >= len({*HOSTILE.values()}) + 5
+
+
+@pytest.mark.parametrize("text", ["", "1a", "a b", "a-b", "größe", "int", "_a", "a\n", "a*/", "../a", "a@b", "x" * 300])
+def test_no_identifier(text: str) -> None:
+    assert not is_identifier(text)
+    with pytest.raises(ValueError, match="is no identifier of C"):
+        identifier(text)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_suffix_makes_identifiers(piece: str) -> None:
+    assert is_identifier(f"H_{c_suffix(HOSTILE[piece])}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a */ b",
+        "/* b",
+        "/* x */",
+        "// b",
+        '"a',
+        'x("/* y")',
+        "#error",
+        "a\\",
+        "??/",
+        "a\tb",
+        "größe",
+        "'a'",
+        "12@x",
+        "a\r",
+        "$a",
+    ],
+)
+def test_no_code(text: str) -> None:
+    with pytest.raises(ValueError, match="no code of ours"):
+        code(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = b * c / 2;", "x = 0x1p-3f /* 0.125 */;", '_Static_assert(a <= 2, "L1 is full");', "#define A \\\n    b"],
+)
+def test_code(text: str) -> None:
+    assert code(text) == text
+
+
+def test_templates_print_nothing_raw() -> None:
+    """A field that nobody made safe ends the compilation, whatever it holds; a filter cannot be left out."""
+    template = Template("a = ${x};", **TEMPLATE_OPTIONS)
+    assert template.render(x=CText("b")) == "a = b;"
+    assert template.render(x=3) == "a = 3;"
+    for raw in ("b", f"{CText('b')}c", None, 1.5, ["b"]):
+        with pytest.raises(TypeError, match="not made safe"):
+            template.render(x=raw)
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.mako")), ids=lambda path: path.name)
+def test_templates_have_no_way_around(path: Path) -> None:
+    """No filter of their own, no Python, no page settings: only loops, definitions and insertions."""
+    text = path.read_text()
+    assert not re.search(r"\$\{[^}|]*\|(?!\|)[^}]*\}", text), "an insertion with a filter of its own"
+    assert not re.search(r"<%(?!def name=|/def|def )", text.replace("</%def>", "")), "Python, or settings of a page"
+    assert "context.write" not in text
+
+
+SOURCE = Path(deployer.__file__).parent
+KEEPERS = {
+    "CText": {"safe_text.py"},
+    "Console": set[str](),
+    "json.dumps": {"safe_text.py", "artefact.py"},
+    "html.escape": {"safe_text.py"},
+    "np.savez": set[str](),
+}
+"""Who alone may call what: one module makes safe text, JSON and HTML, and every console is a Terminal."""
+
+
+@cache
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """(file, function, call) of every call in the compiler and the tilers."""
+    paths = sorted([*SOURCE.rglob("*.py"), *Path(deployer.tilers.__file__).parent.rglob("*.py")])
+    nodes = [(path.name, node) for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    return [(file, ast.unparse(node.func), node) for file, node in nodes if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize("name", KEEPERS)
+def test_one_place_for_each(name: str) -> None:
+    found = {file for file, called, _ in calls() if called == name}
+    assert found == KEEPERS[name], f"{name} is called in {found}: print through safe_text"
+
+
+def test_every_template_is_guarded() -> None:
+    """Wherever a template is made, it is with the options that refuse raw text."""
+    made = [(file, call) for file, name, call in calls() if name in ("Template", "TemplateLookup")]
+    assert {file for file, _ in made} == {"generate.py", "measure.py"}
+    for file, call in made:
+        stars = [ast.unparse(k.value) for k in call.keywords if k.arg is None]
+        assert stars == ["TEMPLATE_OPTIONS"], f"{file}: a template without TEMPLATE_OPTIONS"
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_terminal(piece: str) -> None:
+    """A text is one line and a cell one cell: no markup, no emoji, no escape sequence."""
+    text, sink = HOSTILE[piece][:200], io.StringIO()
+    console = Terminal(width=2000)
+    console.file = sink
+    console.print(text, style="bold red", soft_wrap=True)
+    table = Table(box=None)
+    table.add_column("name")
+    table.add_row(text)
+    console.print(table)
+    said = sink.getvalue()
+    assert len(said.split("\n")) == 4
+    assert all(line.isprintable() for line in said.split("\n"))
+    if text.isprintable():
+        assert said.split("\n")[0] == text

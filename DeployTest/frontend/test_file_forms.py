@@ -1,0 +1,275 @@
+"""What a file may hold: domains, attributes of their kinds, inputs and outputs of every operator; nothing vanishes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import AttributeProto, helper
+
+from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
+from deployer.core.forms import ANY, EXTRAS, schema_form
+from deployer.core.ir import Node
+from deployer.core.operator import Operator, registry
+from deployer.frontend import check, parse
+from deployer.frontend.opsets import imports_of, schema_version, versions_of
+from deployer.training.onnx_writer import node_proto
+from DeployTest.frontend.file_nodes import FileNode, attribute, file_node, ours
+from DeployTest.support.gradients import EvaluatingBuilder
+from DeployTest.support.kernel_bench import step_of
+from DeployTest.support.small_graphs import DATA, TRAIN, Case, chain, constant, infer, node, raises
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+
+OPSET = 21
+PUBLIC = [op for name, op in registry().items() if name == op.name and (op.versions or op.custom)]
+INTERNAL = [op for name, op in registry().items() if name == op.name and not (op.versions or op.custom)]
+IMPORTS = (("", OPSET), ("com.microsoft", 1))
+ZERO: dict[str, object] = {"INT": 0, "INTS": (0,), "FLOAT": 0.0, "FLOATS": (0.0,), "STRING": "Relu"}
+
+
+def _plain(operator: Operator) -> FileNode:
+    """The operator's first sample that a file can hold, under OPSET."""
+    version = schema_version(operator.name, OPSET)
+    found = (file_node(operator, sample, version) for sample in operator.samples())
+    return next(node for node in found if node is not None)
+
+
+def _attribute_names() -> Iterator[tuple[str, str]]:
+    """All names of attributes that any operator here or in ONNX has, with a kind."""
+    names: dict[str, str] = {"activation": "STRING", "no_such_attribute": "INT"}
+    for operator in registry().values():
+        for sample in operator.samples():
+            names |= {name: "INTS" if isinstance(value, tuple) else "INT" for name, value in sample.attrs.items()}
+        names |= dict.fromkeys(operator.static_inputs.values(), "INTS")
+        names |= dict(operator.custom.attributes) if operator.custom else {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name in registry():
+            names |= {name: item.type.name for name, item in schema.attributes.items()}
+    yield from sorted((name, kind) for name, kind in names.items() if kind in ZERO)
+
+
+ATTRIBUTES = list(_attribute_names())
+
+
+def _refused(model: onnx.ModelProto, node: FileNode, folder: Path, *texts: str) -> None:
+    with raises(UnsupportedOperator, f"({node.op})", *texts):
+        ours(model, node.feed(), folder)
+
+
+@pytest.mark.parametrize("operator", [op for op in PUBLIC if not op.inplace], ids=lambda op: op.name)
+def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
+    """Its own form in its domains; no other domain, overload, attribute, kind, input or output."""
+    plain = _plain(operator)
+    ours(plain.model(*IMPORTS), plain.feed(), tmp_path)
+    _check_domains(operator, plain, tmp_path)
+    form = operator.custom if plain.version == 0 else schema_form(operator.name, plain.version)
+    assert form is not None
+    extras = {e.attribute for e in EXTRAS if e.op in (ANY, operator.name)}
+    for name, kind in ATTRIBUTES:
+        model = plain.model(*IMPORTS)
+        model.graph.node[0].attribute.append(attribute(name, ZERO[kind], kind))  # type: ignore[arg-type]
+        if name not in {*form.attributes, *extras}:
+            _refused(model, plain, tmp_path, f"attribute {name!r} is unknown")
+    for name, kind in sorted(form.attributes.items()):
+        model = plain.model(*IMPORTS)
+        kept = [item for item in model.graph.node[0].attribute if item.name != name]
+        del model.graph.node[0].attribute[:]
+        wrong = helper.make_attribute(name, "1" if kind != "STRING" else 1)
+        model.graph.node[0].attribute.extend([*kept, wrong])
+        _refused(model, plain, tmp_path, f"attribute {name!r} is of kind {'INT' if kind == 'STRING' else 'STRING'}")
+    _check_counts(plain, form.inputs, form.outputs, tmp_path)
+
+
+def _check_domains(operator: Operator, plain: FileNode, folder: Path) -> None:
+    evil = replace(plain, domain="evil").model(*IMPORTS, ("evil", 1))
+    _refused(evil, plain, folder, "domain 'evil' has no such operator")
+    microsoft = replace(plain, domain="com.microsoft")
+    if operator.custom is None:
+        _refused(microsoft.model(*IMPORTS), plain, folder, "domain 'com.microsoft' has no such operator")
+    elif set(plain.attrs) <= set(operator.custom.attributes):
+        ours(microsoft.model(*IMPORTS), plain.feed(), folder)
+    named = replace(plain, domain="ai.onnx").model(("ai.onnx", OPSET))
+    ours(named, plain.feed(), folder)
+    overloaded = plain.model(*IMPORTS)
+    overloaded.graph.node[0].overload = "fast"
+    _refused(overloaded, plain, folder, "overload 'fast'")
+
+
+def _check_counts(plain: FileNode, inputs: tuple[int, int], outputs: tuple[int, int], folder: Path) -> None:
+    first = next((n for n in plain.inputs if n), "")
+    if inputs[1] < 100 and first:
+        model = plain.model(*IMPORTS)
+        names = model.graph.node[0].input
+        names.extend([first] * (inputs[1] + 1 - len(names)))
+        _refused(model, plain, folder, f"it has {inputs[1] + 1} inputs", f"at most {inputs[1]} inputs")
+    model = plain.model(*IMPORTS)
+    names = model.graph.node[0].output
+    names.extend(f"more{i}" for i in range(outputs[1] + 1 - len(names)))
+    _refused(model, plain, folder, f"it has {outputs[1] + 1} outputs", f"at most {outputs[1]} outputs")
+
+
+@pytest.mark.parametrize("operator", INTERNAL, ids=lambda op: op.name)
+@pytest.mark.parametrize("domain", ["", "com.microsoft", "evil"])
+def test_steps_of_the_compiler_are_in_no_file(operator: Operator, domain: str, tmp_path: Path) -> None:
+    """An operator without a declared form is what others are lowered to, and nothing else."""
+    sample = next(operator.samples())
+    names = tuple(f"x{i}" for i in range(len(sample.inputs)))
+    values = dict(zip(names, map(np.asarray, sample.inputs), strict=True))
+    plain = FileNode(operator.name, 0, names, values, frozenset(), 1, dict(sample.attrs), domain)
+    _refused(plain.model(*IMPORTS), plain, tmp_path, "a step that only the compiler makes")
+
+
+@pytest.mark.parametrize("operator", [op for op in PUBLIC if op.inplace], ids=lambda op: op.name)
+def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> None:
+    """Those that overwrite an input stand in training cases alone, so their nodes are looked at one by one."""
+    assert operator.custom is not None
+    names = [f"x{i}" for i in range(operator.custom.inputs[1])]
+    imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
+
+    def read(proto: onnx.NodeProto) -> None:
+        versions_of(proto, Node("n", proto.op_type, tuple(proto.input), tuple(proto.output)), imports)
+
+    for domain in ("", "com.microsoft"):
+        read(helper.make_node(operator.name, names, ["y"], domain=domain))
+    wrong = {
+        "domain 'evil'": helper.make_node(operator.name, names, ["y"], domain="evil"),
+        "attribute 'activation' is unknown": helper.make_node(operator.name, names, ["y"], activation="Relu"),
+        f"it has {len(names) + 1} inputs": helper.make_node(operator.name, [*names, "z"], ["y"]),
+        "it has 2 outputs": helper.make_node(operator.name, names, ["y", "z"]),
+    }
+    for text, proto in wrong.items():
+        with raises(UnsupportedOperator, text):
+            read(proto)
+
+
+def test_the_list_of_exceptions() -> None:
+    """Each is outside of its operator's newest form, has a reason, and only once."""
+    assert len({(e.op, e.attribute) for e in EXTRAS}) == len(EXTRAS)
+    for extra in EXTRAS:
+        assert extra.reason
+        if extra.op == ANY:
+            continue
+        operator = registry()[extra.op]
+        form = schema_form(extra.op, max(operator.versions)) if operator.versions else operator.custom
+        assert form is not None
+        assert extra.attribute not in form.attributes
+        assert extra.instead_of < 0 or operator.static_inputs[extra.instead_of] == extra.attribute
+
+
+def test_an_exception_and_its_input_at_once(tmp_path: Path) -> None:
+    axes = constant("axes", np.array([0]))
+    both = chain(node("ReduceSum", ("x", "axes"), ("y",), axes=[1]), initializers=(axes,))
+    with raises(UnsupportedOperator, "(ReduceSum)", "'axes' is an attribute and input 1 as well"):
+        infer(tmp_path, both)
+    infer(tmp_path, chain(node("ReduceSum", ("x", ""), ("y",), axes=1)))
+
+
+def test_activation_of_a_file_changes_nothing(tmp_path: Path) -> None:
+    """What fusion sets on Add, Conv and Gemm, and the inputs it adds, no file can."""
+    with raises(UnsupportedOperator, "(Add)", "attribute 'activation' is unknown"):
+        infer(tmp_path, chain(node("Add", ("x", "x"), ("y",), activation="Relu")))
+    with raises(UnsupportedOperator, "(Add)", "it has 3 inputs", "at most 2"):
+        infer(tmp_path, chain(node("Add", ("x", "x", "x"), ("y",))))
+    with raises(UnsupportedOperator, "(Gemm)", "it has 4 inputs", "at most 3"):
+        infer(tmp_path, chain(node("Gemm", ("x", "x", "", "x"), ("y",), transB=1)))
+
+
+def test_attributes_that_hold_two_things(tmp_path: Path) -> None:
+    """One name twice, a reference outside of a function, two values, a kind that does not exist."""
+    twice = node("Flatten", ("x",), ("y",), axis=1)
+    twice.attribute.append(helper.make_attribute("axis", 0))
+    with raises(UnsupportedOperator, "attribute 'axis' is there 2 times"):
+        infer(tmp_path, chain(twice))
+    reference = node("Flatten", ("x",), ("y",))
+    reference.attribute.add(name="axis", type=AttributeProto.INT, ref_attr_name="outer")
+    with raises(UnsupportedOperator, "'axis' refers to attribute 'outer' of a function, and is in none"):
+        infer(tmp_path, chain(reference))
+    for wrong, text in (
+        (AttributeProto(name="axis", type=AttributeProto.INT, i=1, ints=[0]), "also holds a value of another kind"),
+        (AttributeProto(name="axis", i=1), "kind UNDEFINED"),
+    ):
+        odd = node("Flatten", ("x",), ("y",))
+        odd.attribute.append(wrong)
+        with raises(UnsupportedOperator, "attribute 'axis'", text):
+            infer(tmp_path, chain(odd))
+
+
+def test_parts_that_are_not_read(tmp_path: Path) -> None:
+    """Sparse initializers, training_info and quantization annotations are named, not forgotten."""
+    plain = chain(node("Add", ("x", "s"), ("y",)), initializers=(constant("s", np.ones(3, np.float32)),))
+    for part, change in (
+        ("sparse initializers", _with_sparse),
+        ("training_info", lambda m: m.training_info.add().algorithm.CopyFrom(m.graph)),
+        ("quantization annotations", lambda m: m.graph.quantization_annotation.add(tensor_name="s")),
+    ):
+        model = onnx.load(str(plain.save(tmp_path / "plain.onnx")))
+        change(model)
+        path = tmp_path / "network.onnx"
+        path.write_bytes(model.SerializeToString())
+        with raises(GraphProblem, f"the file has {part}", "try"):
+            parse.run(path, None)
+
+
+def _with_sparse(model: onnx.ModelProto) -> None:
+    values, indices = constant("s", np.ones(1, np.float32)), constant("s_at", np.zeros(1, np.int64))
+    del model.graph.initializer[:]
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [3]))
+
+
+def test_a_constant_has_one_value(tmp_path: Path) -> None:
+    for attrs, text in (({"value_int": 1, "value_float": 2.0}, "it has 2 values"), ({}, "it has 0 values")):
+        nodes = (node("Constant", (), ("c",), **attrs), node("Mul", ("x", "c"), ("y",)))
+        with raises(UnsupportedOperator, "(Constant)", text):
+            infer(tmp_path, chain(*nodes))
+    evil = node("Constant", (), ("c",), value_float=2.0, domain="evil")
+    with raises(UnsupportedOperator, "(Constant)", "domain 'evil'"):
+        infer(tmp_path, chain(evil, node("Mul", ("x", "c"), ("y",))))
+
+
+def test_custom_operators_in_either_domain(tmp_path: Path) -> None:
+    """All nodes of a training case that ONNX does not have, moved to the other domain."""
+    moved = [onnx.NodeProto.FromString(n.SerializeToString()) for n in TRAIN.nodes]
+    for item in moved:
+        if not onnx.defs.has(item.op_type):
+            item.domain = "" if item.domain else "com.microsoft"
+    assert Case(train=replace(TRAIN, nodes=moved)).program(tmp_path) == Case().program(tmp_path)
+
+
+DIFFERENTIABLE = [op for op in PUBLIC if type(op).gradient is not Operator.gradient]
+
+
+@pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_gradients_can_be_read_again(operator: Operator) -> None:
+    """What a gradient rule emits goes into a file, and has to be of a form that a file may hold."""
+    imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
+    for sample in operator.samples():
+        step = step_of(operator, sample)
+        wanted = [i for i, n in enumerate(step.node.inputs) if n and step.types[n].dtype == "float32"]
+        for index in wanted:
+            builder = EvaluatingBuilder(step.node, step.types, [index])
+            douts = [*step.node.outputs[:1], *[""] * (len(step.node.outputs) - 1)]
+            try:
+                operator.gradient(step.node, douts, builder)
+            except NotDifferentiable:
+                continue
+            for emitted in builder.nodes:
+                if registry()[emitted.op].custom is not None and not registry()[emitted.op].versions:
+                    versions_of(node_proto(emitted), emitted, imports)
+
+
+def test_all_shared_cases_are_read(tmp_path: Path) -> None:
+    """Every training case and every single operator of the reference data loads; only what nobody reads may differ."""
+    if not DATA.exists():
+        pytest.skip(f"reference data {DATA} is absent")
+    trained = sorted((DATA / "training").rglob("*_train/network.onnx"))
+    single = sorted((DATA / "operators").rglob("network.onnx"))
+    assert len(trained) >= 5
+    assert len(single) >= 30
+    for path in trained:
+        optimizer = parse.optimizer_dir(path.parent) / "network.onnx"
+        check.run(parse.run(path, optimizer))
+    for path in single:
+        check.run(parse.run(path, None))

@@ -1,0 +1,232 @@
+"""What a node means depends on the versions that its file imports: every operator in every version ONNX has."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator, UserError
+from deployer.core.ir import AttrValue
+from deployer.core.operator import Operator, registry
+from deployer.verify.reference import run_inference
+from DeployTest.frontend.file_nodes import FileNode, file_node, ours, theirs, variants
+from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, raises, value
+from DeployTest.support.tolerances import assert_close
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+
+NEWEST = onnx.defs.onnx_opset_version()
+LARGEST = 1500
+"""Elements of an operand up to which a sample is worth a session of ONNX Runtime."""
+FEW = 3
+"""Samples in a version that the operator takes as it is; of others all count."""
+
+
+def _history() -> list[tuple[Operator, int]]:
+    schemas = onnx.defs.get_all_schemas_with_history()
+    known = sorted({(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry()})
+    return [(registry()[name], version) for name, version in known]
+
+
+HISTORY = _history()
+
+
+@pytest.mark.parametrize(("operator", "version"), HISTORY, ids=[f"{op.name}-{version}" for op, version in HISTORY])
+def test_every_version_means_what_onnxruntime_says(operator: Operator, version: int, tmp_path: Path) -> None:
+    """Accepted nodes give the values of others, the rest is refused by name; at least one is accepted."""
+    accepted = 0
+    for number, sample in enumerate(operator.samples()):
+        found = file_node(operator, sample, version)
+        small = found is not None and all(x.size <= LARGEST for x in found.values.values())
+        if found is None or not small or (number >= FEW and version in operator.versions):
+            continue
+        most = (2 if version in operator.older else 1) if number == 0 else 0
+        for variant in variants(found, most) if most else [found]:
+            accepted += _means_the_same(operator, variant, tmp_path)
+    assert accepted > 0
+
+
+def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool:
+    """False where the compiler refuses the node by name."""
+    try:
+        found = ours(variant.model(), variant.feed(), folder)
+    except UserError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert f"({operator.name})" in refusal or "'y0' has no elements" in refusal
+        return False
+    expected = theirs(variant)
+    assert expected is not None, f"nobody else knows {operator.name} {variant.attrs}"
+    assert_close(operator.name, found, expected.astype(found.dtype))
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(name for name, op in registry().items() if op.versions))
+def test_declared_versions_exist(name: str) -> None:
+    """A version that ONNX does not have is a slip of the pen; one that ONNX deprecates is not among them."""
+    operator = registry()[name]
+    there = {version for op, version in HISTORY if op is operator}
+    assert {*operator.versions, *operator.older} <= there
+    assert set(operator.versions).isdisjoint(operator.older)
+
+
+def _softmax(op: str, opset: int, **attrs: AttrValue) -> Model:
+    weight = constant("w", np.random.default_rng(3).standard_normal((4, 4)).astype(np.float32))
+    nodes = (node("MatMul", ("x", "w"), ("s",)), node(op, ("s",), ("y",), **attrs))
+    return chain(*nodes, x=(1, 3, 4), initializers=(weight,), opsets=(("", opset),))
+
+
+@pytest.mark.parametrize("opset", [1, 7, 11, 12, 13, 17, 21])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("attrs", [{"axis": 1}, {}, {"axis": 0}, {"axis": -1}, {"axis": 2}])
+def test_softmax_over_several_axes(tmp_path: Path, op: str, attrs: dict[str, AttrValue], opset: int) -> None:
+    """Before version 13 all axes from `axis` on are one; from 13 on `axis` is alone, by default the last."""
+    model = _softmax(op, opset, **attrs)
+    x = np.random.default_rng(4).standard_normal((1, 3, 4)).astype(np.float32)
+    found = run_inference(infer(tmp_path, model), {"x": x})["y"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"))
+    assert_close(op, found, session.run(None, {"x": x})[0])
+
+
+DOCUMENTED = (
+    ((), {}),
+    ((1, 1), {}),
+    ((5,), {}),
+    ((4, 5), {}),
+    ((3, 4), {"axis": 1}),
+    ((2,), {"axis": 0}),
+)
+"""Shapes of B with A [2, 3, 4, 5], and attributes: the examples in ONNX's text of Add before version 7."""
+
+
+@pytest.mark.parametrize(("shape", "attrs"), DOCUMENTED)
+@pytest.mark.parametrize(("op", "opset"), [("Add", 1), ("Add", 6), ("Sub", 6), ("Mul", 6), ("Div", 6), ("Pow", 6)])
+def test_limited_broadcast(tmp_path: Path, op: str, opset: int, shape: tuple[int, ...], attrs: dict[str, int]) -> None:
+    """B is a run of A's axes from `axis` on: neither ONNX Runtime nor ONNX's converter knows that form."""
+    functions = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power}
+    r = np.random.default_rng(5)
+    a, b = (np.abs(r.standard_normal(s)).astype(np.float32) + np.float32(0.5) for s in ((2, 3, 4, 5), shape))
+    axis = attrs.get("axis", 4 - len(shape))
+    behind = b.reshape(*shape, *[1] * (4 - axis - len(shape))) if b.size > 1 else b
+    model = Model(
+        (node(op, ("a", "b"), ("y",), broadcast=1, **attrs),),
+        (value("a", a.shape), value("b", shape)),
+        (value("y", a.shape),),
+        opsets=(("", opset),),
+    )
+    found = run_inference(infer(tmp_path, model), {"a": a, "b": b})["y"]
+    assert_close(op, found, functions[op](a, behind))
+    if b.size > 1:
+        with raises(ShapeMismatch, f"({op})", "broadcasts only where `broadcast` is 1"):
+            infer(tmp_path, replace(model, nodes=(node(op, ("a", "b"), ("y",), **attrs),)))
+        with raises(ShapeMismatch, f"({op})", "B's axes are not those of A from axis 7 on"):
+            infer(tmp_path, replace(model, nodes=(node(op, ("a", "b"), ("y",), broadcast=1, axis=7),)))
+
+
+def test_one_meaning_under_several_imports(tmp_path: Path) -> None:
+    """Imports of one domain may differ where the node means the same; where not, both versions are named."""
+    both = (("", 13), ("ai.onnx", 11))
+    last = infer(tmp_path, replace(_softmax("Softmax", 11, axis=-1), opsets=both))
+    assert last == infer(tmp_path, _softmax("Softmax", 13, axis=-1))
+    with raises(UnsupportedOperator, "(Softmax)", "in version 11 of the operator", "another in version 13"):
+        infer(tmp_path, replace(_softmax("Softmax", 11, axis=1), opsets=both))
+    nodes = (node("ReduceMean", ("x",), ("y",), axes=[1]),)
+    model = replace(chain(*nodes), opsets=(("", 13), ("", 18)))
+    with raises(UnsupportedOperator, "(ReduceMean)", "version 18", "of 13, 18 that the file imports", "'axes'"):
+        infer(tmp_path, model)
+    infer(tmp_path, replace(model, opsets=(("", 13), ("", 17))))
+
+
+def test_imports_that_say_too_little(tmp_path: Path) -> None:
+    """No import, versions that ONNX does not have or does not have yet, operators that came later or went."""
+    relu = chain(node("Relu", ("x",), ("y",)))
+    for opset in (0, -3, NEWEST + 1, 10**9):
+        with raises(UnsupportedOperator, "(Relu)", f"version {opset} of the default domain", f"1 to {NEWEST}"):
+            infer(tmp_path, replace(relu, opsets=(("", opset),)))
+        with raises(UnsupportedOperator, "(ReluGrad)", f"version {opset} of the default domain"):
+            infer(tmp_path, replace(chain(node("ReluGrad", ("x", "x"), ("y",))), opsets=(("", opset),)))
+    infer(tmp_path, replace(relu, opsets=(("", NEWEST),)))
+    with raises(UnsupportedOperator, "(Relu)", "imports no version of the default domain"):
+        infer(tmp_path, replace(relu, opsets=(("com.microsoft", 1),)))
+    with raises(UnsupportedOperator, "(Expand)", "version 7", "has no such operator"):
+        shape = constant("s", np.array([2, 3]))
+        infer(tmp_path, chain(node("Expand", ("x", "s"), ("y",)), initializers=(shape,), opsets=(("", 7),)))
+    with raises(UnsupportedOperator, "(ReluGrad)", "version 2 of domain com.microsoft"):
+        grad = node("ReluGrad", ("x", "x"), ("y",), domain="com.microsoft")
+        infer(tmp_path, chain(grad, opsets=(("", 17), ("com.microsoft", 2))))
+
+
+def test_a_version_that_nobody_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that ONNX changed since is refused with what is known."""
+    monkeypatch.setattr(type(registry()["Relu"]), "versions", (6, 13))
+    with raises(
+        UnsupportedOperator, "(Relu)", "version 14 of the operator is not known", "version 1 or 6 or 13 of Relu"
+    ):
+        infer(tmp_path, chain(node("Relu", ("x",), ("y",))))
+
+
+def test_gelu_before_and_after_onnx_had_it(tmp_path: Path) -> None:
+    """A custom operator in the default domain stays one under an import that has no such operator."""
+    gelu = chain(node("Gelu", ("x",), ("y",)))
+    programs = [
+        infer(tmp_path, replace(gelu, opsets=opsets)) for opsets in ((("", 13),), (("", 21),), (("", 21), ("", 17)))
+    ]
+    assert programs[0] == programs[1] == programs[2]
+    tanh = chain(node("Gelu", ("x",), ("y",), approximate="tanh"), opsets=(("", 21), ("", 17)))
+    with raises(UnsupportedOperator, "(Gelu)", "version 17", "attribute 'approximate' is unknown"):
+        infer(tmp_path, tanh)
+
+
+OLD_MODEL = (
+    node("Slice", ("x",), ("cut",), starts=[0], ends=[6], axes=[1]),
+    node("MatMul", ("cut", "w"), ("s",)),
+    node("Clip", ("s",), ("c",), max=1.5),
+    node("Dropout", ("c",), ("d",), ratio=0.3),
+    node("Reshape", ("d", "shape"), ("r",)),
+    node("Softmax", ("r",), ("p",), axis=1),
+    node("Unsqueeze", ("p",), ("u",), axes=[1]),
+    node("ReduceMean", ("u",), ("m",), axes=[1, 3], keepdims=0),
+    node("Squeeze", ("m",), ("y",), axes=[0]),
+)
+"""Nodes whose form or meaning changed after opset 9."""
+
+
+def test_training_graph_of_an_old_model(tmp_path: Path) -> None:
+    """A model of opset 9 becomes a training graph of a newer one with the same forward meaning."""
+    from deployer.training import train_graph
+
+    r = np.random.default_rng(6)
+    initializers = (
+        constant("w", r.standard_normal((6, 8)).astype(np.float32)),
+        constant("shape", np.array([1, 4, 4], np.int64)),
+    )
+    model = Model(OLD_MODEL, (value("x", (2, 7)),), (value("y", (4,)),), initializers, opsets=(("", 9),))
+    path = model.save(tmp_path / "old.onnx")
+    x, target = r.standard_normal((3, 2, 7)).astype(np.float32), np.zeros((3, 4), np.float32)
+    report = train_graph.build_train_graph(path, "mse", "sgd", 1e-3, "", tmp_path, data={"x": x, "target": target})
+    session = onnxruntime.InferenceSession(str(path))
+    first = float(np.mean(np.square(session.run(None, {"x": x[0]})[0].astype(np.float64))))
+    np.testing.assert_allclose(report.losses[0], first, *_loss_tolerance())
+    written = onnx.load(str(report.train / "network.onnx"))
+    standard = [n for n in written.graph.node if n.domain == "" and onnx.defs.has(n.op_type)]
+    for item in standard:
+        onnx.checker.check_node(item, _context(written))
+    assert INT64 in {t.data_type for t in written.graph.initializer}
+
+
+def _loss_tolerance() -> tuple[float, float]:
+    from DeployTest.support.tolerances import tolerance
+
+    return tolerance("MSELoss", "float32")
+
+
+def _context(model: onnx.ModelProto) -> onnx.checker.C.CheckerContext:
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {o.domain: o.version for o in model.opset_import}
+    return context

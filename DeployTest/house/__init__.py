@@ -1,0 +1,1 @@
+"""What the repository promises of its own shape."""

@@ -1,0 +1,191 @@
+"""What the repository promises of its own shape: packages, names, sizes, docstrings, no traces of a machine."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from deployer.core.operator import registry
+from deployer.core.target import names
+
+pytestmark = [pytest.mark.host]
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_FILE, LONGEST_NAME, LONGEST_RECORD = 400, 24, 40
+LONGER: dict[str, int] = {}
+"""Files that may be longer; what is here waits to be divided."""
+MAPPED = {"targets": "deployer.targets", "templates": "deployer.templates", "tilers": "deployer.tilers"}
+CODE = (".py", ".c", ".h", ".S", ".mako")
+
+
+@cache
+def files() -> list[Path]:
+    """Files of the project: what git would commit, or, without git, all but built things."""
+    words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, capture_output=True, text=True, check=False)
+    tracked = [ROOT / name for name in listed.stdout.splitlines()]
+    found = list(ROOT.rglob("*")) if listed.returncode else tracked
+    skipped = {".venv", "out", "build", "__pycache__", ".git", ".hypothesis"}
+    return sorted(p for p in found if p.is_file() and not skipped & set(p.relative_to(ROOT).parts))
+
+
+def code(*folders: str) -> list[Path]:
+    """Code below some top-level folders."""
+    return [p for p in files() if p.suffix in CODE and p.relative_to(ROOT).parts[0] in folders]
+
+
+@cache
+def project() -> dict[str, dict[str, object]]:
+    """pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_packages_are_listed() -> None:
+    """setuptools' list is the folders with an __init__.py, under their import names."""
+    tools = project()["tool"]["setuptools"]
+    folders = {p.parent.relative_to(ROOT) for p in files() if p.name == "__init__.py"}
+    wanted = {
+        ".".join((MAPPED.get(f.parts[0], f.parts[0]), *f.parts[1:])) for f in folders if f.parts[0] != "DeployTest"
+    }
+    assert set(tools["packages"]) == wanted
+    assert tools["package-dir"] == {"deployer": "deployer", **{name: folder for folder, name in MAPPED.items()}}
+    assert tools["include-package-data"] is False
+
+
+def test_package_data_is_listed() -> None:
+    """Every file of the packages that is not Python goes into the wheel."""
+    data = project()["tool"]["setuptools"]["package-data"]
+    for path in files():
+        folder, *rest = path.relative_to(ROOT).parts
+        if folder in MAPPED and path.suffix != ".py":
+            inner = Path(*rest)
+            patterns = [p.removeprefix("**/") for p in data[MAPPED[folder]]]
+            assert any(inner.match(p) for p in patterns), f"{folder}/{inner} is in no pattern of package-data"
+
+
+def test_second_copies_are_banned() -> None:
+    """The mapped folders are imported by one name; ruff refuses the other."""
+    assert set(MAPPED) <= set(project()["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+    for path in [p for p in files() if p.suffix == ".py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            found = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {name.split(".")[0] for name in found} & set(MAPPED), path
+
+
+def test_no_target_is_named() -> None:
+    """Python and templates do not know which targets there are.
+
+    One is named: `host`, as the default of `-p` and `Options` and in a hint, because it alone runs everywhere.
+    """
+    default = {"deployer/cli.py": 1, "deployer/core/plan.py": 1, "deployer/running/build.py": 1}
+    others = re.compile("|".join(rf"\b{name}\b" for name in names() if name != "host"))
+    for path in code("deployer", "tilers", "templates"):
+        where, text = str(path.relative_to(ROOT)), path.read_text()
+        assert not others.search(text), f"{where} names target {others.findall(text)}"
+        if path.suffix == ".py":
+            found = [s for s in strings(text) if s == "host" or "-p host" in s]
+            assert len(found) <= default.get(where, 0), f"{where} names target host: {found}"
+
+
+def strings(text: str) -> list[str]:
+    """String constants of a module without its docstrings."""
+    tree = ast.parse(text)
+    notes = {id(n.body[0].value) for n in ast.walk(tree) if _documented(n)}
+    constants = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in notes]
+    return [n.value for n in constants if isinstance(n.value, str)]
+
+
+def _documented(node: ast.AST) -> bool:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return isinstance(node, kinds) and ast.get_docstring(node) is not None
+
+
+def test_files_are_short() -> None:
+    """No file of code beyond 400 lines, goldens aside."""
+    for path in code("deployer", "tilers", "templates", "targets", "DeployTest"):
+        if "goldens" not in path.parts:
+            count = len(path.read_text().splitlines())
+            where = str(path.relative_to(ROOT))
+            assert count <= LONGER.get(where, LONGEST_FILE), f"{where} has {count} lines"
+
+
+def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """Public functions and classes of a module, and public methods of its classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                inner = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+                yield from (n for n in inner if not n.name.startswith("_"))
+
+
+def test_names_and_docstrings() -> None:
+    """Every public function and class says what it is for, under a name of at most 24 characters.
+
+    A class that is an operator has the operator's name, whatever its length.
+    """
+    given = set(registry())
+    for path in [p for p in code("deployer", "tilers") if p.suffix == ".py"]:
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+        for node in definitions(tree):
+            where = f"{path.relative_to(ROOT)}: {node.name}"
+            overriding = "operators" in path.parts and isinstance(node, ast.FunctionDef)
+            assert overriding or ast.get_docstring(node), f"{where} has no docstring"
+            assert len(node.name) <= LONGEST_NAME or node.name in given, f"{where} is too long a name"
+
+
+def test_operators_have_kernels() -> None:
+    """A declared kernel has its C file of that name, and every C file is somebody's kernel."""
+    declared = {op.kernel.symbol for op in registry().values() if op.kernel}
+    common = {p.stem for p in (ROOT / "targets/common/kernels").glob("*.c")}
+    assert declared == common
+    for override in (ROOT / "targets").glob("*/kernels/*.c"):
+        assert override.stem in declared, f"{override} overrides no kernel"
+
+
+def test_operator_files() -> None:
+    """One operator, one file, and the file's name is the operator's."""
+    stems = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in registry()}
+    modules = [type(op).__module__.rpartition(".") for op in registry().values()]
+    assert sorted(m[2].replace("_", "") for m in modules) == sorted(s.replace("_", "") for s in stems)
+    families = {p.parent.name for p in (ROOT / "deployer/operators").glob("*/__init__.py")}
+    assert {m[0].removeprefix("deployer.operators.") for m in modules} == families
+
+
+def test_templates_decide_nothing() -> None:
+    """Templates loop and print: no Mako condition and no Python block."""
+    for path in code("templates"):
+        text = path.read_text()
+        assert not re.search(
+            r"^\s*%\s*(if|elif|else|while)\b|<%(?!def|block|page|inherit|namespace|text|doc|/)", text, re.M
+        )
+        assert not re.search(r"\$\{[^}]*\bif\b[^}]*\}", text), f"{path.name} chooses inside an expression"
+
+
+def test_no_traces_of_a_machine() -> None:
+    """No file speaks of paths of the machine it was written on, or of a package index other than the public one."""
+    traces = re.compile(
+        r"(?<![\w.])/(work|root|home|Users|tmp/\w)/?|https?://[^\s\"')]*(?:artifactory|nexus|mirror|127\.)"
+    )
+    allowed = {Path(__file__).name, "test_reproducible.py"}
+    for path in files():
+        if path.suffix in (".npz", ".onnx", ".bin") or path.name in allowed:
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            assert not traces.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+
+
+def test_records_are_short() -> None:
+    """Decision records fit a page and are numbered without gaps; the changelog has a line per change."""
+    records = sorted((ROOT / ".github/decisions").glob("*.md"))
+    assert [int(p.name[:4]) for p in records] == list(range(1, len(records) + 1))
+    for path in records:
+        assert len(path.read_text().splitlines()) <= LONGEST_RECORD, path.name
+    for line in (ROOT / ".github/CHANGELOG.md").read_text().splitlines():
+        assert len(line) <= 140, line

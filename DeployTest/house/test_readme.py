@@ -1,0 +1,92 @@
+"""What the README shows is what happens; `make golden` rewrites the blocks that are printed by the program."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer.core.target import names
+from DeployTest.models import autoencoder, simple_mlp
+from DeployTest.support.command_line import deployer, options
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+BLOCK = r"(<!-- shown: {} -->\n```\w+\n)(.*?)(```\n)"
+ROWS = 5
+
+
+def shown(name: str) -> str:
+    """The content of a marked block."""
+    found = re.search(BLOCK.format(name), README.read_text(), re.DOTALL)
+    assert found, f"README.md has no block {name!r}"
+    return found[2]
+
+
+def is_shown(name: str, text: str, update: bool) -> None:
+    """Compare a block with what was printed now, or rewrite it."""
+    if update:
+        page = re.sub(BLOCK.format(name), lambda m: f"{m[1]}{text}{m[3]}", README.read_text(), flags=re.DOTALL)
+        README.write_text(page)
+    assert shown(name) == text, f"README.md shows another {name}; `make golden` rewrites it"
+
+
+def test_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], update_golden: bool
+) -> None:
+    """The demo's output, the C it leaves, and the error of an L1 that is too small."""
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(
+        r"^\t\$\(PY\) -m (deployer\.cli|DeployTest\S+) (.*out/demo.*)$", (ROOT / "Makefile").read_text(), re.M
+    )
+    [(generator, folder), (_, words)] = commands
+    assert generator == "DeployTest.models.autoencoder"
+    autoencoder.generate(Path(folder))
+    assert deployer(*shlex.split(words)) == 0
+    table, rest = capsys.readouterr().out.split("[loss 0]")
+    rows = table.splitlines()
+    text = "\n".join([*rows[:ROWS], f"  ... {len(rows) - ROWS} more", f"[loss 0]{rest.split('C and plan:')[0]}"])
+    is_shown("demo", text, update_golden)
+    code = Path("out/demo/c/TrainingNetwork.c").read_text()
+    functions = re.findall(r"^/\* [^\n]* \*/\nstatic void step_.*?^}\n", code, re.MULTILINE | re.DOTALL)
+    is_shown("code", min((f for f in functions if "_in[2] =" in f and "_like(" not in f), key=len), update_golden)
+    assert deployer("train", "-t", "out/demo", "--doublebuffer", "--l1", "2000") == 2
+    is_shown("error", capsys.readouterr().err, update_golden)
+
+
+def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands for a model of one's own, on such a model and data."""
+    simple_mlp.generate(tmp_path)
+    (tmp_path / "simple_mlp.onnx").rename(tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    x, labels = draw.standard_normal((6, 1, 64)).astype(np.float32), draw.integers(0, 10, (6, 1))
+    np.savez("data.npz", input=x, labels=labels)
+    lines = shown("own model").splitlines()
+    assert lines[0] == "pip install ."
+    for line in lines[1:]:
+        command, *words = shlex.split(line)
+        assert command == "deployer"
+        assert deployer(*words) == 0, line
+    assert np.load("trained.npz")["loss"].shape == (6,)
+
+
+def test_flags_and_targets() -> None:
+    """The tables name every flag and every target, and no others."""
+    page = README.read_text()
+    flags, targets = (
+        re.split(rf"^\| {head} \|", page, flags=re.MULTILINE)[1].split("\n\n")[0] for head in ("flag", "target")
+    )
+    columns = [row.split(" | ")[0] for row in flags.splitlines()[2:]]
+    named = {word for column in columns for word in re.findall(r"`(--?[\w-]+)`", column)}
+    assert named - {"--seed"} == options("train") - {"-h", "--help", "--seed"}
+    assert re.findall(r"^\| `(\w+)` \|", targets, re.MULTILINE) == names()
+
+
+def test_links() -> None:
+    """Files and folders that the README speaks of exist."""
+    page = README.read_text()
+    for name in re.findall(r"\]\(([^)#:]+)\)", page) + re.findall(r"^\| `([\w.]+/)` \|", page, re.MULTILINE):
+        assert (ROOT / name).exists(), name

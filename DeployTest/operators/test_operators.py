@@ -1,0 +1,262 @@
+"""Every operator: its meaning against ONNX Runtime, its gradient against differences, its kernel."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+from deployer.core.errors import NotDifferentiable, UnsupportedOperator
+from deployer.core.ir import AttrValue, TensorType
+from deployer.core.operator import Array, Operator, Sample, registry
+from deployer.operators.views.compile_time import Folded
+from DeployTest.support.gradients import EvaluatingBuilder, evaluate
+from DeployTest.support.kernel_bench import Step, bits, lawful, run_step, step_of
+from DeployTest.support.tolerances import assert_close, tolerance
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+
+OPSET = 21
+DIRECTIONS = 4
+EXAMPLES = 50
+
+
+def _samples() -> Iterator[tuple[Operator, Sample]]:
+    for name, operator in registry().items():
+        if name == operator.name:
+            yield from ((operator, sample) for sample in operator.samples())
+
+
+SAMPLES = list(_samples())
+OPERATORS = [op for name, op in registry().items() if name == op.name]
+
+
+def _ids(pairs: list[tuple[Operator, Sample]]) -> list[str]:
+    return [f"{op.name}-{sample.label}" for op, sample in pairs]
+
+
+def _is_lowered(operator: Operator, sample: Sample) -> bool:
+    step = step_of(operator, sample)
+    return not isinstance(operator, Folded) and operator.lower(step.node, step.inputs) is not None
+
+
+def _differentiable(operator: Operator) -> bool:
+    return type(operator).gradient is not Operator.gradient
+
+
+ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
+DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op)]
+LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
+LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
+REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
+"""Samples of differentiable operators that have no rule."""
+UNTRAINED = {"BatchNormalization": (3, 4)}
+"""Inputs that have no gradient though the output depends on them: running statistics follow the data."""
+KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not _is_lowered(op, s)]
+
+
+@pytest.mark.parametrize(("operator", "sample"), SAMPLES, ids=_ids(SAMPLES))
+def test_reference_has_the_inferred_types(operator: Operator, sample: Sample) -> None:
+    """`infer` and `reference` agree on the shape and dtype of every output."""
+    step = step_of(operator, sample)
+    inferred = operator.infer(step.node, step.inputs)
+    results = operator.reference(step.node, step.arrays)
+    assert [TensorType(r.dtype.name, r.shape) for r in results] == list(inferred)[: len(results)]
+    assert len(results) >= len(step.node.outputs)
+
+
+@pytest.mark.parametrize(("operator", "sample"), ONNX, ids=_ids(ONNX))
+def test_reference_equals_onnxruntime(operator: Operator, sample: Sample) -> None:
+    """The numpy meaning is ONNX's."""
+    step = step_of(operator, sample)
+    results = operator.reference(step.node, step.arrays)
+    for result, expected in zip(results, _onnxruntime(step), strict=False):
+        assert_close(operator.name, result, expected)
+
+
+def _onnxruntime(step: Step) -> list[Array]:
+    """Outputs of a one-node model; attributes that this opset wants as inputs become constants."""
+    attrs = dict(step.node.attrs)
+    names, constants = list(step.node.inputs), []
+    for position, attribute in step.operator.static_inputs.items():
+        if attribute in attrs:
+            names += [""] * (position + 1 - len(names))
+            names[position] = attribute
+            given = attrs.pop(attribute)
+            value = np.float32(given) if isinstance(given, float) else np.array(_as_list(given), np.int64)
+            constants.append(numpy_helper.from_array(np.asarray(value), attribute))
+    values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
+    node = helper.make_node(step.node.op, names, list(step.node.outputs))
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
+    graph = helper.make_graph([node], "one", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    session = onnxruntime.InferenceSession(onnx.shape_inference.infer_shapes(model).SerializeToString())
+    return [x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))]
+
+
+def _as_list(value: AttrValue) -> list[object]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize(("operator", "sample"), DIFFERENTIABLE, ids=_ids(DIFFERENTIABLE))
+def test_gradient_equals_differences(operator: Operator, sample: Sample) -> None:
+    """The rule's nodes, evaluated in float64, give the directional derivative of the reference."""
+    _check_gradient(operator, sample, implied=False)
+
+
+@pytest.mark.parametrize(("operator", "sample"), LOSSES, ids=_ids(LOSSES))
+def test_gradient_of_a_loss_is_implied(operator: Operator, sample: Sample) -> None:
+    """The gradient of a scalar loss may arrive as the empty name, which means one."""
+    _check_gradient(operator, sample, implied=True)
+
+
+def _check_gradient(operator: Operator, sample: Sample, implied: bool) -> None:
+    step = step_of(operator, sample)
+    random = np.random.default_rng(7)
+    values = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in step.values.items()}
+    results = operator.reference(step.node, [values[n] if n else None for n in step.node.inputs])
+    dout = np.array(1.0) if implied else np.asarray(random.standard_normal(results[0].shape))
+    values.update(zip(step.node.outputs, results, strict=False), dout=dout)
+    douts = ["" if implied else "dout", *[""] * (len(step.node.outputs) - 1)]
+    types = {**step.types, "dout": TensorType("float32", dout.shape)}
+    wanted = _with_gradient(step, types, douts)
+    assert bool(wanted) == ((operator.name, sample.label) not in REFUSED)
+    if not wanted:
+        return
+    builder = EvaluatingBuilder(step.node, types, wanted)
+    operator.gradient(step.node, douts, builder)
+    rtol, atol = tolerance(operator.name, "float64")
+    for index, found in builder.gradients(values).items():
+        assert found.shape == step.values[step.node.inputs[index]].shape
+        np.testing.assert_array_equal(_gradient_alone(step, types, douts, index, values), found)
+        for _ in range(DIRECTIONS):
+            direction = random.standard_normal(found.shape)
+            expected = _slope(step, values, index, direction, dout)
+            np.testing.assert_allclose(np.sum(found * direction), expected, rtol, atol, err_msg=f"input {index}")
+
+
+def _gradient_alone(
+    step: Step, types: dict[str, TensorType], douts: list[str], index: int, values: dict[str, Array]
+) -> Array:
+    """The gradient of one input where no other is wanted, as a first layer's data needs none."""
+    builder = EvaluatingBuilder(step.node, types, [index])
+    step.operator.gradient(step.node, douts, builder)
+    return builder.gradients(values)[index]
+
+
+def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -> list[int]:
+    """The float inputs for which the rule works alone."""
+    found = []
+    for index, name in enumerate(step.node.inputs):
+        if name and types[name].dtype == "float32" and index not in UNTRAINED.get(step.operator.name, ()):
+            try:
+                step.operator.gradient(step.node, douts, EvaluatingBuilder(step.node, types, [index]))
+            except NotDifferentiable:
+                continue
+            found.append(index)
+    return found
+
+
+def _slope(step: Step, values: dict[str, Array], index: int, direction: Array, dout: Array) -> float:
+    """Central difference of sum(dout * output 0) along a direction of one input."""
+    x = values[step.node.inputs[index]]
+    h = 1e-6 * max(1.0, float(np.sqrt(np.abs(x).max(initial=1.0))))
+    ends = []
+    for side in (h, -h):
+        moved = {**values, step.node.inputs[index]: x + side * direction}
+        inputs = [moved[n] if n else None for n in step.node.inputs]
+        ends.append(float(np.sum(step.operator.reference(step.node, inputs)[0] * dout)))
+    return (ends[0] - ends[1]) / (2 * h)
+
+
+@pytest.mark.parametrize(("operator", "sample"), LOWERED, ids=_ids(LOWERED))
+def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None:
+    """The nodes of `lower`, each by its reference, give the operator's own reference."""
+    step = step_of(operator, sample)
+    nodes = operator.lower(step.node, step.inputs)
+    assert nodes
+    assert len({n.name for n in nodes}) == len(nodes)
+    found = evaluate(nodes, step.values)
+    for name, expected in zip(step.node.outputs, operator.reference(step.node, step.arrays), strict=False):
+        assert_close(operator.name, found[name], expected)
+
+
+@pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
+def test_kernel_equals_reference(operator: Operator, sample: Sample) -> None:
+    """The C kernel on the whole step, on one core, gives the reference within the table's tolerance."""
+    step = step_of(operator, sample)
+    expected = operator.reference(step.node, step.arrays)
+    for result, reference in zip(run_step(step, step.access.sizes), expected, strict=False):
+        assert_close(operator.name, result, reference)
+
+
+@pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
+def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
+    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive."""
+    step = step_of(operator, sample)
+    assert operator.kernel is not None
+    pointers = [name for name, _, _ in operator.kernel.pointers]
+    used = [o.arg for o in step.access.operands]
+    assert used == [name for name in pointers if name in used]
+    for operand in step.access.operands:
+        assert operand.writes == next(w for name, _, w in operator.kernel.pointers if name == operand.arg)
+        assert step.types[operand.tensor].size == int(np.prod(operand.view, dtype=int))
+    assert set(operator.args(step.node, step.access)) == {name for name, _ in operator.kernel.scalars}
+    work = operator.work(step.node, step.access, step.access.sizes)
+    assert work.macs + work.elements > 0
+    assert work.parallel > 0
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_saved_statistics_are_not_computed_again(outputs: int) -> None:
+    """The gradient of LayerNormalization takes the mean and deviation that the node gives, where it gives them."""
+    operator = registry()["LayerNormalization"]
+    step = step_of(operator, Sample("saved", (np.ones((3, 4), np.float32), np.ones(4, np.float32)), {}, outputs))
+    builder = EvaluatingBuilder(step.node, {**step.types, "dout": step.types["x0"]}, [0, 1])
+    operator.gradient(step.node, ["dout", "", ""][:outputs], builder)
+    again = ["LayerNormalization"] if outputs == 1 else []
+    assert [node.op for node in builder.nodes] == [*again, "LayerNormalizationGrad"]
+
+
+def test_max_pool_passes_over_nan() -> None:
+    """As in ONNX Runtime, and as in the kernel: the maximum is that of the numbers in a window."""
+    x = np.array([np.nan, 5, 2, np.nan, 1, np.nan, 3, 4], np.float32).reshape(1, 1, 8)
+    step = step_of(registry()["MaxPool"], Sample("nan", (x,), {"kernel_shape": (2,), "strides": (2,)}))
+    [reference] = step.operator.reference(step.node, step.arrays)
+    [kernel] = run_step(step, step.access.sizes)
+    np.testing.assert_array_equal(reference, _onnxruntime(step)[0])
+    np.testing.assert_array_equal(kernel, reference)
+
+
+BY_KERNEL = {op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)}
+
+
+@pytest.mark.parametrize("name", sorted(BY_KERNEL))
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
+    """Any tiles, cores in any order, packed or resident operands: the bits of the whole step on one core."""
+    step = step_of(registry()[name], data.draw(st.sampled_from(BY_KERNEL[name])))
+    drawn = {d.name: data.draw(st.one_of(st.just(1), st.integers(1, d.size))) for d in step.access.dims}
+    sizes = lawful(step.access, drawn)
+    cores = data.draw(st.permutations(range(data.draw(st.integers(1, 9)))))
+    resident = [o.arg for o in step.access.operands if data.draw(st.booleans())]
+    whole = run_step(step, step.access.sizes)
+    tiled = run_step(step, sizes, cores, resident)
+    assert [bits(x) for x in tiled] == [bits(x) for x in whole]
+
+
+@pytest.mark.parametrize("operator", [op for op in OPERATORS if isinstance(op, Folded)], ids=lambda op: op.name)
+def test_folded_operators_never_reach_the_target(operator: Operator) -> None:
+    """A node that was not folded is an error that names it."""
+    step = step_of(operator, next(operator.samples()))
+    with pytest.raises(UnsupportedOperator, match="could not be folded"):
+        operator.lower(step.node, step.inputs)

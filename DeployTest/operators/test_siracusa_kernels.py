@@ -1,0 +1,315 @@
+"""Siracusa's kernels under GVSoC leave the bits of the portable kernels on the host."""
+
+import ctypes
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob, Measured
+from deployer.core import target
+from deployer.core.access import order_dims, tiles
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, Kernel, registry
+from deployer.operators.convolution.geometry import geometry
+from deployer.running import build, run
+from DeployTest.support import kernel_bench
+from DeployTest.support.kernel_bench import Step, lawful, step_of
+
+pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
+
+TARGET = target.load("siracusa")
+CORES = (TARGET.cores, 3)
+"""A power of two, and a number that does not divide the shares."""
+TOOLS = build.toolchain(TARGET)
+COMPILER = pytest.mark.skipif(shutil.which(TOOLS.compiler[0]) is None, reason=f"no {TOOLS.compiler[0]}")
+SIMULATOR = pytest.mark.skipif(not run.available(TOOLS), reason=TOOLS.run_hint)
+TILES = 3
+"""Tiles per cut that are tried: the first, the second and the last."""
+SHAPES = (
+    (4, 4, 1),
+    (8, 12, 5),
+    (5, 7, 9),
+    (6, 33, 4),
+    (1, 35, 13),
+    (35, 1, 13),
+    (3, 2, 7),
+    (13, 19, 1),
+    (1, 64, 1),
+    (1, 1, 1),
+)
+NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
+"""Quiet NaNs of both signs with a payload, infinities, ones."""
+LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
+    ((1, 5, 9, 13), (7, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((2, 3, 6, 11), (9, 3, 3, 3), {"pads": (1, 0, 0, 1)}),
+    ((1, 2, 11, 10), (8, 2, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ((1, 8, 7, 9), (8, 8, 3, 3), {"pads": (2, 2, 2, 2), "strides": (1, 2)}),
+    ((1, 4, 2, 2), (5, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 1, 21, 10), (12, 1, 10, 4), {"pads": (5, 1, 4, 1), "strides": (2, 2)}),
+    ((1, 4, 8, 9), (4, 4, 5, 5), {"pads": (2, 2, 2, 2)}),
+    ((1, 3, 7, 20), (4, 3, 1, 7), {"pads": (0, 3, 0, 3)}),
+    ((1, 3, 9, 8), (6, 3, 2, 2), {"strides": (3, 2)}),
+    ((1, 4, 9, 9), (8, 4, 3, 3), {"pads": (2, 2, 2, 2), "dilations": (2, 2)}),
+    ((1, 8, 25, 5), (16, 8, 1, 1), {}),
+    ((3, 12, 3, 3), (20, 12, 1, 1), {}),
+    ((1, 6, 5, 7), (13, 6, 1, 1), {}),
+    ((1, 4, 5, 6), (8, 4, 1, 1), {"pads": (1, 0, 2, 1)}),
+    ((1, 16, 8, 10), (12, 16, 1, 1), {"strides": (2, 2)}),
+    ((1, 8, 7, 9), (8, 8, 1, 1), {"strides": (3, 1)}),
+    ((1, 13, 6, 5), (13, 1, 3, 3), {"group": 13, "pads": (1, 1, 1, 1)}),
+    ((2, 3, 9, 12), (3, 1, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((1, 16, 1, 6), (16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
+    ((1, 9, 8, 7), (9, 1, 3, 3), {"group": 9, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ((1, 8, 9, 9), (8, 1, 3, 3), {"group": 8, "pads": (0, 2, 2, 0)}),
+    ((1, 4, 9, 8), (4, 1, 5, 4), {"group": 4, "pads": (2, 1, 2, 2)}),
+    ((2, 12, 6, 7), (24, 4, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((1, 16, 4, 5), (16, 8, 1, 1), {"group": 2}),
+)
+"""X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
+CHANNELWISE = (
+    ("ChannelMoments", 1, 2),
+    ("ChannelNormalize", 1, 1),
+    ("ChannelGradSums", 2, 2),
+    ("ChannelNormalizeGrad", 2, 1),
+)
+"""Operator, inputs of X's shape, and outputs."""
+PLANES = ((1, 16, 8, 4), (2, 4, 5, 3), (8, 2, 9), (3, 8, 7), (1, 24, 2), (4, 1, 33), (1, 8, 1))
+"""X of which each of 8 cores gets as many rows: of several images, of every remainder of a turn, and of one element."""
+OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
+
+
+def _steps() -> Iterator[Step]:
+    for name, operator in registry().items():
+        for sample in operator.samples() if name == operator.name and operator.kernel is not None else ():
+            step = step_of(operator, sample)
+            if step.access.dims:
+                yield step
+
+
+def _tile_jobs() -> Iterator[KernelJob]:
+    """Every sample whole, and cut into pieces of a half and of three wherever a dim can be cut."""
+    for step in _steps():
+        for cut in (1, 2, 0):
+            sizes = lawful(step.access, {d.name: _piece(d.size, cut) for d in step.access.dims})
+            every = list(tiles(step.access, sizes, order_dims(step.access)))
+            chosen = every if len(every) <= TILES else [*every[: TILES - 1], every[-1]]
+            for number, tile in enumerate(chosen):
+                label = f"{step.operator.name}-{step.node.name}-cut{cut}-{number}"
+                yield measure.kernel_job(label, step.node, step.types, step.values, tile, step.flag)
+
+
+def _piece(size: int, cut: int) -> int:
+    return -(-size // cut) if cut else min(3, size)
+
+
+def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -> KernelJob:
+    """A product of operands with gaps: `form` is two of "n" and "t", for op(A) and op(B)."""
+    a_rows, a_cols = (k, m) if form[0] == "t" else (m, k)
+    b_rows, b_cols = (n, k) if form[1] == "t" else (k, n)
+    gap = 3
+    pitch = {"a": a_cols + gap, "b": b_cols + gap, "y": n + gap, "c": n + gap}
+    rows = {"a": a_rows, "b": b_rows, "y": m, "c": m}
+    scalars: dict[str, int | float] = {"batch": batch, "m": m, "n": n, "k": k, "y_m": pitch["y"]}
+    scalars |= dict(zip(("a_m", "a_k") if form[0] == "n" else ("a_k", "a_m"), (pitch["a"], 1), strict=True))
+    scalars |= dict(zip(("b_k", "b_n") if form[1] == "n" else ("b_n", "b_k"), (pitch["b"], 1), strict=True))
+    scalars |= {"gate_b": 0, "gate_m": 0, "relu": 0}
+    scalars |= {"c_m": pitch["c"], "c_n": 1, "first": 1, "last": 1, "alpha": 1.0, "beta": 1.0, **changed}
+    scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
+    present = "abcy" if changed.get("beta") else "aby"
+    operands = {x: _normal(index, batch * rows[x] * pitch[x]) for index, x in enumerate(present)}
+    shown = "".join(f"-{name}{value}" for name, value in changed.items())
+    kernel = registry()["Gemm"].kernel
+    assert kernel is not None
+    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{shown}", kernel, operands, scalars)
+
+
+def _gemm_jobs() -> Iterator[KernelJob]:
+    """Whole blocks and every remainder of rows, columns and k; vectors, outer products; partial sums and epilogues."""
+    for form in ("nn", "nt", "tn", "tt"):
+        for m, n, k in SHAPES:
+            yield _gemm(m, n, k, form)
+            yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
+            yield _gemm(m, n, k, form, first=0, last=0)
+        yield _gemm(9, 10, 6, form, 3, first=0, beta=2.0)
+    wide = _gemm(7, 9, 5, "nn")
+    strides = {"a_m": 17, "a_k": 3, "b_k": 2, "b_n": 19, "c_n": 0}
+    operands = {**wide.operands, "a": _normal(5, 200), "b": _normal(6, 200)}
+    yield KernelJob("gemm-strided", wide.kernel, operands, {**wide.scalars, **strides})
+    outer = {"k": 1, "a_m": 17, "b_n": 19}
+    yield KernelJob("gemm-strided-outer", wide.kernel, operands, {**wide.scalars, **outer})
+
+
+def _flat_jobs() -> Iterator[KernelJob]:
+    """Elementwise kernels on every remainder of a core's share, with signed zeros, subnormals and overflow."""
+    flat = {"Relu": "x", "ReluGrad": "xy", "SGD": "xy", "MSELossGrad": "xy", "Add": "xy", "Sub": "xy", "Mul": "xy"}
+    for name, inputs in flat.items():
+        for size in (1, 8, 21, 64, 131):
+            types = {x: TensorType("float32", (size,)) for x in (*inputs, "o")}
+            values = {x: _hard(index, size) for index, x in enumerate(inputs)}
+            node = Node(f"hard{size}", name, tuple(inputs), ("o",))
+            dims = registry()[name].access(node, types).dims
+            yield measure.kernel_job(f"{name}-hard{size}", node, types, values, {d.name: (0, d.size) for d in dims})
+    for name, arg in (("Relu", "x"), ("ReluGrad", "y")):
+        types = {x: TensorType("float32", (40,)) for x in "xyo"}
+        bits = np.resize(np.array(NANS, np.uint32), 40)
+        node = Node("nan", name, ("x",) if arg == "x" else ("x", "y"), ("o",))
+        yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)})
+
+
+def _channel_jobs() -> Iterator[KernelJob]:
+    """Steps of batch normalization on rows that all cores share evenly, one and several images; then NaN and Relu."""
+    for name, wide, outputs in CHANNELWISE:
+        for shape in PLANES:
+            kernel = registry()[name].kernel
+            assert kernel is not None
+            inputs = [arg for arg, _, written in kernel.pointers if not written]
+            types = {arg: TensorType("float32", shape if i < wide else shape[1:2]) for i, arg in enumerate(inputs)}
+            node = Node("", name, tuple(inputs), tuple(f"o{i}" for i in range(outputs)), {})
+            found = registry()[name].infer(node, list(types.values()))
+            types |= dict(zip(node.outputs, found, strict=True))
+            tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
+            label = f"{name}-plane{'x'.join(map(str, shape))}"
+            yield measure.kernel_job(label, node, types, {}, tile)
+    node = Node("", "ChannelNormalize", ("x", "s", "b", "m", "i"), ("o",), {"activation": "Relu"})
+    bits = np.resize(np.array(NANS, np.uint32), (1, 2, 21))
+    types = {n: TensorType("float32", bits.shape if n in "xo" else (2,)) for n in "xsbmio"}
+    values = {"x": bits.view(np.float32), "s": np.array([1.5, -2.0], np.float32)}
+    tile = {"n": (0, 1), "c": (0, 2), "s": (0, 21)}
+    yield measure.kernel_job("ChannelNormalize-nan", node, types, values, tile)
+
+
+def _convolution_jobs() -> Iterator[KernelJob]:
+    """Each layer and its gradients, packed, and as a part of larger operands that continues a sum."""
+    for number, (x, w, attrs) in enumerate(LAYERS):
+        y = geometry(Node("", "Conv", (), (), attrs), x, w, ()).y_shape
+        kernels: list[tuple[str, list[tuple[int, ...]], dict[str, AttrValue]]] = [
+            ("Conv", [x, w] if number % 2 else [x, w, w[:1]], attrs),
+            ("ConvGradX", [y, w], {**attrs, "input_shape": x[2:]}),
+            ("ConvGradW", [y, x], {**attrs, "kernel_shape": w[2:]}),
+        ]
+        for name, shapes, given in kernels:
+            inputs = tuple(f"x{i}" for i in range(len(shapes)))
+            node = Node(f"layer{number}", name, inputs, ("o",), given)
+            types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
+            types["o"] = registry()[name].infer(node, list(types.values()))[0]
+            tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
+            job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
+            yield job
+            yield _part(job)
+
+
+def _part(job: KernelJob) -> KernelJob:
+    """The same lengths in larger operands, with sums that begin and end in other tiles."""
+    scalars = {**job.scalars, **{name: 0 for name in ("first", "last") if name in job.scalars}}
+    operands = dict(job.operands)
+    for name, value in job.operands.items():
+        if value.ndim == 5:
+            is_weight = name in ("w", "grad")
+            gaps = ((0, 0), (0, 0), (0, 1), *(((0, 0), (0, 0)) if is_weight else ((0, 2), (0, 3))))
+            larger = np.pad(value, gaps, mode="edge")
+            prefix = "dw" if name == "grad" else name
+            for axis, stride in enumerate(larger.strides[: 3 if is_weight else 4]):
+                names = "gmc" if is_weight else "ng" + ("c" if "x" in name else "m") + "h"
+                scalars[f"{prefix}_{names[axis]}"] = stride // larger.itemsize
+            operands[name] = larger
+    return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
+
+
+def _normal(seed: int, size: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+
+
+def _hard(seed: int, size: int) -> Array:
+    special = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 2e38, -2e38], np.float32)
+    return np.where(np.arange(size) % 3 == seed, np.resize(special, size), _normal(seed, size))
+
+
+MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _channel_jobs, _convolution_jobs)
+JOBS = {job.label: job for make in MAKERS for job in make()}
+
+
+def _on_host(job: KernelJob) -> Mapping[str, Array]:
+    """The operands as the portable kernel leaves them on one core."""
+    library, kernel = kernel_bench.library(), job.kernel
+    left = {name: np.array(value, copy=True) for name, value in job.operands.items()}
+    pointers = {name: left[name].ctypes.data if name in left else None for name, _, _ in kernel.pointers}
+    arguments = kernel_bench._structure(kernel)(**pointers, **job.scalars)
+    library.bench_core(0, 1)
+    getattr(library, kernel.symbol)(ctypes.byref(arguments))
+    return left
+
+
+@pytest.fixture(scope="module", params=CORES, ids=lambda cores: f"{cores}cores")
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
+    """All jobs by one program in one run of the simulator."""
+    folder = tmp_path_factory.mktemp(f"measure{request.param}")
+    results = measure.run(replace(TARGET, cores=request.param), list(JOBS.values()), folder)
+    return {result.label: result for result in results}
+
+
+def canonical(values: np.ndarray) -> bytes:
+    """The bits, every NaN as one: an invalid operation makes a negative NaN on x86 and a positive one on RISC-V."""
+    return (
+        np.where(np.isnan(values), values.dtype.type(np.nan), values).tobytes()
+        if values.dtype.kind == "f"
+        else values.tobytes()
+    )
+
+
+@COMPILER
+def test_every_kernel_builds(tmp_path: Path) -> None:
+    """Overrides and portable kernels compile for the target without a warning and link without a library."""
+    kernels: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
+    assert measure.program(TARGET, [kernels[symbol] for symbol in sorted(kernels)], tmp_path).is_file()
+    assert {path.stem for path in OVERRIDES} <= set(kernels)
+
+
+@COMPILER
+@SIMULATOR
+@pytest.mark.parametrize("group", sorted({label.split("-")[0] for label in JOBS}))
+def test_bits_equal_the_host(group: str, measured: dict[str, Measured]) -> None:
+    """Every operand, read or written, is what the host's kernel leaves."""
+    compare([job for job in JOBS.values() if job.label.split("-")[0] == group], measured)
+
+
+def compare(jobs: Sequence[KernelJob], measured: Mapping[str, Measured]) -> None:
+    """Fails where an operand is not what the host's kernel leaves."""
+    wrong = [
+        f"{job.label} {name}: {measured[job.label].operands[name]} instead of {expected}"
+        for job in jobs
+        for name, expected in _on_host(job).items()
+        if canonical(measured[job.label].operands[name]) != canonical(expected)
+    ]
+    assert not wrong, f"{len(wrong)} operands differ\n" + "\n".join(wrong[:5])
+
+
+@COMPILER
+@SIMULATOR
+@pytest.mark.parametrize("cores", [1, 4])
+def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
+    """Cores take turns at blocks, whatever their number."""
+    jobs = list(_convolution_jobs())
+    results = measure.run(replace(TARGET, cores=cores), jobs, tmp_path)
+    compare(jobs, {result.label: result for result in results})
+
+
+@COMPILER
+@SIMULATOR
+def test_the_clock_repeats(tmp_path: Path) -> None:
+    """Two runs of one program take the same cycles, and a cold one more than a warm one."""
+    jobs: list[measure.Job] = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
+    first, second = (measure.run(TARGET, jobs, tmp_path) for _ in range(2))
+    assert [x.cycles for x in first] == [x.cycles for x in second]
+    assert all(x.cold > x.warm > 0 for x in first)
+
+
+def test_a_model_is_not_measured(tmp_path: Path) -> None:
+    """The host's clock is the cost model: measuring it would measure nothing."""
+    with pytest.raises(OptionProblem, match="model"):
+        measure.run(target.load("host"), [measure.DISPATCH], tmp_path)

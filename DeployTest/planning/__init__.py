@@ -1,0 +1,1 @@
+"""Fusion, schedule, tiles and addresses."""

@@ -1,0 +1,92 @@
+"""`--fused`: pass and update as one function, in which a gradient dies at its update; the bits stay."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer import pipeline
+from deployer.codegen import generate
+from deployer.core.ir import Program
+from deployer.core.plan import Options
+from deployer.pipeline import Case
+from deployer.planning import fuse
+from deployer.verify.program import verify_program
+from DeployTest.support.cases import case_dir, compile_case, load_case, result_hash
+from DeployTest.support.command_line import deployer, refused
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+
+def once(case: Case) -> Case:
+    """The case with an update behind each pass."""
+    assert case.dataset is not None
+    return replace(case, dataset=replace(case.dataset, n_accum=1))
+
+
+LONG = pytest.param("dscnn", 64000, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
+@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), LONG])
+def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
+    """Losses and weights do not depend on where the updates stand."""
+    case = once(load_case(test, models_root))
+    apart = compile_case(case, tmp_path / "apart", strategy, l1)
+    joint = compile_case(case, tmp_path / "joint", strategy, l1, joint=True)
+    assert result_hash(joint.run("--dma-order", "late")) == result_hash(apart.run())
+    assert joint.plan.graphs == ("train",)
+    assert "OptimizerNetwork.c" not in generate.run(joint.plan)
+    assert sum(joint.plan.cycles(g) for g in joint.plan.graphs) > 0
+
+
+def test_gradients_die_at_their_update(models_root: Path) -> None:
+    """A weight is updated behind its last reader: no gradient but of one layer is alive at once."""
+    case = once(load_case("autoencoder", models_root))
+    found = {}
+    for joint in (False, True):
+        options = replace(pipeline.accumulate_of(case, Options("host", "auto", {"L1": 32000})), fused=joint)
+        tiling, plan = pipeline.plan_program(case.program, options)
+        verify_program(tiling.lifetimes.schedule.program)
+        found[joint] = sum(level.peak for level in plan.levels)
+        program = tiling.lifetimes.schedule.program
+        gradients = [x for x in tiling.lifetimes.storages if program.tensors[x.storage].role == "accumulator"]
+        longest = max(x.last - x.first for x in gradients)
+        assert longest > 8 if not joint else longest <= 8
+    assert found[True] < 0.7 * found[False]
+
+
+def test_copies_are_seen_through(models_root: Path) -> None:
+    """The update reads what training left last in an accumulator, in the weight's type."""
+    program = load_case("autoencoder", models_root).program
+    options = Options(fused=True)
+    for found in (fuse.run(program, options), fuse.rules()["update"](program, options)):
+        verify_program(found)
+        _check_updates(program, found)
+
+
+def _check_updates(program: Program, found: Program) -> None:
+    updates = [node for node in found.nodes if node.op == "SGD"]
+    assert len(updates) == len(program.accumulators)
+    for node in updates:
+        weight, gradient = (found.tensors[name] for name in node.inputs)
+        assert weight.type == gradient.type
+        assert found.tensors[found.storage(gradient.name)].role == "accumulator"
+        assert gradient.role == "value"
+
+
+def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several passes per update, no training graph, and fusions forbidden."""
+    folder = case_dir("simple_mlp", models_root)
+    words = ["-t", folder, "-o", tmp_path / "c", "--fused"]
+    assert "--n-accum 1" in refused(capsys, "train", *words, "--n-accum", "2")
+    assert "--n-accum 1" in refused(capsys, "optimizer", *words)
+    assert "--no-fusion" in refused(capsys, "train", *words, "--n-accum", "1", "--no-fusion")
+
+
+def test_bench_counts_both(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pass includes the update, and the update by itself is nothing."""
+    words = ["-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--n-accum", "1", "--fused"]
+    assert deployer("train", *words) == 0
+    assert " opt_cycles=0 " in capsys.readouterr().out
+    assert "runs 4 updates of 1 passes" in (tmp_path / "c" / "Harness.c").read_text()

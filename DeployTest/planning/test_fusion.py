@@ -1,0 +1,341 @@
+"""Fusions: what is joined and what is not, shown in the plan, and never a bit that differs."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer import pipeline
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import Program
+from deployer.core.operator import Array, Sample, registry
+from deployer.core.plan import Options
+from deployer.core.target import load
+from deployer.pipeline import Case
+from deployer.planning import fuse
+from deployer.running import build, run
+from deployer.running.report import step_cells
+from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference
+from DeployTest.support.cases import SHARED, compile_case, load_case, needs_shared, result_hash
+from DeployTest.support.kernel_bench import bits, run_step, step_of
+from DeployTest.support.small_graphs import Model, chain, constant, infer, node, ops, value
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+CONV = node("Conv", ("x", "w"), ("c",), "conv", pads=[1, 1, 1, 1])
+RELU = node("Relu", ("c",), ("y",), "relu")
+W = constant("w", np.random.default_rng(1).standard_normal((3, 2, 3, 3)).astype(np.float32))
+X = (1, 2, 4, 5)
+Y = (1, 3, 4, 5)
+BATCH_NORM = node("BatchNormalization", ("x", "s", "s", "s", "s"), ("c",), "bn")
+S = constant("s", np.array([0.5, 1.5], np.float32))
+
+
+def fused(program: Program, **options: object) -> Program:
+    """What the stage makes of a program, verified."""
+    found = fuse.run(program, Options(**options))  # type: ignore[arg-type]
+    verify_program(found)
+    return found
+
+
+RELUS = {
+    "conv": (chain(CONV, RELU, x=X, out=Y, initializers=(W,)), ["Conv"]),
+    "gemm": (chain(node("Gemm", ("x", "x"), ("c",), transB=1), RELU, out=(2, 2)), ["Gemm"]),
+    "matmul": (
+        chain(
+            node("MatMul", ("x", "m"), ("c",)),
+            RELU,
+            out=(2, 2),
+            initializers=(constant("m", np.ones((3, 2), np.float32)),),
+        ),
+        ["Gemm"],
+    ),
+    "add": (chain(node("Add", ("x", "x"), ("c",)), RELU, out=(2, 3)), ["Add"]),
+    "batch norm": (chain(BATCH_NORM, RELU, x=X, out=X, initializers=(S,)), ["InvStd", "ChannelNormalize"]),
+    "view behind": (
+        chain(
+            CONV,
+            node("Relu", ("c",), ("r",), "relu"),
+            node("Flatten", ("r",), ("y",)),
+            x=X,
+            out=(1, 60),
+            initializers=(W,),
+        ),
+        ["Conv"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELUS)
+def test_relu_is_absorbed(name: str, tmp_path: Path) -> None:
+    """The producer says it, the value between is gone, and the meaning stays."""
+    model, expected = RELUS[name]
+    program = infer(tmp_path, model)
+    found = fused(program)
+    kept = [op for op in ops(found) if op != "InvStd"]
+    assert kept == [op for op in expected if op != "InvStd"]
+    joint = found.nodes[-1]
+    assert joint.attrs["activation"] == "Relu"
+    assert joint.name.endswith("+Relu_y") or joint.name.endswith("+relu")
+    assert "c" not in found.tensors
+    same_meaning(program, found)
+
+
+def same_meaning(program: Program, found: Program) -> None:
+    """Both programs give the same float32 results on drawn inputs."""
+    random = np.random.default_rng(3)
+    inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
+    before, after = run_inference(program, inputs), run_inference(found, inputs)
+    assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
+
+
+KEPT = {
+    "second reader": chain(CONV, RELU, node("Mul", ("y", "c"), ("z",)), x=X, initializers=(W,)),
+    "view between": chain(CONV, node("Flatten", ("c",), ("f",)), node("Relu", ("f",), ("y",)), x=X, initializers=(W,)),
+    "view beside": chain(
+        CONV,
+        RELU,
+        node("Flatten", ("c",), ("f",)),
+        node("Flatten", ("y",), ("g",)),
+        node("Mul", ("f", "g"), ("z",)),
+        x=X,
+        initializers=(W,),
+    ),
+    "output": chain(CONV, RELU, x=X, initializers=(W,)),
+    "data": chain(node("Relu", ("x",), ("y",)), x=X),
+    "other producer": chain(node("Mul", ("x", "x"), ("c",)), RELU, x=X),
+    "twice": chain(CONV, node("Relu", ("c",), ("r",)), node("Relu", ("r",), ("y",)), x=X, initializers=(W,)),
+}
+"""Inference graphs in which a Relu stays; the results are named in `test_relu_stays`."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_relu_stays(name: str, tmp_path: Path) -> None:
+    """Where somebody else sees the value, or the producer does not know Relu."""
+    outputs = {"second reader": "z", "view beside": "z"}.get(name, "y")
+    model = replace(KEPT[name], outputs=(value(outputs, None),))
+    if name == "output":
+        model = replace(model, outputs=(value("y", None), value("c", None)))
+    program = infer(tmp_path, model)
+    found = fused(program)
+    assert ops(found).count("Relu") == 1
+    same_meaning(program, found)
+
+
+def test_constant_is_folded_not_fused(tmp_path: Path) -> None:
+    """A Relu of weights alone is known at compile time."""
+    model = chain(node("Relu", ("w",), ("r",)), node("Conv", ("x", "r"), ("y",)), x=X, initializers=(W,))
+    assert ops(fused(infer(tmp_path, model))) == ["Conv"]
+
+
+GATE = node("ReluGrad", ("d", "r"), ("y",), "gate", domain="com.microsoft")
+FORWARD = node("Relu", ("x",), ("r",), "forward")
+
+
+def gated(*nodes: object, **parts: object) -> Model:
+    """A graph with a ReluGrad by Y of a Relu of `x`."""
+    return chain(FORWARD, *nodes, **({"x": (2, 3)} | parts))  # type: ignore[arg-type]
+
+
+GRADS = {
+    "gemm": gated(node("Gemm", ("x", "m"), ("d",)), GATE, initializers=(constant("m", np.eye(3, dtype=np.float32)),)),
+    "add": gated(node("Add", ("x", "x"), ("d",)), GATE),
+    "conv grad x": gated(
+        node("ConvGradX", ("x", "w"), ("d",), pads=[1, 1, 1, 1]),
+        GATE,
+        x=X,
+        initializers=(constant("w", np.random.default_rng(2).standard_normal((2, 2, 3, 3)).astype(np.float32)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRADS)
+def test_relu_grad_is_absorbed(name: str, tmp_path: Path) -> None:
+    """The producer of dY reads Y, the value between is gone, and the meaning stays."""
+    program = infer(tmp_path, GRADS[name])
+    found = fused(program)
+    assert "ReluGrad" not in ops(found)
+    joint = found.nodes[-1]
+    assert joint.inputs[-1] == "r"
+    assert joint.name.endswith("+gate")
+    assert "d" not in found.tensors
+    same_meaning(program, found)
+
+
+UNGATED = {
+    "second reader": gated(node("Add", ("x", "x"), ("d",)), GATE, node("Mul", ("y", "d"), ("z",))),
+    "view between": gated(
+        node("Add", ("x", "x"), ("e",)),
+        node("Reshape", ("e", "s"), ("d",)),
+        GATE,
+        initializers=(constant("s", np.array([2, 3], np.int64)),),
+    ),
+    "other producer": gated(node("Mul", ("x", "x"), ("d",)), GATE),
+    "data": gated(node("ReluGrad", ("x", "r"), ("y",), "gate", domain="com.microsoft")),
+    "gate after": chain(
+        node("Add", ("x", "x"), ("d",)), node("Relu", ("d2",), ("r",)), GATE, node("Mul", ("x", "x"), ("d2",))
+    ),
+    "its own gate": gated(
+        node("Add", ("x", "r"), ("d",)), node("ReluGrad", ("d", "d"), ("y",), "gate", domain="com.microsoft")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNGATED)
+def test_relu_grad_stays(name: str, tmp_path: Path) -> None:
+    """Where somebody else sees dY, its producer knows no gate, or Y comes later."""
+    model = replace(UNGATED[name], outputs=(value("z" if name == "second reader" else "y", None),))
+    program = infer(tmp_path, model)
+    found = fused(program)
+    assert ops(found).count("ReluGrad") == 1
+    same_meaning(program, found)
+
+
+def test_gate_is_not_given_twice(tmp_path: Path) -> None:
+    """The gradient of a second Relu stays."""
+    second = node("ReluGrad", ("e", "r"), ("y",), "second", domain="com.microsoft")
+    first = node("ReluGrad", ("d", "r"), ("e",), "gate", domain="com.microsoft")
+    program = infer(tmp_path, gated(node("Add", ("x", "x"), ("d",)), first, second))
+    found = fused(program)
+    assert ops(found) == ["Relu", "Add", "ReluGrad"]
+    same_meaning(program, found)
+
+
+def test_opted_out_nodes_stay(tmp_path: Path) -> None:
+    """A node that an option names keeps its name."""
+    program = infer(tmp_path, RELUS["conv"][0])
+    for name in ("conv", "relu"):
+        assert fused(program, opt_out=(name,)) == program
+    assert fused(program, fuse=False) == program
+
+
+def test_wrong_attributes_are_refused() -> None:
+    """Another activation, and a gate of another shape."""
+    x = np.ones((2, 2), np.float32)
+    gemm = registry()["Gemm"]
+    step = step_of(gemm, Sample("s", (x, x)))
+    with pytest.raises(UnsupportedOperator, match="Tanh"):
+        gemm.args(replace(step.node, attrs={"activation": "Tanh"}), step.access)
+    dy, w = x.reshape(1, 1, 4), np.ones((1, 1, 3), np.float32)
+    for name, inputs in {"Gemm": (x, x, None, x[0]), "Add": (x, x, x[0]), "ConvGradX": (dy, w, x)}.items():
+        with pytest.raises(ShapeMismatch, match="gate"):
+            step_of(registry()[name], Sample("s", inputs))
+
+
+SPECIAL = np.array([0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x80000000, 0, 1, 0x80000001], np.uint32)
+
+
+def special(size: int) -> Array:
+    """NaNs with payloads and signs, infinities, both zeros, subnormals."""
+    return np.resize(SPECIAL, size).view(np.float32)
+
+
+def alone(op: str, *inputs: Array) -> Array:
+    """What an operator's own kernel makes of them."""
+    step = step_of(registry()[op], Sample("s", inputs))
+    return run_step(step, step.access.sizes)[0]
+
+
+def test_special_values() -> None:
+    """Relu and its gradient leave the bits that their own kernels leave: NaNs, infinities, zeros of both signs."""
+    x, y = special(64), np.roll(special(64), 3)
+    zero = np.full(64, -0.0, np.float32)  # to which every sum stays itself
+    plain = alone("Add", x, zero)
+    for sample, expected in (
+        (Sample("relu", (x, zero), {"activation": "Relu"}), alone("Relu", plain)),
+        (Sample("gate", (x, zero, y)), alone("ReluGrad", plain, y)),
+    ):
+        step = step_of(registry()["Add"], sample)
+        assert bits(run_step(step, step.access.sizes)[0]) == bits(expected)
+    one = np.ones((1, 1), np.float32)
+    plain = alone("Gemm", x[:, None], one)
+    for op, sample, expected in (
+        ("Gemm", Sample("relu", (x[:, None], one), {"activation": "Relu"}), alone("Relu", plain)),
+        ("Gemm", Sample("gate", (x[:, None], one, None, y[:, None])), alone("ReluGrad", plain, y[:, None])),
+        (
+            "Conv",
+            Sample("relu", (x.reshape(1, 1, 8, 8), one[..., None, None]), {"activation": "Relu"}),
+            alone("Relu", plain),
+        ),
+        (
+            "ConvGradX",
+            Sample("gate", (x.reshape(1, 1, 8, 8), one[..., None, None], y.reshape(1, 1, 8, 8))),
+            alone("ReluGrad", plain, y[:, None]),
+        ),
+    ):
+        step = step_of(registry()[op], sample)
+        assert bits(run_step(step, step.access.sizes)[0].reshape(-1)) == bits(expected.reshape(-1)), (op, sample.label)
+
+
+ROWS = [("dscnn", 20000), *(("autoencoder", l1) for l1 in (64000, 32000, 8000))]
+LONG_ROWS = [pytest.param(*row, marks=pytest.mark.slow) for row in (("dscnn", 64000), ("resnet8", 64000))]
+
+
+@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
+@pytest.mark.parametrize(("test", "l1"), [*ROWS, *LONG_ROWS])
+def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
+    """Losses and weights do not depend on fusion; tile sizes, buffering and the order of transfers differ."""
+    case = load_case(test, models_root)
+    built = compile_case(case, tmp_path, strategy, l1)
+    assert any("+Relu" in step.shown for step in built.plan.steps)
+    assert result_hash(built.run("--dma-order", "late")) == unfused(test, case, tmp_path / "unfused")
+
+
+_unfused: dict[str, str] = {}
+
+
+def unfused(test: str, case: Case, folder: Path) -> str:
+    """What a case's results hash to without fusion."""
+    if test not in _unfused:
+        built = compile_case(case, folder, "single", 64000, fuse=False)
+        assert not any("+" in step.shown for step in built.plan.steps)
+        _unfused[test] = result_hash(built.run())
+    return _unfused[test]
+
+
+@pytest.mark.slow
+@pytest.mark.qemu_riscv
+@pytest.mark.skipif(not run.available(build.toolchain(load("qemu_riscv"))), reason="no simulator")
+def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None:
+    """Fused on RISC-V, not fused on the host."""
+    case = load_case("dscnn", models_root)
+    built = compile_case(case, tmp_path, "auto", 64000, target="qemu_riscv")
+    assert result_hash(built.run()) == unfused("dscnn", case, tmp_path / "unfused")
+
+
+@pytest.mark.parametrize("test", ["DSCNN", "ResNet8"])
+def test_all_that_can_be_is_fused(test: str) -> None:
+    """In a network of convolutions every Relu has a home; of their gradients, the one behind the pool stays."""
+    folder = next(needs_shared(SHARED / "training" / test).glob("*_train"))
+    case = pipeline.load_training(folder)
+    found = fused(case.program, accumulate=case.dataset.n_accum if case.dataset else 1)
+    assert "Relu" not in ops(found)
+    assert ops(found).count("ReluGrad") == 1
+
+
+def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
+    """Step table, title and table in C, and names in the plan."""
+    built = compile_case(load_case("autoencoder", models_root), tmp_path, "auto", 64000)
+    text = (tmp_path / "TrainingNetwork.c").read_text()
+    steps = [step for step in built.plan.steps if "+" in step.shown]
+    assert {step.shown for step in steps} == {"Gemm+Relu", "Gemm+ReluGrad"}
+    for step in steps:
+        assert step.op == "Gemm"
+        assert "+" in step.name
+        assert step_cells(step)[1] == step.shown
+        assert re.search(rf"^ \* {step.index} +{re.escape(step.shown)} .* {re.escape(step.name)}$", text, re.M)
+
+
+def test_rules_are_found() -> None:
+    """By their names, in the order of these."""
+    assert list(fuse.rules()) == ["accumulate", "relu", "relu_grad", "update"]
+
+
+def test_chain_of_views_alone(tmp_path: Path) -> None:
+    """Every link between an output and the input it lies in stays, though no step reads it."""
+    first, second = node("Identity", ("x",), ("a",)), node("Unsqueeze", ("a", "s"), ("b",))
+    model = chain(first, second, node("Squeeze", ("b", "s"), ("y",)), initializers=(constant("s", np.array([0])),))
+    assert fused(infer(tmp_path, model)).storage("y") == "x"

@@ -1,0 +1,224 @@
+"""Placement against its bound, branch and bound against every packing there is."""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployer.tilers.addresses.branch_and_bound import pack
+from deployer.tilers.addresses.placement import Item, Placement, lower_bound, place
+from DeployTest.support.small_graphs import DATA
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+TINY_NODES = 100_000
+"""Enough to exhaust an instance of a few buffers."""
+HARD_NODES = 80_000
+"""What the slow tests may search: some ten seconds."""
+
+
+@st.composite
+def buffers(draw: st.DrawFn, most: int = 12, steps: int = 9) -> list[Item]:
+    """Items on an alignment of 8 B."""
+    found = []
+    for index in range(draw(st.integers(1, most))):
+        first = draw(st.integers(0, steps))
+        found.append(Item(f"b{index}", 8 * draw(st.integers(0, 9)), first, draw(st.integers(first, steps))))
+    return found
+
+
+def random_buffers(seed: int, count: int, steps: int, life: int) -> list[Item]:
+    """Sizes over two orders of magnitude, short lives."""
+    r = np.random.default_rng(seed)
+    births = r.integers(0, steps, count)
+    deaths = np.minimum(births + r.integers(0, life, count), steps - 1)
+    sizes = 4 * np.exp2(r.uniform(0, 8, count)).astype(int)
+    return [
+        Item(f"b{i}", int(n), int(a), int(b)) for i, (n, a, b) in enumerate(zip(sizes, births, deaths, strict=True))
+    ]
+
+
+def check_placement(items: list[Item], found: Placement, alignment: int) -> None:
+    """Aligned, without overlap, and of the height it says, which is not below the bound."""
+    assert set(found.offsets) == {x.name for x in items}
+    assert all(at >= 0 and at % alignment == 0 for at in found.offsets.values())
+    assert found.height == max((found.offsets[x.name] + x.bytes for x in items), default=0)
+    assert found.bound == lower_bound(items) <= found.height
+    for i, a in enumerate(items):
+        for b in items[:i]:
+            apart = a.last < b.first or b.last < a.first
+            at, bt = found.offsets[a.name], found.offsets[b.name]
+            assert apart or at + a.bytes <= bt or bt + b.bytes <= at or 0 in (a.bytes, b.bytes)
+
+
+def check_packed(items: list[Item], offsets: Sequence[int], capacity: int, alignment: int) -> None:
+    """A sound placement within the capacity."""
+    height = max((at + x.bytes for x, at in zip(items, offsets, strict=True)), default=0)
+    assert height <= capacity
+    named = {x.name: at for x, at in zip(items, offsets, strict=True)}
+    check_placement(items, Placement(named, height, lower_bound(items)), alignment)
+
+
+def can_be_packed(items: list[Item], capacity: int, alignment: int) -> bool:
+    """Every offset of every buffer is tried, in the order of birth."""
+    ordered = sorted(items, key=lambda x: x.first)
+    placed: list[tuple[Item, int]] = []
+
+    def rest_from(index: int) -> bool:
+        if index == len(ordered):
+            return True
+        item = ordered[index]
+        for at in range(0, capacity - item.bytes + 1, alignment):
+            if all(x.last < item.first or at + item.bytes <= bt or bt + x.bytes <= at for x, bt in placed):
+                placed.append((item, at))
+                if rest_from(index + 1):
+                    return True
+                placed.pop()
+        return False
+
+    return rest_from(0)
+
+
+def check_against_every_offset(items: list[Item], capacity: int, alignment: int) -> bool:
+    """Found where there is a packing, proven impossible where there is none. Returns which."""
+    possible = can_be_packed(items, capacity, alignment)
+    found = pack(items, capacity, alignment, TINY_NODES)
+    assert (found.offsets is not None, found.proven) == (possible, not possible)
+    if found.offsets is not None:
+        check_packed(items, found.offsets, capacity, alignment)
+    return possible
+
+
+TIGHT = (
+    ((5, 0, 0), (11, 0, 1), (1, 1, 2), (4, 1, 3), (4, 2, 3), (8, 3, 5), (7, 4, 7)),
+    ((10, 0, 1), (5, 2, 4), (2, 1, 5), (4, 6, 7), (4, 2, 9), (4, 5, 10), (8, 10, 11)),
+    (
+        *((4, 0, 1), (6, 1, 1), (1, 1, 2), (8, 2, 3), (1, 3, 5), (1, 2, 7)),
+        *((1, 2, 7), (1, 0, 9), (3, 7, 9), (6, 4, 11), (5, 10, 11)),
+    ),
+)
+"""Size, birth and death of buffers that cannot be packed at their bound; without any one of them they can."""
+
+
+@pytest.mark.parametrize("shape", TIGHT, ids=len)
+def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int, int, int], ...]) -> None:
+    """The instances, each with one buffer less, and with sizes changed a little, at their bound and a unit above it."""
+    items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(shape)]
+    capacity = lower_bound(items)
+    assert not check_against_every_offset(items, capacity, 4)
+    assert place(items, capacity).height > capacity
+    for item in items:
+        assert check_against_every_offset([x for x in items if x is not item], capacity, 4)
+    answers = []
+    for seed in range(40):
+        r = np.random.default_rng(seed)
+        changed = [Item(x.name, max(4, x.bytes + 4 * int(r.integers(-1, 2))), x.first, x.last) for x in items]
+        answers += [check_against_every_offset(changed, lower_bound(changed) + spare, 4) for spare in (0, 4)]
+    assert set(answers) == {True, False}
+
+
+@given(buffers(most=6, steps=6), st.integers(-8, 8))
+@settings(deadline=None, max_examples=150)
+def test_search_finds_what_some_offsets_give(items: list[Item], spare: int) -> None:
+    items = [x for x in items if x.bytes]
+    check_against_every_offset(items, max(lower_bound(items) + spare, 0), 8)
+
+
+@given(buffers(most=40, steps=20), st.integers(0, 60))
+@settings(deadline=None, max_examples=150)
+def test_search_answers_within_the_capacity(items: list[Item], spare: int) -> None:
+    """Also where the capacity is not on the alignment."""
+    capacity = lower_bound(items) + spare
+    found = pack(items, capacity, 8, 500)
+    if found.offsets is not None:
+        check_packed(items, found.offsets, capacity, 8)
+    assert found.nodes <= 500
+    assert found == pack(items, capacity, 8, 500)
+
+
+def test_search_stops_at_its_limit() -> None:
+    """Neither found nor proven: the last of the tight instances takes some hundreds of nodes."""
+    items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[-1])]
+    assert pack(items, lower_bound(items), 4, 50) == (None, False, 50)
+
+
+@given(buffers())
+@settings(deadline=None, max_examples=80)
+def test_placement_is_sound(items: list[Item]) -> None:
+    found = place(items, 1 << 16, 8)
+    check_placement(items, found, 8)
+    live = [sum(x.bytes for x in items if x.first <= s <= x.last) for s in range(10)]
+    assert found.bound == max(live)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
+    """All at once: one on the other. One after the other: all at the bottom. Growing and dying nested: their sum."""
+    forms: tuple[Callable[[int], tuple[int, int]], ...] = (
+        lambda i: (0, 9),
+        lambda i: (i, i),
+        lambda i: (i, 20 - i),
+    )
+    for span in forms:
+        items = [Item(f"b{i}", 4 * n, *span(i)) for i, n in enumerate(sizes)]
+        found = place(items, 1 << 12)
+        check_placement(items, found, 4)
+        assert found.height == found.bound
+
+
+def test_placement_searches_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every order of first fit is made a bad one; the answer still is at the bound."""
+    items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
+    monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [[1, 0, 2, 3]])
+    found = place(items, 1 << 10)
+    check_placement(items, found, 4)
+    assert found.height == found.bound == 20
+
+
+def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
+    items = [Item("home", 400, 0, 99)] + [Item(f"slot {i}", 40 + 4 * (i % 7), i, i) for i in range(100)]
+    found = place(items, 500)
+    check_placement(items, found, 4)
+    assert found.height == found.bound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_placement_of_many_short_lives_is_within_two_percent(seed: int) -> None:
+    items = random_buffers(seed, 120, 30, 25)
+    found = place(items, 1 << 20)
+    check_placement(items, found, 4)
+    assert found.height * 100 <= found.bound * 102
+
+
+def test_placement_of_nothing_and_of_too_much() -> None:
+    assert place([], 64).height == 0
+    found = place([Item("a", 100, 0, 0), Item("b", 100, 0, 0)], 64)
+    assert found.height == found.bound == 200
+
+
+def test_placement_is_the_same_twice() -> None:
+    items = random_buffers(5, 80, 30, 20)
+    assert place(items, 1 << 14) == place(items, 1 << 14)
+
+
+INSTANCES = sorted((DATA / "allocation").glob("*.csv"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INSTANCES, reason=f"no allocation instances in {DATA / 'allocation'}")
+@pytest.mark.parametrize("path", INSTANCES, ids=lambda p: p.stem)
+def test_allocation_instances_fit(path: Path) -> None:
+    """The instances of MiniMalloc, lifetimes half-open; the capacity is in the file's name."""
+    capacity = int(path.name.split(".")[1])
+    with path.open() as file:
+        rows = [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)]
+    items = [Item(str(r["id"]), r["size"], r["lower"], r["upper"] - 1) for r in rows]
+    found = place(items, capacity, nodes=HARD_NODES)
+    check_placement(items, found, 4)
+    assert found.height <= capacity, f"packed into {found.height} B of {capacity} B, bound {found.bound} B"

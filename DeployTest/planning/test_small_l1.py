@@ -1,0 +1,66 @@
+"""What does not fit L1 by a channel of an image or a row of a layer is cut further, and adds in the same order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deployer import pipeline
+from deployer.core.errors import RunFailed
+from deployer.core.plan import Options, Tiling
+from DeployTest.support.windowed_cases import LARGE, Windowed
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+WHOLE, SMALL, SMALL_L2 = 200000, 1100, 9000
+SUMS = dict.fromkeys(("sum", "mean", "variance", "batch norm grad", "grad w", "grad w strided"), 2)
+SUMS |= {"batch norm": 3, "layer norm": 1}
+"""Reductions that must be split at once."""
+
+
+def split_sums(tiling: Tiling) -> set[int]:
+    """How many reductions of a step are split, over all steps."""
+    found = set()
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        found.add(sum(d.kind == "reduction" and choice.tile[d.name] < d.size for d in step.access.dims))
+    return found
+
+
+@pytest.mark.parametrize("strategy", [pytest.param("single", marks=pytest.mark.slow), "double"])
+@pytest.mark.parametrize("name", LARGE)
+def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> None:
+    """Right, and the bits of a run in one tile."""
+    case = Windowed(name, tmp_path)
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": WHOLE}))
+    assert split_sums(tiling) == {0}
+    whole = case.run(tiling, plan, "whole").tobytes()
+    tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": SMALL}))
+    assert max(split_sums(tiling)) >= SUMS.get(name, 0)
+    for order in ("late", "random"):
+        assert case.run(tiling, plan, order, ("--dma-order", order)).tobytes() == whole
+
+
+@pytest.mark.parametrize("name", ["max pool grad", "max pool grad overlap", "grad w"])
+def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
+    """In parts of a small L2, each cut into tiles of a small L1."""
+    case = Windowed(name, tmp_path)
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": WHOLE}))
+    whole = case.run(tiling, plan, "whole").tobytes()
+    budgets = {"L1": SMALL, "L2": SMALL_L2}
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", budgets, outermost="L3"))
+    assert any(choice.stage for choice in tiling.steps)
+    assert case.run(tiling, plan, "small", ("--dma-order", "random")).tobytes() == whole
+
+
+@pytest.mark.parametrize("condition", ["n == 0 && ", " && oh == 0"])
+def test_a_sum_that_begins_again_is_seen(condition: str, tmp_path: Path) -> None:
+    """Where one of the split sums is left out of what says "first", the argument is named."""
+    case = Windowed("grad w", tmp_path)
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": SMALL}))
+    case.run(tiling, plan, "c")
+    source = tmp_path / "c" / "InferenceNetwork.c"
+    text, count = re.subn(rf"(first = .*){condition}", r"\1", source.read_text())
+    assert count == 1
+    source.write_text(text)
+    pipeline.build_case(plan, tmp_path / "c")
+    with pytest.raises(RunFailed, match=r"argument: 'first' of kernel call [0-9]+, of tile"):
+        pipeline.execute(pipeline.Case(tmp_path, case.program, None, case.values, {}, ""), plan, tmp_path / "c", ())

@@ -1,0 +1,235 @@
+"""Tensors that live in L3: what is spilled, how it passes through L2, and that no bit depends on it."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer import pipeline
+from deployer.core import artefact
+from deployer.core.errors import RunFailed, TilingInfeasible
+from deployer.core.plan import Options, Stage, StepTiling, Tiling
+from deployer.planning import place
+from deployer.tilers.addresses.placement import Item, Placement
+from deployer.verify.tiling import verify_tiling
+from DeployTest.support.cases import (
+    Built,
+    canonical_hash,
+    case_dir,
+    compile_case,
+    load_case,
+    result_hash,
+    worst_difference,
+)
+from DeployTest.support.small_graphs import chain, infer, node
+from DeployTest.support.tolerances import table
+from DeployTest.verify.plan_edits import refused
+from DeployTest.verify.test_planted_faults import planted
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
+TOLERANCE = table()["training"]["weight"]
+L1, L2 = 16000, 70000
+"""The autoencoder needs 233 KB of L2 when nothing is spilled."""
+MODES = ("single", "double", "auto", "double_l3", "training_double")
+
+
+@pytest.fixture(scope="module")
+def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A double-buffered program with tiles in both hops."""
+    case = load_case("autoencoder", models_root)
+    return compile_case(case, tmp_path_factory.mktemp("l3"), "double", L1, l2=L2, outermost="L3")
+
+
+LITTLE_L2 = [pytest.param(name, 40000, marks=[] if name == "auto" else pytest.mark.slow) for name in MODES]
+
+
+@pytest.mark.parametrize(("mode", "l2"), [*((name, L2) for name in MODES), *LITTLE_L2])
+def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path) -> None:
+    """Right, within the budgets, the model's cycles, and the bits of a run from L2, in every DMA and core order."""
+    case = load_case("autoencoder", models_root)
+    built = compile_case(case, tmp_path / "c", mode, L1, l2=l2, outermost="L3")
+    wanted = canonical_hash("autoencoder", models_root, tmp_path)
+    for order, seed in (("early", 0), ("late", 0), ("random", 1), ("random", 2)):
+        outcome = built.run("--dma-order", order, "--seed", str(seed), "--core-order", "random")
+        assert worst_difference(case, outcome) <= TOLERANCE
+        assert result_hash(outcome) == wanted, f"{order} {seed}"
+        assert int(outcome.bench["train_cycles"]) == built.plan.cycles("train"), "the clock is the model"
+        assert int(outcome.bench["l2_bytes"]) <= l2
+        assert int(outcome.bench["l3_bytes"]) > 0
+
+
+def test_batches_and_accumulation_from_l3(models_root: Path, tmp_path: Path) -> None:
+    """Accumulators that live over several passes may be spilled as well: read but on the first pass of an update."""
+    case = pipeline.load_training(case_dir("autoencoder_batch4", models_root), n_accum=2, n_steps=2)
+    wanted = result_hash(compile_case(case, tmp_path / "l2", "auto", L1).run())
+    built = compile_case(case, tmp_path / "l3", "auto", L1, l2=40000, outermost="L3")
+    spilled = {case.program.tensors[name].role for name in built.tiling.spilled}
+    assert {"accumulator", "weight"} <= spilled
+    for order in ("early", "late", "random"):
+        assert result_hash(built.run("--dma-order", order)) == wanted
+
+
+def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
+    """L3 is a permission: with room in L2 the plan is the same as without it, but for the word."""
+    case = load_case("autoencoder", models_root)
+    plans = []
+    for outermost in ("L2", "L3"):
+        options = pipeline.accumulate_of(case, Options("host", "auto", {"L1": L1}, outermost=outermost))
+        tiling, plan = pipeline.plan_program(case.program, options)
+        assert not tiling.spilled
+        plans.append((plan.steps, plan.homes, plan.levels))
+    assert plans[0] == plans[1]
+
+
+def test_residents_make_room(models_root: Path) -> None:
+    """What lives in L1 takes no room in L2: 233 KB fit 190 KB of it beside 64 KB of L1, and nothing is spilled."""
+    case = load_case("autoencoder", models_root)
+    options = Options("host", "single", {"L1": 64000, "L2": 190000}, outermost="L3")
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+    assert not tiling.spilled
+    assert [use.name for use in plan.levels if use.peak] == ["L1", "L2"]
+
+
+def test_outputs_are_not_spilled(tmp_path: Path) -> None:
+    """The harness reads outputs where they are, in the level between: one that is larger than that does not fit."""
+    program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
+    options = Options("host", "auto", {"L1": 4000, "L2": 12000}, outermost="L3")
+    assert pipeline.plan_program(program, options)[0].spilled == ("x",)
+    with pytest.raises(TilingInfeasible):
+        pipeline.plan_program(program, replace(options, budgets={"L1": 4000, "L2": 7000}))
+
+
+def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a packing of the level between lost is withheld from the next tiling, where more can be spilled."""
+    case, packed = load_case("autoencoder", models_root), place.place
+
+    def loses(items: list[Item], capacity: int, alignment: int) -> Placement:
+        found = packed(items, capacity, alignment)
+        lost = capacity == 40000 and not withheld
+        withheld.extend([1] * lost)
+        return replace(found, height=max(found.height, 40064), bound=40000) if lost else found
+
+    withheld: list[int] = []
+    monkeypatch.setattr(place, "place", loses)
+    options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+    assert tiling.gaps == (0, 64)
+    assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
+
+
+def test_auto_is_best_from_l3(models_root: Path) -> None:
+    """Under the model auto never takes longer than single or double throughout, and double hides something."""
+    case = load_case("autoencoder", models_root)
+    cycles, waits = {}, {}
+    for mode in ("single", "double", "auto"):
+        options = pipeline.accumulate_of(case, Options("host", mode, {"L1": L1, "L2": L2}, outermost="L3"))
+        plan = pipeline.plan_program(case.program, options)[1]
+        cycles[mode] = plan.cycles("train") + plan.cycles("optimizer")
+        waits[mode] = sum(s.staging.wait for s in plan.steps if s.staging)
+        for step in plan.steps:
+            if step.staging and mode == "single":
+                assert all(o.stage_slots <= 1 for o in step.operands)
+    assert cycles["auto"] <= min(cycles["single"], cycles["double"])
+    assert waits["double"] < waits["single"]
+
+
+@pytest.mark.slow
+def test_stages_do_not_starve_kernels(models_root: Path) -> None:
+    """What is spilled is cut where kernels stay fast: not into single channels, which a convolution does one by one."""
+    case, kernels = load_case("resnet8", models_root), {}
+    for l2 in (400000, 1900000):
+        options = Options("siracusa", "double", {"L1": 128000, "L2": l2}, outermost="L3")
+        tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+        assert bool(tiling.spilled) == (l2 == 400000)
+        kernels[l2] = sum(sum(step.tile_cycles) for step in plan.steps)
+    assert kernels[400000] < 1.1 * kernels[1900000]
+
+
+def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
+    """One byte less than proposed fails, the proposal works."""
+    case = load_case("autoencoder", models_root)
+
+    def plan(l2: int) -> None:
+        options = Options("host", "single", {"L1": L1, "L2": l2}, outermost="L3")
+        pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
+
+    with pytest.raises(TilingInfeasible) as caught:
+        plan(64)
+    found = re.search(r"--l2 (\d+)", caught.value.hint)
+    assert found
+    plan(int(found[1]))
+    with pytest.raises(TilingInfeasible):
+        plan(int(found[1]) - 4)
+
+
+def test_tiling_with_stages_is_an_artefact(built: Built, tmp_path: Path) -> None:
+    """It goes to JSON and back exactly, and gives the same plan."""
+    again = artefact.load(Tiling, built.directory / "tiling.json")
+    assert again == built.tiling
+    assert pipeline.place_tiling(again) == built.plan
+
+
+FAULTS = {
+    "forgotten wait for the stage": (r"hal_dma_wait\((\w+_stage_in\[\w+_use\])\)", r"(void)\g<1>", "forgotten-wait"),
+    "the stage's other slot in the transfer": (
+        r"(hal_dma_in_\w+\(0, .*STAGE_\w+ \+ )(\w+_use) \* ",
+        r"\g<1>(1 - \g<2>) * ",
+        "trace: |forgotten-wait: ",
+    ),
+    "the stage's slot one element late": (
+        r"(hal_dma_in_\w+\(1, STAGE_\w+.*, HOME_\w+ \+ coming_\w+( \* \d+)?)",
+        r"\g<1> + 1",
+        "trace|outside-buffer",
+    ),
+    "a stage that is never sent": (
+        r"^ *(if \(.*\) )?\w+_stage_out\[\w+\] = hal_dma_out.*\n",
+        "",
+        "swapped-slot: .* was never sent out|trace: .* without transfer",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_planted_faults_are_caught(fault: str, built: Built, tmp_path: Path) -> None:
+    """Each fault is named by the simulator in every DMA order."""
+    pattern, replacement, expected = FAULTS[fault]
+    copy = planted(built, tmp_path / "c", pattern, replacement)
+    for order in ("early", "late", "random"):
+        with pytest.raises(RunFailed, match=expected):
+            copy.run("--dma-order", order)
+
+
+WRONG_STAGES = {
+    "no stage": lambda s: None,
+    "a slot too few": lambda s: replace(s, slots={}),
+    "a slot too many": lambda s: replace(s, slots={k: 9 for k in s.slots}),
+    "longer than the dim": lambda s: replace(s, tile={k: v + 1 for k, v in s.tile.items()}),
+    "shorter than the tile": lambda s: replace(s, tile=dict.fromkeys(s.tile, 0)),
+    "an order without a dim": lambda s: replace(s, order=s.order[1:]),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(WRONG_STAGES))
+def test_wrong_stages_are_refused(fault: str, built: Built) -> None:
+    """The judge knows the rules of stages."""
+
+    def edited(choice: StepTiling) -> StepTiling:
+        stage: Stage | None = choice.stage
+        return replace(choice, stage=WRONG_STAGES[fault](stage)) if stage else choice
+
+    wrong = replace(built.tiling, steps=tuple(edited(s) for s in built.tiling.steps))
+    refused("stage", lambda: verify_tiling(wrong))
+
+
+def test_a_split_reduction_is_refused(built: Built) -> None:
+    """A sum that waits in its slot of the inner level cannot leave with a tile of the stage."""
+    steps = list(built.tiling.steps)
+    for index, step in enumerate(built.tiling.lifetimes.schedule.steps):
+        split = [d.name for d in step.access.dims if d.kind == "reduction" and d.size > 1]
+        stage = steps[index].stage
+        if split and stage:
+            tile = steps[index].tile | {split[0]: 1}
+            steps[index] = replace(steps[index], tile=tile, stage=replace(stage, tile=stage.tile | {split[0]: 1}))
+            break
+    refused("stage", lambda: verify_tiling(replace(built.tiling, steps=tuple(steps))))

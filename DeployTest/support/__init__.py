@@ -1,0 +1,1 @@
+"""What tests share: cases, graphs, kernels run alone, builds, tolerances."""

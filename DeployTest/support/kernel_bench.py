@@ -1,0 +1,260 @@
+"""Runs single C kernels from Python: a shared library of all kernels, and the tile loop of a step."""
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deployer.codegen.kernel_headers import kernel_header
+from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
+from deployer.core.argument import value_of
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Kernel,
+    Operator,
+    Sample,
+    Stride,
+    registry,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMON = ROOT / "targets" / "common"
+FLAGS = ("-std=c11", "-O2", "-mfma", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+LINK = ("-nostdlib", "-Wl,--no-undefined")
+"""Kernels call nothing but the HAL, so nothing else is there to call."""
+GUARD = 16
+"""Elements around a packed buffer that no kernel may change."""
+
+_STUB = """
+#include "hal.h"
+static uint32_t id, count = 1;
+void bench_core(uint32_t core, uint32_t cores) { id = core; count = cores; }
+uint32_t hal_core_id(void) { return id; }
+uint32_t hal_core_count(void) { return count; }
+"""
+_MATH = """
+#include "math_f32.h"
+#define SWEEP(name) void sweep_##name(const float *x, float *y, uint32_t n) { \\
+    for (uint32_t i = 0; i < n; i++) y[i] = name##f_f32(x[i]); }
+SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh)
+void sweep_rsqrt(const float *x, float *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) y[i] = rsqrt_f32(x[i]);
+}
+void sweep_pow(const float *x, const float *e, float *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) y[i] = powf_f32(x[i], e[i]);
+}
+"""
+_C_TYPES = {"u32": ctypes.c_uint32, "i32": ctypes.c_int32, "f32": ctypes.c_float}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """All kernels of the registry in one library, with a HAL that knows only cores; it links nothing else."""
+    folder = Path(tempfile.mkdtemp(prefix="kernels"))
+    try:
+        kernels = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
+        for symbol, kernel in kernels.items():
+            (folder / f"{symbol}.h").write_text(kernel_header(kernel))
+        (folder / "hal_target.h").write_text("#define HAL_TABLE\n")
+        (folder / "stub.c").write_text(_STUB)
+        (folder / "math.c").write_text(_MATH)
+        sources = [str(COMMON / "kernels" / f"{symbol}.c") for symbol in sorted(kernels)]
+        includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
+        command = ["gcc", *FLAGS, *WARNINGS, *LINK, *includes, "stub.c", "math.c", *sources, "-o", "all.so"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"gcc refused a kernel:\n{done.stderr}")
+        return ctypes.CDLL(str(folder / "all.so"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def sweep(name: str, *inputs: Array) -> Array:
+    """A function of math_f32.h over arrays of float32."""
+    arrays = [np.ascontiguousarray(x, np.float32) for x in inputs]
+    result = np.empty_like(arrays[0])
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, result)]
+    getattr(library(), f"sweep_{name}")(*pointers, ctypes.c_uint32(result.size))
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A sample as a node with types, and its access where the operator has a kernel for it."""
+
+    operator: Operator
+    node: Node
+    types: dict[str, TensorType]
+    values: dict[str, Array]
+    access: Access = field(default_factory=lambda: Access((), ()))
+
+    @property
+    def inputs(self) -> list[TensorType | None]:
+        """Types of the inputs."""
+        return [self.types[n] if n else None for n in self.node.inputs]
+
+    @property
+    def arrays(self) -> list[Array | None]:
+        """Values of the inputs."""
+        return [self.values[n] if n else None for n in self.node.inputs]
+
+    @property
+    def flag(self) -> int:
+        """The lazy-reset flag of the pass: the input that no kernel pointer takes."""
+        used = {o.tensor for o in self.access.operands}
+        return int(any(np.any(self.values[n]) for n in self.node.inputs if n and n not in used))
+
+
+def step_of(operator: Operator, sample: Sample) -> Step:
+    """The sample as a node with inputs x0.. and outputs y0..; it has an access where nothing is lowered."""
+    names = tuple("" if x is None else f"x{i}" for i, x in enumerate(sample.inputs))
+    outputs = tuple(f"y{i}" for i in range(sample.outputs))
+    node = Node(sample.label, operator.name, names, outputs, dict(sample.attrs))
+    values = {n: np.asarray(x) for n, x in zip(names, sample.inputs, strict=True) if x is not None}
+    types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
+    inputs = [types[n] if n else None for n in names]
+    types.update(zip(outputs, operator.infer(node, inputs), strict=False))
+    step = Step(operator, node, types, values)
+    if operator.kernel is None or operator.lower(node, inputs) is not None:
+        return step
+    return Step(operator, node, types, values, operator.access(node, types))
+
+
+@dataclass
+class Slot:
+    """What a kernel pointer points at: the whole tensor (resident), or a packed box between guards."""
+
+    operand: Operand
+    memory: Array
+    resident: bool
+    box: tuple[tuple[int, int], ...] | None = None
+    buffer: Array = field(default_factory=lambda: np.empty(0, np.float32))
+
+    @property
+    def window(self) -> tuple[slice, ...]:
+        """The box as slices of the view."""
+        assert self.box is not None
+        return tuple(slice(start, start + length) for start, length in self.box)
+
+    def turn_to(self, tile: Tile, load: bool) -> None:
+        """Write the old box back and, under `load`, fetch the new one; an unchanged box stays."""
+        box = self.operand.box(tile)
+        if box == self.box:
+            return
+        self.flush()
+        self.box = box
+        if not self.resident:
+            shape = tuple(length for _, length in box)
+            self.buffer = poisoned(int(np.prod(shape, dtype=int)) + 2 * GUARD, self.memory.dtype)
+            if load:
+                self.buffer[GUARD:-GUARD] = self.memory[self.window].reshape(-1)
+
+    def flush(self) -> None:
+        """Write the box back where the kernel writes, and check the guards."""
+        if self.resident or self.box is None:
+            return
+        guards = np.concatenate([self.buffer[:GUARD], self.buffer[-GUARD:]])
+        assert bits(guards) == bits(poisoned(2 * GUARD, guards.dtype)), f"{self.operand.arg}: written outside"
+        shape = tuple(length for _, length in self.box)
+        if self.operand.writes:
+            self.memory[self.window] = self.buffer[GUARD:-GUARD].reshape(shape)
+
+    @property
+    def address(self) -> int:
+        """Of the box's first element."""
+        assert self.box is not None
+        item = self.memory.itemsize
+        if not self.resident:
+            return int(self.buffer.ctypes.data) + GUARD * item
+        first = sum(start * s for (start, _), s in zip(self.box, strides(self.memory.shape), strict=True))
+        return int(self.memory.ctypes.data) + first * item
+
+    def stride(self, axis: int) -> int:
+        """Elements between neighbours along an axis of the view."""
+        assert self.box is not None
+        if isinstance(self.operand.axes[axis], Broadcast):
+            return 0
+        shape = self.memory.shape if self.resident else tuple(length for _, length in self.box)
+        return strides(shape)[axis]
+
+
+def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The tile lengths, whole where the dim cannot be split or is a sum inside another one that is longer than 1."""
+    found, single = {}, True
+    for d in access.dims:
+        reduces = d.kind == "reduction"
+        found[d.name] = sizes[d.name] if d.splittable and (single or not reduces) else d.size
+        single = single and (found[d.name] == 1 or not reduces)
+    return found
+
+
+def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
+    """An array that no result may depend on: NaN, or a large integer."""
+    return np.full(count, np.nan if dtype.kind == "f" else 0x5A5A5A5A, dtype)
+
+
+def bits(x: Array) -> bytes:
+    """The exact content."""
+    return np.ascontiguousarray(x).tobytes()
+
+
+def run_step(
+    step: Step, sizes: Mapping[str, int], cores: Sequence[int] = (0,), resident: Sequence[str] = ()
+) -> list[Array]:
+    """The node's outputs by its C kernel, tile by tile.
+
+    `cores` is the order in which the cores run, `resident` the arguments whose operands are not packed.
+    """
+    kernel = step.operator.kernel
+    assert kernel is not None
+    values = dict(step.values)
+    slots: dict[str, Slot] = {}
+    for operand in step.access.operands:
+        kind = step.types[operand.tensor]
+        old = values.get(operand.tensor)
+        content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
+        memory = np.ascontiguousarray(content).reshape(operand.view)
+        slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
+    given = step.operator.args(step.node, step.access)
+    call: Callable[..., None] = getattr(library(), kernel.symbol)
+    structure = _structure(kernel)
+    for tile in tiles(step.access, sizes, order_dims(step.access)):
+        for slot in slots.values():
+            slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.fresh_on_flag))
+        pointers = {name: slots[name].address if name in slots else None for name, _, _ in kernel.pointers}
+        scalars = {name: _value(given[name], tile, step, slots) for name, _ in kernel.scalars}
+        arguments = structure(**pointers, **scalars)
+        for core in cores:
+            library().bench_core(core, len(cores))
+            call(ctypes.byref(arguments))
+    for slot in slots.values():
+        slot.flush()
+    results = {o.tensor: slots[o.arg].memory for o in step.access.operands if o.writes}
+    results |= {
+        step.node.outputs[out]: results[step.node.inputs[source]] for out, source in step.operator.inplace.items()
+    }
+    return [results[n].reshape(step.types[n].shape) for n in step.node.outputs if n]
+
+
+@cache
+def _structure(kernel: Kernel) -> type[ctypes.Structure]:
+    fields = [(name, ctypes.c_void_p) for name, _, _ in kernel.pointers]
+    fields += [(name, _C_TYPES[kind]) for name, kind in kernel.scalars]  # type: ignore[misc]
+    return type(kernel.symbol, (ctypes.Structure,), {"_fields_": fields})
+
+
+def _value(value: ArgValue, tile: Tile, step: Step, slots: Mapping[str, Slot]) -> int | float:
+    """Value of a scalar; strides are those of the slot, which may be a part of a larger array."""
+    if isinstance(value, Stride):
+        return slots[value.arg].stride(value.axis)
+    return value_of(value, step.access, tile, step.flag)

@@ -1,0 +1,1 @@
+"""HALs, simulators and calibration."""

@@ -1,0 +1,179 @@
+"""Calibration on a machine whose costs are known: what is measured there must come out again."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer import pipeline
+from deployer.calibration import calibrate, measure, overheads
+from deployer.calibration.calibrate import Calibration
+from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
+from deployer.core import target as targets
+from deployer.core.cost import cost_key, kernel_cost, kernel_cycles
+from deployer.core.ir import Program
+from deployer.core.operator import Work, registry
+from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.target import SmallProgram, Target
+from deployer.pipeline import Case
+from deployer.planning.timeline import simulate
+from deployer.running.profile import StepProfile
+from DeployTest.support.cases import load_case
+from DeployTest.support.tolerances import table
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+NAME = "siracusa"
+BOUND = table()["calibration"]
+TRUTH = replace(
+    targets.load(NAME),
+    dispatch=95,
+    step=210,
+    tile=37,
+    contention=150,
+    small=SmallProgram(calibrate.SMALL_STEPS, 130, 21, 400),
+)
+"""The machine: another one than the files know."""
+
+
+def works() -> Iterator[tuple[str, str, Work]]:
+    """Label, kernel and work of every call that calibration makes."""
+    for name, operator in registry().items():
+        if operator.kernel is not None and name == operator.name:
+            for sample in operator.sweep():
+                for job, work in calibrate._job(operator, sample):
+                    yield job.label, operator.kernel.symbol, work
+
+
+class Machine:
+    """Answers measurements as TRUTH would."""
+
+    def __init__(self) -> None:
+        """Know the work of each call by its label, and tilings by their plans."""
+        self.works = {label: (symbol, work) for label, symbol, work in works()}
+        self.tilings: dict[str, Tiling] = {}
+
+    def run(self, target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
+        """In place of `measure.run`."""
+        return [self.measured(job) for job in jobs]
+
+    def measured(self, job: Job) -> Measured:
+        """The first of three runs is cold; a transfer is started and awaited."""
+        if isinstance(job, TransferJob):
+            hop = TRUTH.hops[job.hop]
+            channel = hop.inward if job.direction == "in" else hop.outward
+            cycles = hop.issue + channel.cycles(job.run * job.count, job.count)
+            return Measured(job.label, (cycles + 50, cycles, cycles), (hop.issue + 9, hop.issue, hop.issue), {})
+        assert isinstance(job, KernelJob)
+        if job is DISPATCH:
+            return Measured(job.label, (300, TRUTH.dispatch, TRUTH.dispatch), (0, 0, 0), {})
+        symbol, work = self.works[job.label]
+        warm = kernel_cycles(TRUTH, symbol, work)
+        cold = kernel_cost(TRUTH, symbol, work.form).cold
+        return Measured(job.label, (warm + cold, warm, warm), (0, 0, 0), {})
+
+    def plan_program(self, program: Program, options: Options) -> tuple[Tiling, Plan]:
+        """As `pipeline.plan_program`, whose tilings it keeps."""
+        tiling, plan = pipeline.plan_program(program, options)
+        self.tilings[plan.digest] = tiling
+        return tiling, plan
+
+    def profile(self, case: Case, plan: Plan, folder: Path, measured: bool) -> list[StepProfile]:
+        """As `pipeline.profile` where programs can run: each step as TRUTH has it."""
+        assert measured
+        tiling = self.tilings[plan.digest]
+        truth = TRUTH.sized(len(plan.steps))
+        rows = []
+        for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+            timeline = simulate(step, choice, truth, True)
+            kernels = tuple(0 for _ in plan.steps[step.index].tile_cycles)
+            rows.append(StepProfile(step.index, "", "", "measured", (), kernels, (), timeline.cycles, 0))
+        return rows
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    """A calibration of the machine, with target files of its own."""
+    folder = tmp_path_factory.mktemp("targets")
+    shutil.copytree(targets.TARGETS_DIR, folder, dirs_exist_ok=True)
+    machine = Machine()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "TARGETS_DIR", folder)
+        patch.setattr(measure, "run", machine.run)
+        patch.setattr(overheads, "pipeline", _Planner(machine))
+        result = calibrate.run(NAME, "a machine of the tests", lambda text: None)
+        read = targets.load(NAME)
+    assert replace(result.target, toolchain=None) == replace(read, toolchain=None), "what is written is what was found"
+    return result
+
+
+class _Planner:
+    """`pipeline` as `overhead` sees it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.plan_program, self.profile = machine.plan_program, machine.profile
+
+    @staticmethod
+    def write_case(*given: object) -> None:
+        """Nothing is built."""
+
+
+def test_transfers_and_dispatch(found: Calibration) -> None:
+    """Whole cycles are all that is lost."""
+    assert found.target.dispatch == TRUTH.dispatch
+    for hop, truth in zip(found.target.hops, TRUTH.hops, strict=True):
+        assert (hop.issue, hop.shared) == (truth.issue, truth.shared)
+        for channel, true in ((hop.inward, truth.inward), (hop.outward, truth.outward)):
+            for size, lines in [(n, 1) for n in calibrate.SIZES] + [(r * n, n) for r, n in calibrate.LINES]:
+                wanted = true.cycles(size, lines)
+                assert abs(channel.cycles(size, lines) - wanted) <= BOUND["transfers"] * wanted, (size, lines)
+
+
+def test_kernels(found: Calibration) -> None:
+    """Every call that was measured is predicted, and each fit says how well."""
+    assert {f.symbol for f in found.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
+    for label, symbol, work in works():
+        wanted = kernel_cycles(TRUTH, symbol, work)
+        assert abs(kernel_cycles(found.target, symbol, work) - wanted) <= BOUND["kernels"] * wanted, label
+    for fit in found.fits:
+        assert fit.median <= fit.worst <= BOUND["kernels"]
+        true = TRUTH.kernels[fit.symbol]
+        assert abs(found.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
+
+
+def test_loops(found: Calibration) -> None:
+    """The code around kernels, in programs of many steps and of few.
+
+    Tiles and contention of many steps explain each other's cycles: only what both make of programs is compared.
+    """
+    target = found.target
+    assert abs(target.step - TRUTH.step) <= BOUND["steps"] * TRUTH.step
+    assert abs(target.small.step - TRUTH.small.step) <= BOUND["steps"] * TRUTH.small.step
+    assert target.small.steps == TRUTH.small.steps
+    assert abs(target.small.tile - TRUTH.small.tile) <= BOUND["steps"] * TRUTH.small.tile
+
+
+@pytest.mark.parametrize("strategy", ["single", "double"])
+@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 16000), ("simple_mlp", 4000)])
+def test_programs(test: str, l1: int, strategy: str, found: Calibration, models_root: Path) -> None:
+    """Whole programs take what the machine takes for them: in a model of costs that is what counts."""
+    case = load_case(test, models_root)
+    options = pipeline.accumulate_of(case, Options(NAME, strategy, {"L1": l1}))
+    tiling = pipeline.plan_program(case.program, options)[0]
+    cycles = {}
+    for name, target in (("found", found.target), ("truth", TRUTH)):
+        machine = target.with_options({"L1": l1}, None).sized(len(tiling.steps))
+        steps = zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True)
+        cycles[name] = sum(simulate(step, choice, machine, True).cycles for step, choice in steps)
+    assert abs(cycles["found"] - cycles["truth"]) <= BOUND["programs"] * cycles["truth"], cycles
+
+
+def test_measurements_that_fall_below_zero() -> None:
+    """A channel whose time is all lines has no setup and no bytes, not less than none."""
+    shapes = [(n, 1) for n in calibrate.SIZES] + [(r * n, n) for r, n in calibrate.LINES]
+    falling = [max(1, 900 * lines - size // 100) for size, lines in shapes]
+    measured = [Measured("", (c, c, c), (0, 0, 0), {}) for c in falling]
+    channel = calibrate._channel(measured, 0)
+    assert min(channel.setup, channel.byte_milli, channel.line_milli) >= 0
+    assert channel.line_milli > 0

@@ -1,0 +1,137 @@
+"""The injector of faults: what it draws, that the right programs pass, that a sample is noticed, and its table."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from DeployTest.faults.inject.draw import GROUPS, draw, proposals
+from DeployTest.faults.inject.fault import CLASSES, Fault
+from DeployTest.faults.inject.judge import MODES, NAMED, NOTHING, UNSEEN, VERDICT, judge, judge_all
+from DeployTest.faults.inject.program import BUFFERINGS, RECIPES, Program, Recipe, make, walk
+from DeployTest.faults.inject.table import BEGIN, END
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "detection.md"
+LEAST = 1500
+"""Faults of each seed in the table."""
+SEEDS = 3
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The dense case, double-buffered, with the layer in it."""
+    return make(RECIPES[0], "double", tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture(scope="module")
+def sites(program: Program) -> dict[str, list[Fault]]:
+    """All its faults by class."""
+    return proposals(program)
+
+
+def first(program: Program, kind: str, *, step: int | None = None) -> Fault:
+    """The first fault of a class, of a step where one is given."""
+    return next(f for f in CLASSES[kind].faults(program) if step in (None, f.step))
+
+
+def test_every_place_is_met(program: Program, sites: dict[str, list[Fault]]) -> None:
+    """Each class that has sites, each step and each operand; the same for a seed, and others for another."""
+    faults = draw(program, 1, sites=sites)
+    assert {f.kind for f in faults} == {kind for kind, found in sites.items() if found}
+    met = {(f.step, f.arg) for f in faults}
+    wanted = {(s.index, o.arg) for s in program.plan.steps for o in s.operands}
+    operands = {(f.step, f.arg) for found in sites.values() for f in found} & wanted
+    assert wanted == operands <= met
+    assert {s.index for s in program.plan.steps} <= {step for step, _ in met}
+    assert draw(program, 1, sites=sites) == faults != draw(program, 2, sites=sites)
+
+
+def test_census_follows_the_plan(program: Program) -> None:
+    """The layer finds an operand for every transfer, and as many kernel calls as the plan has tiles."""
+    for step in program.plan.steps:
+        assert len(program.census.calls(step.index)) == step.tiles == len(list(walk(step)))
+        regions = range(len(program.regions(step)))
+        assert all(m.region in regions for e in program.census.executions[step.index] for m in e.moves)
+
+
+def test_the_right_program_passes(program: Program) -> None:
+    """In all modes, with the same bits: judge_all raises otherwise."""
+    assert list(judge_all(program, [], MODES, 1)) == []
+
+
+def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> None:
+    """One fault of each class in the simulator's default mode."""
+    faults = draw(program, 4, 1, sites)[: len(CLASSES)]
+    found = list(judge_all(program, faults, MODES[:1], 2))
+    assert [f"{f.kind}: {f.text}" for f, _, judgement in found if judgement.result == UNSEEN] == []
+    assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffering", BUFFERINGS)
+@pytest.mark.parametrize("recipe", RECIPES, ids=[r.name for r in RECIPES])
+def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
+    """Some faults of each class, each step and each operand, in all modes."""
+    program = make(recipe, buffering, tmp_path)
+    found = judge_all(program, draw(program, 5, per_class=1), MODES, 2)
+    assert [f"{mode.label}, {f.kind}: {f.text}" for f, mode, j in found if j.result == UNSEEN] == []
+
+
+def test_named_with_the_step(program: Program) -> None:
+    """A dropped transfer is named with its step."""
+    fault = first(program, "dropped")
+    judgement = judge(program, fault, MODES[0])
+    assert judgement.result == NAMED, judgement
+    assert fault.step in judgement.steps, judgement
+
+
+def test_same_bits_change_nothing(program: Program) -> None:
+    """A flag that is set to what it is changes nothing: results are not taken for a fault's because one was planted."""
+    faults = list(CLASSES["lazy-reset flag constant 1"].faults(program))
+    assert judge(program, faults[1], MODES[0]).result == NOTHING, faults[1].place
+
+
+def test_a_fault_that_is_not_reached_is_an_error(program: Program) -> None:
+    """Or else a class whose sites do not exist would count as harmless."""
+    with pytest.raises(RuntimeError, match="no action was reached"):
+        judge(program, Fault("given", -1, "", "", (), "1 999 0 0 0 1 0 0 0 0 0 0 0"), MODES[0])
+
+
+def test_known_faults_are_classes() -> None:
+    """Those that once went unseen stay in."""
+    wanted = {"a step left out", "an optimizer step left out", "w and g of SGD exchanged"}
+    assert wanted <= set(CLASSES)
+    assert {c.group for c in CLASSES.values()} == set(GROUPS)
+
+
+def document_tables() -> list[list[list[str]]]:
+    """The tables of docs/detection.md as rows of cells, headings included."""
+    text = DOCUMENT.read_text().split(BEGIN)[1].split(END)[0]
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    return [[[c.strip() for c in line.strip("|").split("|")] for line in b.splitlines()] for b in blocks]
+
+
+def test_table_and_classes_agree() -> None:
+    """Every class is a row and every row a class, in the order of the groups, for all modes."""
+    _, classes, _ = document_tables()
+    rows = [row[0] for row in classes[2:]]
+    assert rows == [f"{g}: {kind}" for g in GROUPS for kind, c in CLASSES.items() if c.group == g]
+    assert classes[0][2:] == [mode.label for mode in MODES]
+    assert all(int(row[1]) > 0 for row in classes[2:]), "make detection draws some of each class"
+
+
+def test_table_has_enough_and_nothing_unseen() -> None:
+    """At least 1500 faults of each seed, over all cases, and none that changes bits unnoticed."""
+    groups, classes, seeds = document_tables()
+    assert not [row for row in classes if UNSEEN in " ".join(row).upper()]
+    sums = {row[0]: int(row[2]) for row in seeds[2:] if row[1] == "all six"}
+    assert len(sums) == SEEDS
+    assert min(sums.values()) >= LEAST
+    names = {row[1] for row in seeds[2:]} - {"all six"}
+    assert names == {f"{r.name} {b}" for r in RECIPES for b in BUFFERINGS}
+    assert [row[0] for row in groups[2:]] == [*GROUPS, "all"]
+    for row in groups[2:]:
+        for text in row[2:]:
+            seen, live = re.findall(r"\d+", text)[:2]
+            assert seen == live, f"{row[0]}: {text}"

@@ -1,0 +1,1 @@
+"""Autodiff, training graphs, and whole models trained."""

@@ -1,0 +1,104 @@
+"""Faults of the optimizer in generated C: each fails the verdict of the command, however little the case trains."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from DeployTest.support.cases import SHARED, case_dir, needs_shared
+from DeployTest.support.command_line import deployer
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+CASES = ("shared/Autoencoder", "autoencoder")
+
+
+@pytest.fixture(scope="module", params=CASES)
+def compiled(
+    request: pytest.FixtureRequest, models_root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A case and the folder its C lies in."""
+    if request.param.startswith("shared/"):
+        needs_shared(SHARED)
+    case, folder = case_dir(request.param, models_root), tmp_path_factory.mktemp("verdict") / "c"
+    assert deployer("train", "-t", case, "-o", folder, "--singlebuffer", "--l1", "120000") == 0
+    return case, folder
+
+
+CALL = re.compile(r"^    step_\w+\([^;]*\);\n", re.MULTILINE)
+"""A step of the optimizer."""
+
+
+def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[str, str]]) -> int:
+    """Exit code of a run of the program with texts of some files replaced, each of which must be there."""
+    case, made = compiled
+    shutil.copytree(made, folder)
+    for file, replaced in edits.items():
+        text = (folder / file).read_text()
+        for old, new in replaced.items():
+            assert old in text
+            text = text.replace(old, new)
+        (folder / file).write_text(text)
+    return deployer("train", "-t", case, "-o", folder, "--skipgen")
+
+
+def with_rate(compiled: tuple[Path, Path], factor: float) -> dict[str, dict[str, str]]:
+    """The edits that make every step learn faster; the simulator is told as well: the verdict alone can see it."""
+    found = re.search(r"\.lr = (\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
+    assert found
+    rate = np.float32(float.fromhex(found[1]) if found[1].startswith("0x") else float(found[1]))
+    faster = np.float32(factor) * rate
+    known, told = (f"lr), HAL_SIM_CONST, 0, 0, {int(value.view(np.uint32)):#x}" for value in (rate, faster))
+    program = {found[0]: f".lr = {float(faster).hex()}f"}
+    return {"OptimizerNetwork.c": program, "SimulationMap.c": {known: told}}
+
+
+def test_untouched(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+    """The program itself passes."""
+    assert run_edited(compiled, tmp_path / "c", {}) == 0
+
+
+def test_rate(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+    """A rate 5 % too large."""
+    assert run_edited(compiled, tmp_path / "c", with_rate(compiled, 1.05)) == 1
+
+
+def test_rate_of_the_program_alone(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+    """The simulator knows the plan's rate, and ends the run."""
+    edits = with_rate(compiled, 1.05)
+    assert run_edited(compiled, tmp_path / "c", {"OptimizerNetwork.c": edits["OptimizerNetwork.c"]}) == 70
+
+
+def test_step_left_out(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each in turn, of those that never move a weight by the tolerance too: by the simulator."""
+    calls = CALL.findall((compiled[1] / "OptimizerNetwork.c").read_text())
+    assert len(calls) == 14
+    for at, call in enumerate(calls[::3]):
+        assert run_edited(compiled, tmp_path / f"{at}", {"OptimizerNetwork.c": {call: ""}}) == 70, call
+
+
+def test_update_left_out(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+    """One of four: by the simulator."""
+    update = {"if (pass % ACCUMULATE == ACCUMULATE - 1) {": "if (pass != 1) {"}
+    assert run_edited(compiled, tmp_path / "c", {"Harness.c": update}) == 70
+
+
+def test_what_is_said(compiled: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the tensor, how far it went and should have, and what is allowed."""
+    assert run_edited(compiled, tmp_path / "c", with_rate(compiled, 0.75)) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"^FAULT \w+ moved \S+ of \S+, \d\d % off, \S+ % allowed$", said, re.MULTILINE)
+    assert re.search(r"^movements: 14, worst \S+ of \S+, \S+ % off, \S+ % allowed \(\w+\)$", said, re.MULTILINE)
+
+
+def test_report(compiled: tuple[Path, Path]) -> None:
+    """report.json has each tensor's movement, what was expected of it, and the error as a share of that."""
+    found = json.loads((compiled[1] / "report.json").read_text())
+    assert len(found["movements"]) == 14
+    for row in found["movements"]:
+        assert row["expected"] > 0
+        assert row["relative_error"] == row["error"] / row["expected"]
+        assert row["error"] <= row["allowed"]
+        assert abs(row["moved"] - row["expected"]) <= row["error"]
