@@ -201,9 +201,9 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
         raise unsupported(node, f"X has {rank} axes, W {len(w)}", "X and W of 3 axes, or of 4")
     if group < 1 or w[0] % group or x[1] != w[1] * group:
         raise mismatch(node, f"{x[1]} channels into {w[0]} by W of {w[1]} channels in {group} groups", inputs)
-    kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
-    if kernel != _two(w[2:], 1):
+    if node.attr_ints("kernel_shape", w[2:]) != w[2:]:
         raise mismatch(node, f"kernel_shape {node.attrs['kernel_shape']} is not that of W", inputs)
+    kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
     strides = _pair(node, "strides", (1,) * (rank - 2), 1, inputs)
     apart = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
     size = _two(x[2:], 1)
