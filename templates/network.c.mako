@@ -31,7 +31,7 @@ _Static_assert(${text});
 /* ${f.title} */
 static void ${f.name}(${f.parameters}) {
     hal_step(${f.step});
-${getattr(self, f.loop.form)(f.loop, "    ")}\
+${inside(f, "    ")}\
 }
 % endfor
 
@@ -44,62 +44,83 @@ ${v.function} {
 % endfor
     hal_step(HAL_NO_STEP);
 }
-<%def name="lines(items, indent)">\
-% for item in items:
-${indent}${item}
+<%def name="inside(v, indent)">\
+% for item in v.body:
+${getattr(self, item.form)(item, indent)}\
 % endfor
 </%def>\
-<%def name="call(v, indent)">\
-${lines(v.arguments, indent)}\
+<%def name="c_block(v, indent)">\
+${inside(v, indent)}\
+</%def>\
+<%def name="c_declare(v, indent)">\
+% for line in v.lines:
+${indent}uint32_t ${line};
+% endfor
+</%def>\
+<%def name="c_tickets(v, indent)">\
+% for line in v.lines:
+${indent}hal_ticket_t ${line};
+% endfor
+</%def>\
+<%def name="c_arguments(v, indent)">\
+${indent}${v.kernel}_args_t *args = ${v.table};
+</%def>\
+<%def name="c_let(v, indent)">\
+${indent}const uint32_t ${v.name} = ${v.value};
+</%def>\
+<%def name="c_set(v, indent)">\
+${indent}${v.variable} = ${v.value};
+</%def>\
+<%def name="c_increase(v, indent)">\
+${indent}${v.variable} += ${v.by};
+</%def>\
+<%def name="c_rotate_two(v, indent)">\
+${indent}${v.variable} ^= 1;
+</%def>\
+<%def name="c_rotate(v, indent)">\
+${indent}${v.variable} = ${v.variable} == ${v.last} ? 0 : ${v.variable} + 1;
+</%def>\
+<%def name="c_start(v, indent)">\
+${indent}${v.ticket} = ${v.transfer};
+</%def>\
+<%def name="c_start_local(v, indent)">\
+${indent}const hal_ticket_t ${v.ticket} = ${v.transfer};
+</%def>\
+<%def name="c_wait(v, indent)">\
+${indent}hal_dma_wait(${v.ticket});
+</%def>\
+<%def name="c_move(v, indent)">\
+${indent}hal_dma_wait(${v.transfer});
+</%def>\
+<%def name="c_assign(v, indent)">\
+${indent}args->${v.argument} = ${v.value};
+</%def>\
+<%def name="c_call(v, indent)">\
 ${indent}hal_parallel(${v.kernel}, ${v.table});
 </%def>\
-<%def name="once(v, indent)">\
-${lines(v.variables, indent)}\
-${lines(v.fetch, indent)}\
-${lines(v.arrive, indent)}\
-${getattr(self, v.body.form)(v.body, indent)}\
-${lines(v.leave, indent)}\
-${lines(v.settle, indent)}\
+<%def name="c_if_line(v, indent)">\
+${indent}if (${v.condition}) ${inside(v, "")}\
 </%def>\
-<%def name="single(v, indent)">\
-${lines(v.variables, indent)}\
-${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.tiles}; ${v.counter}++) {
-${lines(v.lengths, indent + "    ")}\
-${lines(v.fetch, indent + "    ")}\
-${lines(v.arrive, indent + "    ")}\
-${getattr(self, v.body.form)(v.body, indent + "    ")}\
-${lines(v.leave, indent + "    ")}\
-${lines(v.settle, indent + "    ")}\
-${lines(v.advance, indent + "    ")}\
+<%def name="c_if(v, indent)">\
+${indent}if (${v.condition}) {
+${inside(v, indent + "    ")}\
 ${indent}}
 </%def>\
-<%def name="double(v, indent)">\
-${lines(v.variables, indent)}\
-${indent}for (uint32_t ${v.counter} = 0; ${v.counter} <= ${v.tiles}; ${v.counter}++) {
-${indent}    if (${v.counter} < ${v.tiles}) {
-${lines(v.fetch_lengths, indent + "        ")}\
-${lines(v.fetch, indent + "        ")}\
-${lines(v.fetch_advance, indent + "        ")}\
-${indent}    }
-${indent}    if (${v.counter} == 0) continue;
-${lines(v.lengths, indent + "    ")}\
-${lines(v.arrive, indent + "    ")}\
-${getattr(self, v.body.form)(v.body, indent + "    ")}\
-${lines(v.leave, indent + "    ")}\
-${lines(v.turn, indent + "    ")}\
-${lines(v.advance, indent + "    ")}\
+<%def name="c_ahead(v, indent)">\
+${indent}if (${v.counter} < ${v.count}) {
+${inside(v, indent + "    ")}\
 ${indent}}
-${lines(v.finish, indent)}\
 </%def>\
-<%def name="storing(v, indent)">\
-${lines(v.variables, indent)}\
-${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.tiles}; ${v.counter}++) {
-${lines(v.lengths, indent + "    ")}\
-${lines(v.arrive, indent + "    ")}\
-${getattr(self, v.body.form)(v.body, indent + "    ")}\
-${lines(v.leave, indent + "    ")}\
-${lines(v.turn, indent + "    ")}\
-${lines(v.advance, indent + "    ")}\
+<%def name="c_skip_first(v, indent)">\
+${indent}if (${v.counter} == 0) continue;
+</%def>\
+<%def name="c_loop(v, indent)">\
+${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.count}; ${v.counter}++) {
+${inside(v, indent + "    ")}\
 ${indent}}
-${lines(v.finish, indent)}\
+</%def>\
+<%def name="c_loop_ahead(v, indent)">\
+${indent}for (uint32_t ${v.counter} = 0; ${v.counter} <= ${v.count}; ${v.counter}++) {
+${inside(v, indent + "    ")}\
+${indent}}
 </%def>\

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployer.codegen.tile_loop import float_literal
+from deployer.codegen.c_text import float_literal
 
 pytestmark = [pytest.mark.host]
 EDGES = (0.0, -0.0, 1.0, -1.0, 999_999.0, 1e6, -1e6, 1e-45, 1.17549435e-38, 3.4028235e38, np.inf, -np.inf, 0.1, 1 / 3)

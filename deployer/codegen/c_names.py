@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from deployer.core.plan import Plan, PlanOperand, PlanStep
+from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_suffix, code, identifier
 from deployer.core.target import Target
 
@@ -26,13 +26,9 @@ class Names:
         """Name of a home's address."""
         return self.homes[storage]
 
-    def slot(self, step: PlanStep, operand: PlanOperand) -> CText:
-        """Name of the address of an operand's first slot."""
-        return identifier(f"SLOT_{step.index:02d}_{operand.arg.upper()}")
-
-    def stage(self, step: PlanStep, operand: PlanOperand) -> CText:
-        """Name of the address of an operand's first slot in the level between."""
-        return identifier(f"STAGE_{step.index:02d}_{operand.arg.upper()}")
+    def slot(self, step: int, arg: str, staged: bool) -> CText:
+        """Name of the address of an operand's first slot, of its tiles or, where `staged`, of the parts of its stage."""
+        return identifier(f"{'STAGE' if staged else 'SLOT'}_{step:02d}_{arg.upper()}")
 
 
 class Memory:

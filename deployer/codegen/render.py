@@ -1,25 +1,22 @@
 """The render model: a plan turned into the pieces of text that templates loop over. No template decides anything."""
 
-import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Memory, Names, memory_name
-from deployer.codegen.expr import add
+from deployer.codegen.c_text import WIDTH, Printer, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
-from deployer.codegen.loop_views import CallView, LoopView, StepView, sized
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
-from deployer.codegen.tile_loop import FLAG, TileLoop
-from deployer.codegen.transfers import DoubleMoves, Guarded, Port, SingleMoves, blocks
 from deployer.core.artefact import digest
-from deployer.core.operator import Const
-from deployer.core.plan import Buffering, Home, Plan, PlanOperand, PlanStep
+from deployer.core.expr import variables
+from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
+from deployer.planning.lower import lower
+from deployer.planning.tile_loop import FLAG
 
-WIDTH = 106
 COLUMN = 28
 """Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
 
@@ -92,13 +89,13 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
                 address = memory.address(inner, operand.slot_offset)
                 note = f"{inner}+{operand.slot_offset}: {operand.slots} x {operand.slot_bytes} B, {operand.tensor}"
                 value = pointer(_dtype(step, operand), memory_name(inner), address)
-                constants.append(Constant(names.slot(step, operand), value, c_comment(note)))
+                constants.append(Constant(names.slot(step.index, operand.arg, False), value, c_comment(note)))
             if operand.stage_slots:
                 address = memory.address(between, operand.stage_offset)
                 size = f"{operand.stage_slots} x {operand.stage_bytes} B"
                 note = f"{between}+{operand.stage_offset}: {size}, {operand.tensor}"
                 value = pointer(_dtype(step, operand), memory_name(between), address)
-                constants.append(Constant(names.stage(step, operand), value, c_comment(note)))
+                constants.append(Constant(names.slot(step.index, operand.arg, True), value, c_comment(note)))
     arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
@@ -116,7 +113,7 @@ def pointer(dtype: str, memory: CText, address: int) -> CText:
 
 def prototype(graph: str) -> CText:
     """C function that runs a graph once; the training graph is told whether to overwrite the accumulators."""
-    return code(f"void {identifier(graph)}_network_run({f'uint32_t {FLAG}' if graph == 'train' else 'void'})")
+    return code(f"void {identifier(graph)}_network_run({f'uint32_t {FLAG.name}' if graph == 'train' else 'void'})")
 
 
 def network_view(plan: Plan, graph: str) -> NetworkView:
@@ -128,23 +125,23 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     sizes = " + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))
     if sizes:
         asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
-    views = tuple(_step_view(step, names) for step in steps)
-    functions, calls = functions_and_calls(views)
-    macros, fields = common_sizes([v.fields for v in views], [f"step_{v.index:02d}" for v in views])
+    programs, printer = [lower(step) for step in steps], Printer(names)
+    functions, calls = functions_and_calls(programs, printer)
+    macros, fields = common_sizes([p.arguments for p in programs], [f"step_{p.step:02d}" for p in programs], printer)
     tables = [
-        TableView(identifier(v.kernel), identifier(v.table), tuple(map(code, _wrapped(f))))
-        for v, f in zip(views, fields, strict=True)
+        TableView(identifier(p.kernel.symbol), identifier(table_name(p.step)), wrapped(texts))
+        for p, texts in zip(programs, fields, strict=True)
     ]
-    ignored = graph == "train" and not any(FLAG in call for call in calls)
+    ignored = graph == "train" and not any(FLAG.name in variables(p.body) for p in programs)
     return NetworkView(
         function=prototype(graph),
-        preamble=(code(f"(void){FLAG};"),) if ignored else (),
+        preamble=(code(f"(void){FLAG.name};"),) if ignored else (),
         provenance=provenance(plan),
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
         asserts=tuple(map(code, asserts)),
         steps=tuple(tables),
-        functions=tuple(replace(f, parameters=code(_folded(f.parameters)), loop=f.loop.as_code()) for f in functions),
+        functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
         calls=tuple(code(_folded(call)) for call in calls),
         macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
     )
@@ -176,136 +173,15 @@ def _table(steps: list[PlanStep]) -> list[str]:
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
 
-def _step_view(step: PlanStep, names: Names) -> StepView:
-    table = f"step_{step.index:02d}_args"
-    stage = TileLoop(step, "stage_", staged=True) if step.staging else None
-    loop = TileLoop(step, outer=stage)
-    fixed, varying = _arguments(step, loop, names)
-    call = CallView(step.kernel.symbol, f"&{table}", tuple(varying))
-    pointer = [f"{step.kernel.symbol}_args_t *args = &{table};"] if varying else []
-    ahead = TileLoop(step, "next_", outer=stage)
-    view = _loop_view(Port(step, names, staged=False), step.buffering, loop, ahead, pointer, call)
-    if stage and step.staging:
-        coming = TileLoop(step, "coming_", staged=True)
-        view = _loop_view(Port(step, names, staged=True), step.staging.buffering, stage, coming, [], view)
-    title = f"{step.shown} {step.name}"
-    return StepView(step.index, title, step.kernel.symbol, table, tuple(fixed), view, tuple(_addresses(step, names)))
-
-
-def _addresses(step: PlanStep, names: Names) -> Iterator[tuple[str, str, str]]:
-    """Each address of a step with the name and type it has as a parameter."""
-    for o in step.operands:
-        kind = C_TYPES[_dtype(step, o)]
-        yield names.home(o.storage), f"{o.arg}_home", kind
-        yield names.slot(step, o), f"{o.arg}_slot", kind
-        yield names.stage(step, o), f"{o.arg}_stage", kind
-
-
-def _loop_view(
-    port: Port, buffering: Buffering, loop: TileLoop, ahead: TileLoop, variables: list[str], body: LoopView | CallView
-) -> LoopView:
-    """A loop with the moves of one hop around a body."""
-    form = buffering if loop.split else "once"
-    moved = port.moved()
-    writer = DoubleMoves(port, loop, ahead) if form == "double" else SingleMoves(port, loop)
-
-    def lines(phase: Callable[[PlanOperand], list[Guarded]]) -> tuple[str, ...]:
-        return tuple(blocks(pair for o in moved for pair in phase(o)))
-
-    fetch, leave = lines(writer.fetch), lines(writer.leave)
-    runs_ahead = form == "double" and any(ahead.prefix in line for line in fetch)
-    tiles = str(loop.count())
-    count = [] if tiles.isdigit() else [f"const uint32_t tiles = {tiles};"]
-    advance = tuple(loop.advance()) if loop.split else ()
-    fetched = () if form == "double" else fetch
-    tickets, slots = writer.variables(moved)
-    coordinates = [x for each in (loop, *([ahead] if runs_ahead else [])) for x in each.coordinates()]
-    return LoopView(
-        form="storing" if form == "double" and not fetch else form,
-        counter=("stage_" if port.staged else "") + ("turn" if form == "double" and fetch else "tile"),
-        tiles="tiles" if count else sized(tiles, "stage_tiles" if port.staged else "tiles"),
-        variables=(
-            *count,
-            *variables,
-            *_declared("uint32_t", [*coordinates, *slots]),
-            *_declared("hal_ticket_t", tickets),
-        ),
-        fetch=fetch,
-        arrive=lines(writer.arrive),
-        leave=leave,
-        settle=lines(writer.settle),
-        turn=lines(writer.turn),
-        advance=advance,
-        fetch_advance=tuple(ahead.advance()) if runs_ahead else (),
-        lengths=_used(loop.length_variables(), [*body.texts, *leave, *fetched]),
-        fetch_lengths=_used(ahead.length_variables(), fetch) if runs_ahead else (),
-        finish=lines(writer.finish),
-        body=body,
-    )
-
-
 def _macro(name: str, text: str) -> str:
     """A definition, over several lines where it is long."""
     lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
     return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])
 
 
-def _wrapped(items: Sequence[str]) -> list[str]:
-    """Items joined by commas into lines of about WIDTH characters, none broken inside."""
-    glued = ", ".join(item.replace(" ", "\0") for item in items)
-    return [line.replace("\0", " ") for line in textwrap.wrap(glued, WIDTH, break_long_words=False)]
-
-
 def _folded(text: str) -> str:
     """A list of parameters or a call, over several lines where it is long."""
-    return "\n        ".join(_wrapped(text.split(", ")))
-
-
-def _declared(kind: str, declarators: Sequence[str]) -> list[str]:
-    """Variables of one type, in lines of about WIDTH characters."""
-    lines = _wrapped(declarators)
-    return [f"{kind} {line.removesuffix(',')};" for line in lines]
-
-
-def _used(variables: dict[str, str], lines: Sequence[str]) -> tuple[str, ...]:
-    """Definitions of the variables that some line mentions, or that one of them needs in turn."""
-    needed: list[str] = []
-    texts = list(lines)
-    for name, text in reversed(variables.items()):
-        if any(re.search(rf"\b{name}\b", x) for x in texts):
-            needed.insert(0, text)
-            texts.append(text)
-    return tuple(needed)
-
-
-def _arguments(step: PlanStep, loop: TileLoop, names: Names) -> tuple[list[str], list[str]]:
-    """Initialisers of what never changes and is not zero, and assignments of what each tile or pass changes."""
-    fixed, varying = [], []
-    by_arg = {o.arg: o for o in step.operands}
-    for name, _, _ in step.kernel.pointers:
-        operand = by_arg.get(name)
-        if operand is None:
-            continue
-        if operand.slots == 0:
-            base, offset = names.home(operand.storage), loop.element(operand)
-            text = str(add(base, offset))
-            constant = isinstance(offset, int)
-        elif operand.slots > 1:
-            text = Port(step, names, staged=False).slot(operand, "use")
-            constant = False
-        else:
-            text, constant = names.slot(step, operand), True
-        if constant:
-            fixed.append(f".{name} = {text}")
-        else:
-            varying.append(f"args->{name} = {text};")
-    for name, _ in step.kernel.scalars:
-        value = loop.argument(step.args[name])
-        if isinstance(step.args[name], Const) or isinstance(value, int):
-            fixed += [f".{name} = {value}"] if value not in (0, "0.0f") else []
-        else:
-            varying.append(f"args->{name} = {value};")
-    return fixed, varying
+    return "\n        ".join(wrapped(text.split(", ")))
 
 
 def loaded_homes(plan: Plan) -> list[Home]:

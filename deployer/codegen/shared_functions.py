@@ -1,18 +1,36 @@
-"""Steps whose C differs in addresses and a few sizes share one function: equal blocks of a network are printed once."""
+"""Steps that differ in addresses and a few sizes share one function: equal blocks of a network are printed once."""
 
-import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-from deployer.codegen.loop_views import SIZE, LoopView, StepView
+from deployer.codegen.c_text import Printer, View, table_name
+from deployer.codegen.kernel_headers import C_TYPES
+from deployer.core.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
+from deployer.core.loop_program import (
+    Ahead,
+    Arguments,
+    Block,
+    If,
+    Increase,
+    Let,
+    Loop,
+    LoopAhead,
+    LoopProgram,
+    Move,
+    Rotate,
+    Set,
+    Start,
+    StartLocal,
+    Statement,
+    Table,
+    Transfer,
+)
 from deployer.core.safe_text import CText, c_comment, code, identifier
+from deployer.planning.tile_loop import FLAG
 
-ADDRESS = re.compile(r"\b(?:HOME|SLOT|STAGE)_\w+", re.ASCII)
-HOLE = re.compile(r"@\w+", re.ASCII)
-FLAG_PARAMETER = "lazy_reset"
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
 MOST_SIZES = 8
@@ -27,32 +45,46 @@ class FunctionView:
     name: CText
     parameters: CText
     step: CText
-    loop: LoopView
+    body: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class _Hole(Node):
+    """Where a size stood: its place among all sizes of the program, and its name."""
+
+    place: int
+    name: str
 
 
 class _Size(NamedTuple):
-    """A named size of a shape: its value in each of the steps that share."""
+    """A named size: its value in each of the steps that share."""
 
     name: str
-    values: tuple[str, ...]
+    values: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """A step with its addresses and sizes taken out: what is left, addresses with their parameters' names, sizes."""
+    """A step with its addresses and sizes taken out: what is left, addresses with their parameters' names, sizes.
 
-    step: StepView
-    loop: LoopView
+    Addresses and `order`, the places of the sizes, are in the order in which the function's parameters stand.
+    """
+
+    program: LoopProgram
+    body: Block
     parameters: tuple[tuple[str, str], ...]
-    addresses: tuple[str, ...]
-    sizes: tuple[tuple[str, str], ...]
+    addresses: tuple[Node, ...]
+    sizes: tuple[Size, ...]
+    order: tuple[int, ...]
 
 
-def functions_and_calls(steps: Sequence[StepView]) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
+def functions_and_calls(
+    programs: Sequence[LoopProgram], printer: Printer
+) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
-    alike: dict[tuple[str, LoopView, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
-    for shape in map(_shape, steps):
-        groups = alike.setdefault((shape.step.kernel, shape.loop, shape.parameters), [])
+    alike: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
+    for shape in map(_shape, programs):
+        groups = alike.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
         home = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
         if home is None:
             groups.append([shape])
@@ -61,40 +93,43 @@ def functions_and_calls(steps: Sequence[StepView]) -> tuple[tuple[FunctionView, 
     functions: dict[int, FunctionView] = {}
     calls: dict[int, str] = {}
     for group in (group for groups in alike.values() for group in groups):
-        function, called = _shared(group) if len(group) > 1 else _alone(group[0].step)
-        functions[group[0].step.index] = function
-        calls |= {shape.step.index: call for shape, call in zip(group, called, strict=True)}
+        function, called = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
+        functions[group[0].program.step] = function
+        calls |= {shape.program.step: call for shape, call in zip(group, called, strict=True)}
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
 
 
-def _alone(step: StepView) -> tuple[FunctionView, list[str]]:
+def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[str]]:
     """The function of a single step, with everything inside."""
-    name, flag = identifier(f"step_{step.index:02d}"), _flag(step)
+    name, flag = identifier(f"step_{program.step:02d}"), _flag(program)
     parameters = code(f"uint32_t {flag}" if flag else "void")
-    loop = step.loop.mapped(lambda text: SIZE.sub(r"\1", text))
-    title = c_comment(step.title)
-    return FunctionView(title, name, parameters, code(str(step.index)), loop), [f"{name}({flag});"]
+    body = tuple(map(printer.view, program.body.body))
+    title = c_comment(program.title)
+    return FunctionView(title, name, parameters, code(str(program.step)), body), [f"{name}({flag});"]
 
 
-def _shared(group: Sequence[_Shape]) -> tuple[FunctionView, list[str]]:
+def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
     """The function of several steps: what they differ in are parameters."""
-    first = group[0].step
-    name, flag, sizes = identifier(f"step_{first.index:02d}_like"), _flag(first), _varying(group)
-    declared = ["uint32_t step", f"{first.kernel}_args_t *args", *(f"{kind} *{n}" for n, kind in group[0].parameters)]
+    first = group[0].program
+    name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
+    declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
+    declared += [f"{kind} *{n}" for n, kind in group[0].parameters]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        given = [str(shape.step.index), f"&{shape.step.table}", *shape.addresses]
-        given += [*(size.values[at] for size in sizes), *filter(None, [flag])]
+        given = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
+        given += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(given)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
-    return FunctionView(title, name, code(", ".join(declared)), code("step"), _filled(group, sizes)), calls
+    body = tuple(map(printer.view, _filled(group, sizes).body))
+    return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
 
 
 def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
-    """The sizes that differ between steps, with a parameter's name for each."""
+    """The sizes that differ between steps, with a parameter's name for each, in the parameters' order."""
     names: dict[_Size, str] = {}
-    for size in _sizes(group):
+    sizes = _sizes(group)
+    for size in (sizes[place] for place in group[0].order):
         if len(set(size.values)) > 1 and size not in names:
             free = (size.name if n == 1 else f"{size.name}_{n}" for n in count(1))
             names[size] = next(n for n in free if n not in names.values())
@@ -102,67 +137,128 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
 
 
 def _sizes(group: Sequence[_Shape]) -> list[_Size]:
-    """The sizes in the order of the text."""
+    """The sizes by their places."""
     columns = zip(*(shape.sizes for shape in group), strict=True)
-    return [_Size(column[0][0], tuple(value for _, value in column)) for column in columns]
+    return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> LoopView:
-    """The loop of a group with each size in place: a parameter where it differs, else its value."""
-    sizes = iter(_sizes(group))
+def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> Block:
+    """The body of a group with each size in its place: a parameter where it differs, else its value."""
+    sizes = _sizes(group)
 
-    def filled(_: re.Match[str]) -> str:
-        size = next(sizes)
-        return names.get(size, size.values[0])
+    def filled(tree: Tree) -> Tree:
+        if isinstance(tree, _Hole):
+            size = sizes[tree.place]
+            return Var(names[size]) if size in names else Size(size.values[0], size.name)
+        return tree.mapped(filled)  # type: ignore[no-any-return]
 
-    return group[0].loop.mapped(lambda text: HOLE.sub(filled, text))
+    return group[0].body.mapped(filled)  # type: ignore[no-any-return]
 
 
-def _flag(step: StepView) -> str:
+def _flag(program: LoopProgram) -> str:
     """The flag's name where the step reads it."""
-    return FLAG_PARAMETER if any(FLAG_PARAMETER in text for text in step.loop.texts) else ""
+    return FLAG.name if FLAG.name in variables(program.body) else ""
 
 
-def common_sizes(fields: Sequence[Sequence[str]], labels: Sequence[str]) -> tuple[dict[str, str], list[list[str]]]:
+def common_sizes(
+    tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
+) -> tuple[dict[str, str], list[list[str]]]:
     """Macros for what argument tables have in common but their addresses, and the tables with the macros in place."""
-    rest = [tuple(item for item in items if not ADDRESS.search(item)) for items in fields]
+    rest = [tuple(_field(item, printer) for item in items if not _has_address(item[1])) for items in tables]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
-    count = Counter(rest)
+    times = Counter(rest)
     macros, shortened = {}, []
-    for items, sizes in zip(fields, rest, strict=True):
+    for items, sizes in zip(tables, rest, strict=True):
+        texts = [_field(item, printer) for item in items]
         name = f"{first[sizes].upper()}_SIZES"
-        if count[sizes] > 1 and len(sizes) >= LEAST_COMMON:
+        if times[sizes] > 1 and len(sizes) >= LEAST_COMMON:
             macros[name] = ", ".join(sizes)
-            shortened.append([*(item for item in items if item not in sizes), name])
-        else:
-            shortened.append(list(items))
+            texts = [*(text for text in texts if text not in sizes), name]
+        shortened.append(texts)
     return macros, shortened
 
 
-def _shape(step: StepView) -> _Shape:
-    """Parameters stand for addresses in the order in which the text mentions them, holes for sizes.
+def _field(item: tuple[str, Expr], printer: Printer) -> str:
+    """An entry of an argument table."""
+    return f".{item[0]} = {printer.text(item[1])}"
 
-    The pointer to the argument table is a parameter of a shared function.
+
+def _has_address(value: Expr) -> bool:
+    return isinstance(value, Tree) and any(isinstance(node, (Home, Slot)) for node in value.walk())
+
+
+def _shape(program: LoopProgram) -> _Shape:
+    """Parameters stand for addresses, holes for sizes; the argument table is a parameter of a shared function."""
+    types = {name: C_TYPES[kind] for name, kind, _ in program.kernel.pointers}
+    names: dict[Node, tuple[str, str]] = {}
+    for arg, storage in program.storages:
+        names[Home(storage)] = f"{arg}_home", types[arg]
+        names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]
+        names[Slot(program.step, arg, True)] = f"{arg}_stage", types[arg]
+    sizes: list[Size] = []
+
+    def numbered(tree: Tree) -> Tree:
+        if isinstance(tree, Size):
+            sizes.append(tree)
+            return _Hole(len(sizes) - 1, tree.name)
+        return tree.mapped(numbered)  # type: ignore[no-any-return]
+
+    def renamed(tree: Tree) -> Tree:
+        if isinstance(tree, (Home, Slot)):
+            return Var(names[tree][0])
+        return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)  # type: ignore[no-any-return]
+
+    holed: Block = _without_arguments(program.body).mapped(numbered)
+    mentioned = list(_mentions(holed))
+    addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, (Home, Slot))))
+    order = tuple(node.place for node in mentioned if isinstance(node, _Hole))
+    parameters = tuple(names[address] for address in addresses)
+    return _Shape(program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)
+
+
+def _without_arguments(block: Block) -> Block:
+    """The block without the short name of the argument table, which is a parameter."""
+
+    def without(tree: Tree) -> Tree:
+        kept = tree
+        if isinstance(tree, Block):
+            kept = Block(tuple(s for s in tree.body if not isinstance(s, Arguments)))
+        return kept.mapped(without)  # type: ignore[no-any-return]
+
+    return without(block)  # type: ignore[return-value]
+
+
+def _mentions(statement: Statement) -> Iterator[Tree]:
+    """The nodes below in the order in which parameters stand.
+
+    Of a loop first its count, then what comes in, what goes out, how slots rotate, how far the loop goes on, lengths,
+    and last what is inside of it.
     """
-    names = {address: (parameter, kind) for address, parameter, kind in step.addresses}
-    found: dict[str, tuple[str, str]] = {}
-    sizes: list[tuple[str, str]] = []
-
-    def emptied(size: re.Match[str]) -> str:
-        sizes.append((size[2], size[1]))
-        return f"@{size[2]}"
-
-    def renamed(text: str) -> str:
-        for address in ADDRESS.findall(text):
-            found.setdefault(address, names[address])
-        text = ADDRESS.sub(lambda m: found[m[0]][0], text)
-        return SIZE.sub(emptied, re.sub(rf"&{step.table}\b", "args", text))
-
-    loop = _without_table(step.loop).mapped(renamed)
-    return _Shape(step, loop, tuple(found.values()), tuple(found), tuple(sizes))
+    if isinstance(statement, (Loop, LoopAhead)):
+        yield from statement.count.walk() if isinstance(statement.count, Tree) else ()
+    if not isinstance(statement, (Loop, LoopAhead, Block)):
+        yield from statement.walk()
+        return
+    parts = [(s, False) for s in statement.body if not isinstance(s, Ahead)]
+    parts += [(s, True) for part in statement.body if isinstance(part, Ahead) for s in part.body]
+    for part, _ in sorted(parts, key=_rank):
+        yield from _mentions(part)
 
 
-def _without_table(view: LoopView) -> LoopView:
-    """The view without the definition of the pointer to the argument table."""
-    body = _without_table(view.body) if isinstance(view.body, LoopView) else view.body
-    return replace(view, body=body, variables=tuple(x for x in view.variables if " *args = " not in x))
+def _rank(part: tuple[Statement, bool]) -> int:
+    statement, ahead = part
+    match statement:
+        case If(_, body):
+            return min(_rank((inner, ahead)) for inner in body)
+        case Start() | StartLocal() | Move():
+            out = any(isinstance(node, Transfer) and node.way == "out" for node in statement.walk())
+            return 1 if out else 0
+        case Rotate():
+            return 2
+        case Increase() | Set():
+            return 4 if ahead else 3
+        case Let():
+            return 6 if ahead else 5
+        case Block() | Loop() | LoopAhead():
+            return 7
+    return 0

@@ -1,35 +1,55 @@
-"""The tile loop of one step as C expressions: coordinates, lengths, boxes, transfers and kernel arguments."""
+"""The tile loop of one step as expressions: coordinates, lengths, boxes, transfers and kernel arguments."""
 
-import math
 from dataclasses import dataclass
 
-from deployer.codegen.expr import Expr, add, mul, product, sub
-from deployer.codegen.loop_views import sized
 from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
 from deployer.core.errors import InternalError
+from deployer.core.expr import (
+    All,
+    AtLeast,
+    Choice,
+    Clipped,
+    Difference,
+    Equal,
+    Expr,
+    Least,
+    Quotient,
+    Reached,
+    Real,
+    Signed,
+    SignedVar,
+    Size,
+    Var,
+    add,
+    mul,
+    sized,
+    sub,
+)
+from deployer.core.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 
 ELEMENT = 4
-FLAG = "lazy_reset"
+FLAG = Var("lazy_reset")
+"""Whether accumulators hold nothing yet: set in the first of the passes that add to them."""
 
 
 @dataclass(frozen=True)
-class Move:
-    """A transfer: bytes per run and (count, stride in bytes) levels, innermost first, of a box at `offset` elements."""
+class BoxMove:
+    """How a box moves: its first element, bytes per run, and (count, bytes between) per level, innermost first."""
 
     offset: Expr
     run: Expr
     levels: tuple[tuple[Expr, Expr], ...]
 
-    def call(self, direction: str, hop: int, outer: str, inner: str, name: str) -> str:
-        """The HAL call that starts it; sizes are named after `name`."""
-        address = str(add(outer, self.offset))
-        ends = f"{inner}, {address}" if direction == "in" else f"{address}, {inner}"
+    def transfer(self, way: Way, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
+        """The transfer between what it is cut from at `outer` and a slot; sizes are named after `name`."""
+        address = add(outer, self.offset)
         sizes = [sized(self.run, f"{name}_bytes")]
         for count, pitch in self.levels:
             sizes += [sized(count, f"{name}_rows"), sized(pitch, f"{name}_pitch")]
-        return f"hal_dma_{direction}_{1 + len(self.levels)}d({', '.join([str(hop), ends, *sizes])})"
+        target, source = (inner, address) if way == "in" else (address, inner)
+        return Transfer(way, hop, target, source, tuple(sizes))
 
 
 class TileLoop:
@@ -50,73 +70,80 @@ class TileLoop:
         """First index and length of what the loop cuts along a dim."""
         return (self.outer.start(name), self.outer.length(name)) if self.outer else (0, self.dims[name].size)
 
+    def coordinate(self, name: str) -> Var:
+        """The variable of a dim that the loop cuts."""
+        return Var(f"{self.prefix}{name}")
+
     def start(self, name: str) -> Expr:
         """First index of the tile along a dim."""
-        return f"{self.prefix}{name}" if name in self.split else self.whole(name)[0]
+        return self.coordinate(name) if name in self.split else self.whole(name)[0]
 
-    def end(self, name: str) -> str:
+    def end(self, name: str) -> Expr:
         """One past the last index of what the loop cuts along a dim."""
         start, length = self.whole(name)
         end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
-        return f"{start} + {end}" if start else end
+        return add(start, end)
 
-    def step_along(self, name: str) -> str:
+    def step_length(self, name: str) -> Size:
         """Tile length along a dim, named."""
-        return sized(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
+        return Size(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
 
     def length(self, name: str) -> Expr:
         """Tile length along a dim; a variable where some tiles are shorter."""
         if name not in self.split:
             return self.whole(name)[1]
         lengths = {length for _, length in self.pieces[name]}
-        return lengths.pop() if len(lengths) == 1 else f"{self.prefix}{name}_len"
+        return lengths.pop() if len(lengths) == 1 else Var(f"{self.prefix}{name}_len")
 
-    def length_variables(self) -> dict[str, str]:
-        """Names and definitions of the lengths that vary."""
-        lines = {}
+    def lengths(self) -> list[Let]:
+        """Definitions of the lengths that vary, and of the clipped windows."""
+        found: dict[str, Expr] = {}
         for name in self.split:
             length = self.length(name)
-            if isinstance(length, str):
-                rest = f"{self.end(name)} - {self.start(name)}"
-                lines[length] = f"const uint32_t {length} = hal_min({self.step_along(name)}, {rest});"
+            if isinstance(length, Var):
+                rest = Difference((self.end(name), self.start(name)))
+                found[length.name] = Least(self.step_length(name), rest)
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
                 if isinstance(axis, Windowed) and axis.dim in self.split:
-                    lines |= self._window_variables(operand, index, axis, extent)
-        return lines
+                    found |= self._window(operand, index, axis, extent)
+        return [Let(name, value) for name, value in found.items()]
 
-    def _window_variables(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, str]:
+    def _window(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, Expr]:
         """First index and length of a windowed axis, clipped to the axis."""
         low, length = self._window_names(operand, index)
-        start, lines, rest = self.start(axis.dim), dict[str, str](), ""
+        start, found, empty = self.start(axis.dim), dict[str, Expr](), None
         end = add(start, self.length(axis.dim))
         if isinstance(axis, Around):
             names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
-            for name, bound in zip(names, self._reached(axis.reach, axis.count), strict=True):
-                lines[name] = f"const uint32_t {name} = {bound};"
-            start, end, rest = *names, f"{names[1]} == {names[0]} ? 0 : "
+            found |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
+            start, end = map(Var, names)
+            empty = Equal(end, start)
+        first: Expr
+        last: Expr
         if isinstance(axis, Reach):
             first, last = self._reached(axis, extent)
         else:
             behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
             over = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
-            size = sized(extent, f"{operand.arg}_{index}_size")
-            first = f"hal_window({add(mul(start, axis.stride), ahead)}, {behind}, {size})"
-            last = f"hal_window({add(mul(end, axis.stride), over + ahead)}, {behind}, {size})"
-        lines[low] = f"const uint32_t {low} = {first};"
-        lines[length] = f"const uint32_t {length} = {rest}{last} - {low};"
-        return lines
+            size = Size(extent, f"{operand.arg}_{index}_size")
+            first = Clipped(add(mul(start, axis.stride), ahead), behind, size)
+            last = Clipped(add(mul(end, axis.stride), over + ahead), behind, size)
+        rest = Difference((last, Var(low)))
+        found[low] = first
+        found[length] = Choice(empty, 0, rest) if empty else rest
+        return found
 
-    def _reached(self, axis: Reach, extent: int) -> tuple[str, str]:
+    def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
         """The first window that holds an index of the tile, and one past the last."""
         start, count = self.start(axis.dim), self.length(axis.dim)
         behind, ahead, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
         return (
-            f"hal_reach({add(start, behind)}, {reach + ahead}, {axis.stride}, {extent})",
-            f"hal_reach({add(start, count, behind)}, {ahead}, {axis.stride}, {extent})",
+            Reached(add(start, behind), reach + ahead, axis.stride, extent),
+            Reached(add(start, count, behind), ahead, axis.stride, extent),
         )
 
-    def _lengths(self, axis: Windowed, extent: int) -> set[int]:
+    def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
         """The lengths on a windowed axis over all tiles."""
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
@@ -124,29 +151,31 @@ class TileLoop:
         name = f"{self.prefix}{operand.arg}_{index}"
         return f"{name}_low", f"{name}_len"
 
-    def coordinates(self) -> list[str]:
-        """Declarators of the loop variables at the first tile."""
-        return [f"{self.start(n)} = {self.whole(n)[0]}" for n in self.split]
+    def coordinates(self) -> dict[str, Expr]:
+        """The loop variables at the first tile."""
+        return {self.coordinate(n).name: self.whole(n)[0] for n in self.split}
 
     def count(self) -> Expr:
         """Number of tiles in one pass of the loop."""
         counts: list[Expr] = []
         for name in self.split:
             length, tile = self.whole(name)[1], self.tile[name]
-            counts.append(-(-length // tile) if isinstance(length, int) else f"(({length} + {tile - 1}) / {tile})")
-        return product(counts)
+            counts.append(-(-length // tile) if isinstance(length, int) else Quotient(length, tile))
+        return mul(*counts)
 
-    def advance(self) -> list[str]:
-        """Statements that step to the next tile, innermost dim first."""
-        lines: list[str] = []
-        for depth, dim in enumerate(reversed(self.split)):
-            name, pad = self.start(dim), "    " * depth
-            lines.append(f"{pad}{name} += {self.step_along(dim)};")
-            if depth + 1 < len(self.split):
-                lines.append(f"{pad}if ({name} >= {self.end(dim)}) {{")
-                lines.append(f"{pad}    {name} = {self.whole(dim)[0]};")
-        lines += ["    " * depth + "}" for depth in reversed(range(len(self.split) - 1))]
-        return lines
+    def advance(self) -> list[Statement]:
+        """On to the next tile, innermost dim first."""
+        return self._advance(self.split)
+
+    def _advance(self, dims: list[str]) -> list[Statement]:
+        if not dims:
+            return []
+        name, at = dims[-1], self.coordinate(dims[-1])
+        found: list[Statement] = [Increase(at, self.step_length(name))]
+        if dims[:-1]:
+            back = Set(at, self.whole(name)[0])
+            found.append(If(AtLeast(at, self.end(name)), (back, *self._advance(dims[:-1]))))
+        return found
 
     def inner(self, operand: PlanOperand) -> list[str]:
         """Split dims that advance without changing the operand's box."""
@@ -154,25 +183,25 @@ class TileLoop:
         last = max((i for i, name in enumerate(self.split) if name in used), default=-1)
         return self.split[last + 1 :]
 
-    def begins(self, operand: PlanOperand) -> str:
-        """Condition that this tile is the first on its box; empty where every tile is."""
+    def begins(self, operand: PlanOperand) -> list[Expr]:
+        """Conditions that this tile is the first on its box; none where every tile is."""
         return self._at_first(self.inner(operand))
 
-    def ends(self, operand: PlanOperand) -> str:
-        """Condition that this tile is the last on its box; empty where every tile is."""
+    def ends(self, operand: PlanOperand) -> list[Expr]:
+        """Conditions that this tile is the last on its box; none where every tile is."""
         return self._at_last(self.inner(operand))
 
     def _sums(self) -> list[str]:
         """The reductions that are split."""
         return [name for name in self.split if self.dims[name].reduction]
 
-    def _at_first(self, names: list[str]) -> str:
-        """Condition that the tile is the first along all these dims; empty where there are none."""
-        return " && ".join(f"{self.start(n)} == {self.whole(n)[0]}" for n in names)
+    def _at_first(self, names: list[str]) -> list[Expr]:
+        """That the tile is the first along all these dims."""
+        return [Equal(self.start(n), self.whole(n)[0]) for n in names]
 
-    def _at_last(self, names: list[str]) -> str:
+    def _at_last(self, names: list[str]) -> list[Expr]:
         """The same for the last tile."""
-        return " && ".join(f"{self.start(n)} + {self.step_along(n)} >= {self.end(n)}" for n in names)
+        return [AtLeast(add(self.start(n), self.step_length(n)), self.end(n)) for n in names]
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
@@ -186,8 +215,8 @@ class TileLoop:
                 spans.append((0, 1))
             elif axis.dim in self.split:
                 low, length = self._window_names(operand, index)
-                lengths = self._lengths(axis, extent)
-                spans.append((low, lengths.pop() if len(lengths) == 1 else length))
+                lengths = self._clipped_lengths(axis, extent)
+                spans.append((Var(low), lengths.pop() if len(lengths) == 1 else Var(length)))
             elif self.outer:
                 spans.append(self.outer.box(operand)[index])
             else:
@@ -200,8 +229,8 @@ class TileLoop:
             return self.outer.box(operand)
         return [(0, extent) for extent in operand.view]
 
-    def move(self, operand: PlanOperand) -> Move:
-        """The transfer of the operand's box from where it is cut; one of no bytes where the box is empty.
+    def move(self, operand: PlanOperand) -> BoxMove:
+        """The move of the operand's box from where it is cut; one of no bytes where the box is empty.
 
         An axis on which tiles have one element or none needs no level: its length is a factor of the run.
         """
@@ -214,7 +243,7 @@ class TileLoop:
             operand.axes, operand.view, self.container(operand), self.box(operand), self._whole(operand), strict=True
         )
         for axis, extent, (base, room), (low, length), whole in reversed(list(axes)):
-            if isinstance(axis, Windowed) and max(self._lengths(axis, extent)) <= 1:
+            if isinstance(axis, Windowed) and max(self._clipped_lengths(axis, extent)) <= 1:
                 run, length = mul(length, run), 1
             if contiguous:
                 run = mul(length, run)
@@ -227,7 +256,7 @@ class TileLoop:
             joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
             contiguous = contiguous and (whole or room == 1)
             stride = mul(room, stride)
-        return Move(add(*offsets), mul(run, ELEMENT), tuple(levels))
+        return BoxMove(add(*offsets), mul(run, ELEMENT), tuple(levels))
 
     def _pitched(self, operand: PlanOperand, axis: Axis, offset: Expr) -> Expr:
         """An offset along an axis with its factor, the elements between neighbours, named."""
@@ -252,13 +281,13 @@ class TileLoop:
             return 0
         if operand.slots == 0:
             return strides(operand.view)[axis]
-        return product([length for _, length in self.box(operand)[axis + 1 :]])
+        return mul(*(length for _, length in self.box(operand)[axis + 1 :]))
 
     def argument(self, value: ArgValue) -> Expr:
-        """C text of a kernel argument."""
+        """The value of a kernel argument."""
         match value:
             case Const(v):
-                return v if isinstance(v, int) else f"{float_literal(v)}"
+                return v if isinstance(v, int) else Real(v)
             case Extent(dim):
                 return self.length(dim)
             case Start(dim):
@@ -266,16 +295,16 @@ class TileLoop:
             case Stride(arg, axis):
                 return self.stride(self._operand(arg), axis)
             case First():
-                return self._at_first(self._sums()) or 1
+                return all_of(self._at_first(self._sums()))
             case Last():
-                return self._at_last(self._sums()) or 1
+                return all_of(self._at_last(self._sums()))
             case Flag():
                 return FLAG
             case Length(arg, axis):
                 return self.box(self._operand(arg))[axis][1]
             case Offset(arg, axis):
                 return self._offset(self._operand(arg), axis)
-        raise InternalError(f"{value} has no C form")
+        raise InternalError(f"{value} has no expression")
 
     def _operand(self, arg: str) -> PlanOperand:
         return next(o for o in self.step.operands if o.arg == arg)
@@ -286,25 +315,18 @@ class TileLoop:
         if not isinstance(axis, Windowed):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
         low, _ = self.box(operand)[index]
-        if isinstance(low, int):
+        if not isinstance(low, Var):
             return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
         if isinstance(axis, Around):
-            return f"(int32_t)({self.start(axis.dim)}) - (int32_t){low}"
+            return Signed(self.start(axis.dim), (SignedVar(low.name),))
         behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
             first = add(mul(self.start(axis.dim), axis.stride), ahead)
-            return f"(int32_t)({first}) - {behind} - (int32_t){low}"
-        at = f"(int32_t)({add(self.start(axis.dim), behind)})" + (f" - {ahead}" if ahead else "")
-        return f"{at} - (int32_t)({mul(low, axis.stride)})"
+            return Signed(first, (behind, SignedVar(low.name)))
+        less = (ahead,) if ahead else ()
+        return Signed(add(self.start(axis.dim), behind), (*less, Signed(mul(low, axis.stride))))
 
 
-def float_literal(value: float) -> str:
-    """The float32 nearest to the value as a C hexadecimal literal with the decimal beside it."""
-    import numpy as np
-
-    nearest = float(np.float32(value))
-    if math.isinf(nearest):
-        return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
-    if nearest == int(nearest) and abs(nearest) < 1e6:
-        return f"{nearest:.1f}f"
-    return f"{nearest.hex()}f /* {nearest:.9g} */"
+def all_of(conditions: list[Expr]) -> Expr:
+    """That all conditions hold; 1 where there are none."""
+    return conditions[0] if len(conditions) == 1 else All(tuple(conditions)) if conditions else 1

@@ -1,0 +1,186 @@
+"""Loop programs as C: expressions as text, statements as views, of which templates print one definition per kind."""
+
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from deployer.codegen.c_names import Names
+from deployer.core.errors import InternalError
+from deployer.core.expr import (
+    All,
+    AtLeast,
+    Choice,
+    Clipped,
+    Difference,
+    Equal,
+    Expr,
+    Home,
+    Least,
+    Less,
+    Node,
+    Not,
+    Product,
+    Quotient,
+    Reached,
+    Real,
+    Signed,
+    SignedVar,
+    Size,
+    Slot,
+    Sum,
+    Tree,
+    Var,
+)
+from deployer.core.loop_program import Declare, Done, If, Rotate, Statement, Table, Ticket, Tickets, Transfer
+from deployer.core.safe_text import CText, code, identifier
+
+WIDTH = 106
+Printable = CText | tuple[CText, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A statement as templates print it: the name of the definition, its texts by name, and what is inside of it."""
+
+    form: str
+    texts: Mapping[str, Printable]
+    body: tuple["View", ...]
+
+    def __getattr__(self, name: str) -> Printable:
+        """A text by its name."""
+        try:
+            return self.texts[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Printer:
+    """C text of expressions and statements, with the addresses of a plan by their names."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def text(self, value: Expr) -> str:
+        """An expression as C."""
+        t = self.text
+        match value:
+            case int() | Size():
+                return str(value.value if isinstance(value, Size) else value)
+            case Var(name):
+                return name
+            case Home(storage):
+                return self.names.home(storage)
+            case Slot(step, arg, staged):
+                return self.names.slot(step, arg, staged)
+            case Table(step):
+                return f"&{table_name(step)}"
+            case Real(number):
+                return float_literal(number)
+            case Sum(terms):
+                return " + ".join(map(self._term, terms))
+            case Product(factors):
+                return " * ".join(map(self._factor, factors))
+            case Difference((first, *less)):
+                return " - ".join([t(first), *map(self._factor, less)])
+            case Quotient(dividend, divisor):
+                return f"((({t(dividend)} + {divisor - 1}) / {divisor}))"
+            case Signed(number, less):
+                return " - ".join([f"(int32_t)({t(number)})", *map(t, less)])
+            case SignedVar(name):
+                return f"(int32_t){name}"
+            case _:
+                return self._call(value)
+
+    def _call(self, value: Node) -> str:
+        """What C has a function or an operator of its own for."""
+        t = self.text
+        match value:
+            case Least(first, second):
+                return f"hal_min({t(first)}, {t(second)})"
+            case Clipped(index, before, extent):
+                return f"hal_window({t(index)}, {before}, {t(extent)})"
+            case Reached(index, reach, stride, extent):
+                return f"hal_reach({t(index)}, {reach}, {stride}, {extent})"
+            case Equal(first, second):
+                return f"{t(first)} == {t(second)}"
+            case AtLeast(first, second):
+                return f"{t(first)} >= {t(second)}"
+            case Less(first, second):
+                return f"{t(first)} < {t(second)}"
+            case Not(inner):
+                return f"!{t(inner)}"
+            case All(terms):
+                return " && ".join(map(t, terms))
+            case Choice(condition, then, other):
+                return f"{t(condition)} ? {t(then)} : {t(other)}"
+            case Done():
+                return "HAL_DONE"
+            case Ticket(name, _, index):
+                return name + "".join(f"[{t(i)}]" for i in index)
+            case Transfer(way, hop, target, source, sizes):
+                words = [str(hop), t(target), t(source), *map(t, sizes)]
+                return f"hal_dma_{way}_{(1 + len(sizes)) // 2}d({', '.join(words)})"
+        raise InternalError(f"{value} has no C form")
+
+    def _term(self, value: Expr) -> str:
+        """A term of a sum."""
+        return f"({self.text(value)})" if isinstance(value, Difference) else self.text(value)
+
+    def _factor(self, value: Expr) -> str:
+        """A factor of a product, or what is subtracted."""
+        bracketed = isinstance(value, (Difference, Sum, Quotient))
+        return f"({self.text(value)})" if bracketed else self.text(value)
+
+    def view(self, statement: Statement) -> View:
+        """A statement for the definition of its kind: each field as text, inner statements as views."""
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(statement).__name__).lower()
+        texts: dict[str, Printable] = {}
+        body: tuple[View, ...] = ()
+        for field in fields(statement):
+            value = getattr(statement, field.name)
+            if field.name == "body":
+                body = tuple(map(self.view, value))
+            elif isinstance(value, tuple):
+                texts[field.name] = tuple(self._printable(x) for x in value)
+            else:
+                texts[field.name] = self._printable(value)
+        match statement:
+            case If(body=(_,)):
+                kind = "if_line"
+            case Rotate(slots=slots):
+                kind = "rotate" if slots > 2 else "rotate_two"
+                texts["last"] = code(str(slots - 1))
+            case Declare(names, values):
+                texts["lines"] = wrapped([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
+            case Tickets(names, counts):
+                texts["lines"] = wrapped([f"{n}[{c}] = {{HAL_DONE}}" for n, c in zip(names, counts, strict=True)])
+        return View(f"c_{kind}", texts, body)
+
+    def _printable(self, value: Tree | int | str) -> CText:
+        return identifier(value) if isinstance(value, str) else code(self.text(value))  # type: ignore[arg-type]
+
+
+def table_name(step: int) -> str:
+    """The C name of a step's argument table."""
+    return f"step_{step:02d}_args"
+
+
+def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
+    """Items joined by commas into lines of about WIDTH characters, none broken inside."""
+    glued = ", ".join(item.replace(" ", "\0") for item in items)
+    lines = textwrap.wrap(glued, WIDTH, break_long_words=False)
+    return tuple(code(line.replace("\0", " ")) for line in lines)
+
+
+def float_literal(value: float) -> str:
+    """The float32 nearest to the value as a C hexadecimal literal with the decimal beside it."""
+    nearest = float(np.float32(value))
+    if math.isinf(nearest):
+        return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
+    if nearest == int(nearest) and abs(nearest) < 1e6:
+        return f"{nearest:.1f}f"
+    return f"{nearest.hex()}f /* {nearest:.9g} */"

@@ -1,0 +1,257 @@
+"""Expressions of a loop program: frozen trees over unsigned integers, with constants folded.
+
+Indices, lengths, offsets and strides count elements; sizes of transfers are bytes. A plain `int` is an expression too.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Union
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A node: its fields are other nodes, tuples of nodes, or plain values, in the order in which C mentions them."""
+
+    def children(self) -> Iterator["Tree"]:
+        """The nodes right below."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, Tree):
+                    yield item
+
+    def mapped(self, change: Callable[["Tree"], "Tree"]) -> Any:
+        """The same node with the nodes right below changed."""
+        changed: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tree):
+                changed[field.name] = change(value)
+            elif isinstance(value, tuple):
+                changed[field.name] = tuple(change(x) if isinstance(x, Tree) else x for x in value)
+        return replace(self, **changed) if changed else self
+
+    def walk(self) -> Iterator["Tree"]:
+        """This node and all below, each before what is below it."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+
+Expr = Union[int, "Node"]
+
+
+@dataclass(frozen=True)
+class Node(Tree):
+    """An expression that is not a plain number."""
+
+
+@dataclass(frozen=True)
+class Var(Node):
+    """A variable, by name: a coordinate, a length, the number of a slot, a parameter."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Size(Node):
+    """A constant with a name: where steps that differ in it share a function, it is a parameter of that name."""
+
+    value: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Home(Node):
+    """The address of a tensor's home."""
+
+    storage: str
+
+
+@dataclass(frozen=True)
+class Slot(Node):
+    """The address of the first slot of a step's operand: those of its tiles, or those of its stage."""
+
+    step: int
+    arg: str
+    staged: bool
+
+
+@dataclass(frozen=True)
+class Sum(Node):
+    """Terms, constants last."""
+
+    terms: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Product(Node):
+    """Factors, the constant last."""
+
+    factors: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Difference(Node):
+    """The first term less all others; it is not negative."""
+
+    terms: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Signed(Node):
+    """A value as a signed integer, less other signed integers."""
+
+    value: Expr
+    less: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class SignedVar(Node):
+    """A variable as a signed integer."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Quotient(Node):
+    """A value divided by a constant, rounded up."""
+
+    value: Expr
+    divisor: int
+
+
+@dataclass(frozen=True)
+class Least(Node):
+    """The smaller of two values."""
+
+    first: Expr
+    second: Expr
+
+
+@dataclass(frozen=True)
+class Clipped(Node):
+    """An index less the `before` indices that lie before an axis, within 0..extent."""
+
+    index: Expr
+    before: int
+    extent: Expr
+
+
+@dataclass(frozen=True)
+class Reached(Node):
+    """The first window that holds an index: (index - reach) / stride rounded up, within 0..extent."""
+
+    index: Expr
+    reach: int
+    stride: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class Equal(Node):
+    """Whether two values are the same."""
+
+    first: Expr
+    second: Expr
+
+
+@dataclass(frozen=True)
+class AtLeast(Node):
+    """Whether the first value is not below the second."""
+
+    first: Expr
+    second: Expr
+
+
+@dataclass(frozen=True)
+class Less(Node):
+    """Whether the first value is below the second."""
+
+    first: Expr
+    second: Expr
+
+
+@dataclass(frozen=True)
+class Not(Node):
+    """Whether a value is 0."""
+
+    value: Expr
+
+
+@dataclass(frozen=True)
+class All(Node):
+    """Whether all terms hold."""
+
+    terms: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Choice(Node):
+    """The second expression where the first holds, else the third."""
+
+    condition: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True)
+class Real(Node):
+    """A float32 constant."""
+
+    value: float
+
+
+def add(*terms: Expr) -> Expr:
+    """Sum; zeros vanish, constants gather at the end."""
+    parts: list[Expr] = [t for t in terms if not isinstance(t, int)]
+    constant = sum(t for t in terms if isinstance(t, int))
+    if constant or not parts:
+        parts.append(constant)
+    return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+
+def mul(*factors: Expr) -> Expr:
+    """Product; ones vanish, a zero wins, the constants gather at the end."""
+    constant = 1
+    parts: list[Expr] = []
+    for factor in factors:
+        for part in factor.factors if isinstance(factor, Product) else (factor,):
+            if isinstance(part, int):
+                constant *= part
+            else:
+                parts.append(part)
+    if constant == 0 or not parts:
+        return constant
+    if constant != 1:
+        parts.append(constant)
+    return parts[0] if len(parts) == 1 else Product(tuple(parts))
+
+
+def sub(value: Expr, less: Expr) -> Expr:
+    """Difference; equal terms and zeros vanish."""
+    if value == less:
+        return 0
+    if isinstance(value, int) and isinstance(less, int):
+        return value - less
+    return value if less == 0 else Difference((value, less))
+
+
+def sized(value: Expr, name: str) -> Expr:
+    """The expression with its constant, or the constant factor of its last term, named."""
+    if isinstance(value, int):
+        return Size(value, name)
+    if isinstance(value, Product) and isinstance(value.factors[-1], int):
+        return Product((*value.factors[:-1], Size(value.factors[-1], name)))
+    if isinstance(value, Sum) and isinstance(value.terms[-1], (Product, Sum)):
+        return Sum((*value.terms[:-1], sized(value.terms[-1], name)))
+    return value
+
+
+def variables(trees: "Tree | int | tuple[Tree | int, ...]") -> set[str]:
+    """Names of all variables below."""
+    found: set[str] = set()
+    for tree in trees if isinstance(trees, tuple) else (trees,):
+        if isinstance(tree, Tree):
+            found |= {node.name for node in tree.walk() if isinstance(node, (Var, SignedVar))}
+    return found

@@ -1,0 +1,336 @@
+"""Lowering: a step of the plan to its loop program. Who starts, waits and rotates when is decided here alone.
+
+A single-buffered loop fetches, waits, computes, stores and waits, tile by tile. A double-buffered loop fetches a tile
+ahead: it starts the ingress of the next box before it waits for the one before and computes that, and waits for an
+egress before it fills the slot again. A staged step is such a loop over the parts of its stage around one over tiles.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.core.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
+from deployer.core.loop_program import (
+    Ahead,
+    Arguments,
+    Assign,
+    Block,
+    Call,
+    Declare,
+    Done,
+    If,
+    Let,
+    Loop,
+    LoopAhead,
+    LoopProgram,
+    Move,
+    Rotate,
+    SkipFirst,
+    Start,
+    StartLocal,
+    Statement,
+    Table,
+    Ticket,
+    Tickets,
+    Transfer,
+    Wait,
+    Way,
+)
+from deployer.core.operator import Const
+from deployer.core.plan import Buffering, PlanOperand, PlanStep
+from deployer.planning.tile_loop import ELEMENT, FLAG, TileLoop, all_of
+
+Guarded = tuple[tuple[Expr, ...], Statement]
+"""Conditions that must all hold, and a statement."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A hop as a step's loops see it: where an operand comes from, its slots, and how its variables are called."""
+
+    step: PlanStep
+    staged: bool
+
+    @property
+    def hop(self) -> int:
+        """Hop 1 feeds the stage, hop 0 the kernels."""
+        return 1 if self.staged else 0
+
+    def moved(self) -> list[PlanOperand]:
+        """The operands that pass through."""
+        return [o for o in self.step.operands if self.slots(o)]
+
+    def slots(self, o: PlanOperand) -> int:
+        """Slots at the inner end."""
+        return o.stage_slots if self.staged else o.slots
+
+    def variable(self, o: PlanOperand, what: str) -> str:
+        """Name of a variable of the operand's."""
+        return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
+
+    def outer(self, o: PlanOperand) -> Expr:
+        """Address at the outer end: of the home, or of the stage's slot in use."""
+        return Home(o.storage) if self.staged or not o.stage_slots else Port(self.step, True).slot(o, "use")
+
+    def slot(self, o: PlanOperand, which: str = "") -> Expr:
+        """Address of a slot at the inner end: of the one to fill or to use where there are several."""
+        base = Slot(self.step.index, o.arg, self.staged)
+        size = o.stage_bytes if self.staged else o.slot_bytes
+        if not which or self.slots(o) == 1:
+            return base
+        return add(base, mul(Var(self.variable(o, which)), sized(size // ELEMENT, self.variable(o, "size"))))
+
+    def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
+        """The transfer of a tile's box from or to a slot."""
+        name = f"{o.arg}_stage" if self.staged else o.arg
+        return loop.move(o).transfer(way, self.hop, self.outer(o), self.slot(o, which), name)
+
+
+def grouped(statements: Iterable[Guarded]) -> list[Statement]:
+    """The statements in order; neighbours under the same conditions share them."""
+    found: list[Statement] = []
+    for conditions, group in itertools.groupby(statements, key=lambda pair: pair[0]):
+        body = tuple(statement for _, statement in group)
+        found += [If(all_of(list(conditions)), body)] if conditions else body
+    return found
+
+
+class SingleMoves:
+    """The moves of a single-buffered loop; a transfer alone on its way is waited for at once."""
+
+    def __init__(self, port: Port, loop: TileLoop) -> None:
+        self.port, self.loop = port, loop
+        self.alone = {way: sum(o.mode in (way, "inout") for o in port.moved()) == 1 for way in ("in", "out")}
+
+    def _ticket(self, o: PlanOperand, way: Way) -> Ticket:
+        return Ticket(self.port.variable(o, way), way)
+
+    def _start(self, o: PlanOperand, way: Way, conditions: list[Expr]) -> list[Guarded]:
+        transfer = self.port.transfer(self.loop, o, way)
+        if self.alone[way]:
+            return [(tuple(conditions), Move(transfer))]
+        value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
+        return [((), StartLocal(self._ticket(o, way), value))]
+
+    def _wait(self, o: PlanOperand, way: Way) -> list[Guarded]:
+        return [] if self.alone[way] else [((), Wait(self._ticket(o, way)))]
+
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
+        """Start the ingress, where this tile begins a box and the old content matters."""
+        conditions = [*self.loop.begins(o), *([Not(FLAG)] if o.fresh_on_flag else [])]
+        return [] if o.mode == "out" else self._start(o, "in", conditions)
+
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for it."""
+        return [] if o.mode == "out" else self._wait(o, "in")
+
+    def leave(self, o: PlanOperand) -> list[Guarded]:
+        """Start the egress, where this tile ends a box."""
+        return [] if o.mode == "in" else self._start(o, "out", self.loop.ends(o))
+
+    def settle(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for it."""
+        return [] if o.mode == "in" else self._wait(o, "out")
+
+
+class DoubleMoves:
+    """The moves of a double-buffered loop: the coordinates of `ahead` run one tile ahead of what is computed."""
+
+    def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
+        self.port, self.loop, self.ahead = port, loop, ahead
+
+    def tickets(self) -> tuple[tuple[str, int], ...]:
+        """Names of the tickets, and how many there are of each: one per slot."""
+        ways = (("in", "out"), ("out", "in"))
+        moved = self.port.moved()
+        return tuple(
+            (self.port.variable(o, way), self.port.slots(o)) for o in moved for way, other in ways if o.mode != other
+        )
+
+    def numbers(self) -> dict[str, Expr]:
+        """The numbers of the slot to fill and the one to use, 0 at first."""
+        moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
+        return {self.port.variable(o, w): 0 for o in moved for w in ("fill", "use") if o.mode != "out" or w == "use"}
+
+    def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
+        return Ticket(self.port.variable(o, way), way, (index,))
+
+    def _number(self, o: PlanOperand, which: str) -> Expr:
+        return Var(self.port.variable(o, which)) if self.port.slots(o) > 1 else 0
+
+    def _rotate(self, o: PlanOperand, which: str) -> list[Statement]:
+        slots = self.port.slots(o)
+        return [Rotate(Var(self.port.variable(o, which)), slots)] if slots > 1 else []
+
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
+        """Start the ingress of the next box; a slot that is also written must have left first."""
+        if o.mode == "out":
+            return []
+        number = self._number(o, "fill")
+        transfer: Expr = self.port.transfer(self.ahead, o, "in", "fill")
+        if o.fresh_on_flag:
+            transfer = Choice(FLAG, Done(), transfer)
+        left = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
+        statements = [*left, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        return [(tuple(self.ahead.begins(o)), statement) for statement in statements]
+
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
+        """Wait until the box has come in; a slot that is only written must be free again."""
+        ticket = self._ticket(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
+        return [(tuple(self.loop.begins(o)), Wait(ticket))]
+
+    def leave(self, o: PlanOperand) -> list[Guarded]:
+        """Start the egress of a finished box."""
+        if o.mode == "in":
+            return []
+        transfer = self.port.transfer(self.loop, o, "out", "use")
+        return [(tuple(self.loop.ends(o)), Start(self._ticket(o, "out", self._number(o, "use")), transfer))]
+
+    def turn(self, o: PlanOperand) -> list[Guarded]:
+        """Use the other slot from the next box on."""
+        return [(tuple(self.loop.ends(o)), statement) for statement in self._rotate(o, "use")]
+
+    def finish(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for the last egress of each slot."""
+        return [] if o.mode == "in" else [((), Wait(self._ticket(o, "out", i))) for i in range(self.port.slots(o))]
+
+
+def lower(step: PlanStep) -> LoopProgram:
+    """The program of a step."""
+    stage = TileLoop(step, "stage_", staged=True) if step.staging else None
+    loop = TileLoop(step, outer=stage)
+    fixed, varying = _arguments(step, loop)
+    table, kernel = Table(step.index), step.kernel.symbol
+    first = (Arguments(kernel, table),) if varying else ()
+    call = Block((*(Assign(name, value) for name, value in varying), Call(kernel, table)))
+    ahead = TileLoop(step, "next_", outer=stage)
+    body = _loop(Port(step, staged=False), step.buffering, loop, ahead, first, call)
+    if stage and step.staging:
+        coming = TileLoop(step, "coming_", staged=True)
+        body = _loop(Port(step, staged=True), step.staging.buffering, stage, coming, (), body)
+    storages = tuple((o.arg, o.storage) for o in step.operands)
+    return LoopProgram(step.index, f"{step.shown} {step.name}", step.kernel, storages, fixed, body)
+
+
+def _loop(
+    port: Port, buffering: Buffering, loop: TileLoop, ahead: TileLoop, first: tuple[Statement, ...], inside: Block
+) -> Block:
+    """A loop with the moves of one hop around what is inside; no loop where there is one tile."""
+    moved = port.moved()
+
+    def of_all(phase: Callable[[PlanOperand], list[Guarded]]) -> list[Statement]:
+        return grouped(pair for o in moved for pair in phase(o))
+
+    if buffering == "double" and loop.split:
+        return _double(port, loop, ahead, first, inside, of_all)
+    moves = SingleMoves(port, loop)
+    fetch, leave = of_all(moves.fetch), of_all(moves.leave)
+    each = [*fetch, *of_all(moves.arrive), inside, *leave, *of_all(moves.settle)]
+    if not loop.split:
+        return Block((*first, *each))
+    total, count = _count(port, loop)
+    lengths = _needed(loop.lengths(), [inside, *leave, *fetch])
+    declared = _declared(loop.coordinates())
+    body = Loop(_counter(port, "tile"), count, (*lengths, *each, *loop.advance()))
+    return Block((*total, *first, *declared, body))
+
+
+def _double(
+    port: Port,
+    loop: TileLoop,
+    ahead: TileLoop,
+    first: tuple[Statement, ...],
+    inside: Block,
+    of_all: Callable[[Callable[[PlanOperand], list[Guarded]]], list[Statement]],
+) -> Block:
+    """The double-buffered loop; where nothing comes in there is no fetching ahead."""
+    moves = DoubleMoves(port, loop, ahead)
+    fetch, leave = of_all(moves.fetch), of_all(moves.leave)
+    each = [*of_all(moves.arrive), inside, *leave, *of_all(moves.turn), *loop.advance()]
+    work = [*_needed(loop.lengths(), [inside, *leave]), *each]
+    names = variables(tuple(fetch))
+    runs_ahead = any(name.startswith(ahead.prefix) for name in names)
+    coordinates = loop.coordinates() | (ahead.coordinates() if runs_ahead else {})
+    tickets = moves.tickets()
+    total, count = _count(port, loop)
+    declared: list[Statement] = [
+        *total,
+        *first,
+        *_declared(coordinates | moves.numbers()),
+        *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
+    ]
+    finish = of_all(moves.finish)
+    if not fetch:
+        return Block((*declared, Loop(_counter(port, "tile"), count, tuple(work)), *finish))
+    counter = _counter(port, "turn")
+    fetching = [*_needed(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
+    body = (Ahead(counter, count, tuple(fetching)), SkipFirst(counter), *work)
+    return Block((*declared, LoopAhead(counter, count, body), *finish))
+
+
+def _counter(port: Port, what: str) -> Var:
+    return Var(f"stage_{what}" if port.staged else what)
+
+
+def _count(port: Port, loop: TileLoop) -> tuple[list[Statement], Expr]:
+    """The definition of the number of tiles where it varies, and the number."""
+    count = loop.count()
+    if isinstance(count, int):
+        return [], sized(count, "stage_tiles" if port.staged else "tiles")
+    return [Let("tiles", count)], Var("tiles")
+
+
+def _declared(first: dict[str, Expr]) -> list[Statement]:
+    return [Declare(tuple(first), tuple(first.values()))] if first else []
+
+
+def _needed(lengths: Sequence[Let], statements: Sequence[Statement]) -> list[Statement]:
+    """Definitions of the variables that some statement mentions, or that one of them needs in turn."""
+    names, found = variables(tuple(statements)), list[Statement]()
+    for let in reversed(lengths):
+        if let.name in names:
+            found.insert(0, let)
+            names |= variables(let)
+    return found
+
+
+def _arguments(step: PlanStep, loop: TileLoop) -> tuple[tuple[tuple[str, Expr], ...], list[tuple[str, Expr]]]:
+    """Arguments that never change and are not zero, and those that each tile or pass changes."""
+    fixed, varying = list[tuple[str, Expr]](), list[tuple[str, Expr]]()
+    for name, value, constant in (*_pointers(step, loop), *_scalars(step, loop)):
+        if not constant:
+            varying.append((name, value))
+        elif not _is_zero(value):
+            fixed.append((name, value))
+    return tuple(fixed), varying
+
+
+def _is_zero(value: Expr) -> bool:
+    """Whether a table that is all zero bits holds it already; -0.0 has a bit."""
+    if isinstance(value, Real):
+        nearest = np.float32(value.value)
+        return bool(nearest == 0 and not np.signbit(nearest))
+    return value == 0
+
+
+def _pointers(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]]:
+    """Per operand its address, and whether that is the same for all tiles."""
+    operands = {o.arg: o for o in step.operands}
+    for name, _, _ in step.kernel.pointers:
+        operand = operands.get(name)
+        if operand is None:
+            continue
+        if operand.slots == 0:
+            offset = loop.element(operand)
+            yield name, add(Home(operand.storage), offset), isinstance(offset, int)
+        else:
+            yield name, Port(step, staged=False).slot(operand, "use"), operand.slots == 1
+
+
+def _scalars(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]]:
+    """Per number its value, and whether that is the same for all tiles."""
+    for name, _ in step.kernel.scalars:
+        value = loop.argument(step.args[name])
+        yield name, value, isinstance(step.args[name], Const) or isinstance(value, int)
