@@ -6,101 +6,179 @@ from pathlib import Path
 import pytest
 
 from deployer.codegen import generate, render
-from deployer.codegen.loop_views import CallView, LoopView, StepView, sized
-from deployer.codegen.shared_functions import MOST_SIZES, common_sizes, functions_and_calls
+from deployer.codegen.c_names import Names
+from deployer.codegen.c_text import Printer, View
+from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
+from deployer.core.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
+from deployer.core.loop_program import (
+    Ahead,
+    Arguments,
+    Assign,
+    Block,
+    Call,
+    Increase,
+    Let,
+    LoopAhead,
+    LoopProgram,
+    Move,
+    Statement,
+    Table,
+    Transfer,
+)
+from deployer.core.operator import Kernel
 from DeployTest.support.cases import canonical_hash, compile_case, load_case, result_hash
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
-def step(index: int, line: str, kernel: str = "relu_f32", kind: str = "float") -> StepView:
-    """A step of one statement."""
-    table, none = f"step_{index:02d}_args", ()
-    call = CallView(kernel, f"&{table}", ("args->n = 3;",))
-    variables = (f"{kernel}_args_t *args = &{table};",)
-    loop = LoopView("once", "tile", "1", variables, (line,), none, none, none, none, none, none, none, none, none, call)
-    addresses = ((f"SLOT_{index:02d}_X", "x_slot", kind), (f"HOME_{index}", "x_home", kind))
-    return StepView(index, f"Relu r{index}", kernel, table, (), loop, addresses)
+class Homes(Names):
+    """Homes named after their storage."""
+
+    def __init__(self) -> None:
+        pass
+
+    def home(self, storage: str) -> str:
+        """The storage in capitals."""
+        return f"HOME_{storage.upper()}"
 
 
-def copy(index: int) -> str:
-    """A statement about a step's own addresses."""
-    return f"move(SLOT_{index:02d}_X, HOME_{index});"
+PRINTER = Printer(Homes())
+
+
+def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str = "float32") -> LoopProgram:
+    """A step with operands x and y, at homes of their own, of these statements and a call."""
+    table = Table(index)
+    body = (Arguments(kernel, table), *statements, Block((Assign("n", 3), Call(kernel, table))))
+    described = Kernel(kernel, (("x", kind, False), ("y", kind, True)), (("n", "u32"),))
+    storages = (("x", f"x{index}"), ("y", f"y{index}"))
+    return LoopProgram(index, f"Relu r{index}", described, storages, (), Block(body))
+
+
+def move(target: Expr, source: Expr, *sizes: Expr) -> Move:
+    """A transfer, waited for at once."""
+    return Move(Transfer("in", 0, target, source, sizes or (8,)))
+
+
+def copy(index: int) -> Move:
+    """A transfer of a step's own addresses."""
+    return move(Slot(index, "x", False), Home(f"x{index}"))
+
+
+def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
+    """The functions of these steps, and a call for each."""
+    return functions_and_calls(programs, PRINTER)
+
+
+def moves(function: FunctionView) -> list[str]:
+    """Its transfers as C."""
+    return [str(view.transfer) for view in function.body if view.form == "c_move"]
 
 
 def test_alike_but_for_addresses_is_one_function() -> None:
-    functions, calls = functions_and_calls([step(4, copy(4)), step(7, copy(7))])
-    (function,) = functions
+    (function,), calls = shared(step(4, copy(4)), step(7, copy(7)))
     assert function.name == "step_04_like"
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"
-    assert function.loop.fetch == ("move(x_slot, x_home);",)
-    assert isinstance(function.loop.body, CallView)
-    assert (function.loop.variables, function.loop.body.table) == ((), "args")
+    assert moves(function) == ["hal_dma_in_1d(0, x_slot, x_home, 8)"]
+    call: View = function.body[-1].body[-1]
+    assert (call.form, call.table) == ("c_call", "args")
+    assert "c_arguments" not in [view.form for view in function.body]
     assert calls == (
-        "step_04_like(4, &step_04_args, SLOT_04_X, HOME_4);",
-        "step_04_like(7, &step_07_args, SLOT_07_X, HOME_7);",
+        "step_04_like(4, &step_04_args, SLOT_04_X, HOME_X4);",
+        "step_04_like(7, &step_07_args, SLOT_07_X, HOME_X7);",
     )
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        step(7, copy(7) + " "),
-        step(7, "move(HOME_7, SLOT_07_X);"),
-        step(7, "move(SLOT_07_X, SLOT_07_X);"),
+        step(7, move(Slot(7, "x", False), Home("x7"), 9)),
+        step(7, move(Home("x7"), Slot(7, "x", False))),
+        step(7, move(Slot(7, "x", False), Slot(7, "x", False))),
+        step(7, move(Slot(7, "x", True), Home("x7"))),
+        step(7, copy(7), copy(7)),
         step(7, copy(7), kernel="relu_grad_f32"),
-        step(7, copy(7), kind="int32_t"),
+        step(7, copy(7), kind="int32"),
     ],
-    ids=["text", "order", "one address twice", "kernel", "type"],
+    ids=["number", "order", "one address twice", "stage", "statements", "kernel", "type"],
 )
-def test_anything_else_is_not_shared(other: StepView) -> None:
-    functions, calls = functions_and_calls([step(4, copy(4)), other])
+def test_anything_else_is_not_shared(other: LoopProgram) -> None:
+    functions, calls = shared(step(4, copy(4)), other)
     assert [f.name for f in functions] == ["step_04", "step_07"]
     assert calls == ("step_04();", "step_07();")
     assert [f.parameters for f in functions] == ["void", "void"]
 
 
-def sizes(index: int, *values: int) -> StepView:
-    """A step whose statement has named sizes."""
-    named = ", ".join(sized(value, f"x_{at}") for at, value in enumerate(values))
-    return step(index, f"move(SLOT_{index:02d}_X, {named});")
+def sizes(index: int, *values: int) -> LoopProgram:
+    """A step whose transfer has named sizes."""
+    named = (sized(value, f"x_{at}") for at, value in enumerate(values))
+    return step(index, move(Slot(index, "x", False), 0, *named))
 
 
 def test_sizes_that_differ_are_parameters() -> None:
     """One that all steps have stays in the text."""
-    (function,), calls = functions_and_calls([sizes(4, 12, 5), sizes(7, 16, 5), sizes(8, 12, 5)])
+    (function,), calls = shared(sizes(4, 12, 5), sizes(7, 16, 5), sizes(8, 12, 5))
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, uint32_t x_0"
-    assert function.loop.fetch == ("move(x_slot, x_0, 5);",)
+    assert moves(function) == ["hal_dma_in_1d(0, x_slot, 0, x_0, 5)"]
     assert function.title == "Relu r4 and 2 more like it"
     assert [call.split(", ")[-1] for call in calls] == ["12);", "16);", "12);"]
 
 
 def test_a_lone_step_keeps_its_sizes() -> None:
-    (function,), _ = functions_and_calls([sizes(4, 12)])
-    assert function.loop.fetch == ("move(SLOT_04_X, 12);",)
+    (function,), _ = shared(sizes(4, 12))
+    assert moves(function) == ["hal_dma_in_1d(0, SLOT_04_X, 0, 12)"]
 
 
 def test_two_sizes_of_one_name_are_two_parameters() -> None:
-    lines = {4: "move(12@x, 3@x, 12@x);", 7: "move(16@x, 5@x, 16@x);"}
-    (function,), calls = functions_and_calls([step(index, line) for index, line in lines.items()])
-    assert function.loop.fetch == ("move(x, x_2, x);",)
+    values = {4: (12, 3, 12), 7: (16, 5, 16)}
+    (function,), calls = shared(*(step(i, move(0, 0, *(Size(n, "x") for n in v))) for i, v in values.items()))
+    assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x, x_2, x)"]
     assert calls == ("step_04_like(4, &step_04_args, 12, 3);", "step_04_like(7, &step_07_args, 16, 5);")
+
+
+def test_parameters_stand_in_an_order_of_their_own() -> None:
+    """The count of a loop, transfers, how the loop goes on, lengths, and what is inside last, wherever they stand."""
+
+    def program(index: int) -> LoopProgram:
+        def size(name: str) -> Size:
+            return Size(index, name)
+
+        ahead = (Let("next_n_len", size("ahead_length")), move(0, 0, size("bytes")))
+        ahead += (Increase(Var("next_n"), size("ahead_step")),)
+        inside = Block((Assign("m", size("inner")),))
+        rest = (Let("n_len", size("length")), inside, Increase(Var("n"), size("further")))
+        turn = Var("turn")
+        return step(index, LoopAhead(turn, size("tiles"), (Ahead(turn, size("tiles"), ahead), *rest)))
+
+    (function,), _ = shared(program(4), program(7))
+    names = ["tiles", "bytes", "further", "ahead_step", "length", "ahead_length", "inner"]
+    assert function.parameters.split(", uint32_t ")[1:] == names
 
 
 def test_too_many_sizes_are_not_shared() -> None:
     most = [3] * MOST_SIZES
-    functions, _ = functions_and_calls([sizes(4, *most), sizes(7, *(9 for _ in most)), sizes(8, *most)])
+    functions, _ = shared(sizes(4, *most), sizes(7, *(9 for _ in most)), sizes(8, *most))
     assert [f.name for f in functions] == ["step_04_like"]
-    functions, _ = functions_and_calls([sizes(4, *most, 3), sizes(7, *(9 for _ in most), 9), sizes(8, *most, 3)])
+    functions, _ = shared(sizes(4, *most, 3), sizes(7, *(9 for _ in most), 9), sizes(8, *most, 3))
     assert [f.name for f in functions] == ["step_04_like", "step_07"]
 
 
+N, A, B = Var("n"), Var("a"), Var("b")
+
+
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(9216, "9216@x"), ("n * 36", "n * 36@x"), ("(a + 4) * 2 + b", "(a + 4) * 2 + b"), ("n", "n"), ("n1", "n1")],
+    ("value", "expected"),
+    [
+        (9216, Size(9216, "x")),
+        (mul(N, 36), Product((N, Size(36, "x")))),
+        (add(A, mul(B, 2)), Sum((A, Product((B, Size(2, "x")))))),
+        (add(mul(add(A, 4), 2), B), Sum((Product((Sum((A, 4)), 2)), B))),
+        (add(A, 4), Sum((A, 4))),
+        (N, N),
+    ],
+    ids=str,
 )
-def test_a_constant_factor_is_named(value: int | str, text: str) -> None:
-    assert sized(value, "x") == text
+def test_a_constant_factor_is_named(value: Expr, expected: Expr) -> None:
+    assert sized(value, "x") == expected
 
 
 def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
@@ -118,9 +196,12 @@ def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
 
 def test_tables_share_what_they_have_in_common() -> None:
     """Equal sizes become a macro of the first step's; addresses stay, and too few or single sizes are no macro."""
-    sizes = [f".n{i} = {i}" for i in range(5)]
-    tables = [[".x = SLOT_01_X", *sizes], [".x = SLOT_02_X", *sizes], [".y = HOME_Y", *sizes, ".m = 1"], [".m = 1"]]
-    macros, fields = common_sizes([*tables, [".m = 1"]], ["step_01", "step_02", "step_03", "step_04", "step_05"])
-    assert macros == {"STEP_01_SIZES": ", ".join(sizes)}
+    sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(5)]
+    own: list[tuple[str, Expr]] = [*sizes, ("m", 1)]
+    tables = [[("x", Slot(1, "x", False)), *sizes], [("x", Slot(2, "x", False)), *sizes], [("y", Home("y")), *own]]
+    labels = ["step_01", "step_02", "step_03", "step_04", "step_05"]
+    macros, fields = common_sizes([*tables, [("m", 1)], [("m", 1)]], labels, PRINTER)
+    texts = [f".n{i} = {i}" for i in range(5)]
+    assert macros == {"STEP_01_SIZES": ", ".join(texts)}
     assert fields[:2] == [[".x = SLOT_01_X", "STEP_01_SIZES"], [".x = SLOT_02_X", "STEP_01_SIZES"]]
-    assert fields[2:] == [*tables[2:], [".m = 1"]]
+    assert fields[2:] == [[".y = HOME_Y", *texts, ".m = 1"], [".m = 1"], [".m = 1"]]

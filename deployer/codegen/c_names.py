@@ -27,7 +27,7 @@ class Names:
         return self.homes[storage]
 
     def slot(self, step: int, arg: str, staged: bool) -> CText:
-        """Name of the address of an operand's first slot, of its tiles or, where `staged`, of the parts of its stage."""
+        """Name of the address of an operand's first slot: of its tiles, or of the parts of its stage."""
         return identifier(f"{'STAGE' if staged else 'SLOT'}_{step:02d}_{arg.upper()}")
 
 

@@ -155,9 +155,9 @@ class Printer:
                 kind = "rotate" if slots > 2 else "rotate_two"
                 texts["last"] = code(str(slots - 1))
             case Declare(names, values):
-                texts["lines"] = wrapped([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
+                texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
             case Tickets(names, counts):
-                texts["lines"] = wrapped([f"{n}[{c}] = {{HAL_DONE}}" for n, c in zip(names, counts, strict=True)])
+                texts["lines"] = declared([f"{n}[{c}] = {{HAL_DONE}}" for n, c in zip(names, counts, strict=True)])
         return View(f"c_{kind}", texts, body)
 
     def _printable(self, value: Tree | int | str) -> CText:
@@ -174,6 +174,11 @@ def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
     glued = ", ".join(item.replace(" ", "\0") for item in items)
     lines = textwrap.wrap(glued, WIDTH, break_long_words=False)
     return tuple(code(line.replace("\0", " ")) for line in lines)
+
+
+def declared(items: Sequence[str]) -> tuple[CText, ...]:
+    """Declarators of one type in lines of about WIDTH characters, each a declaration of its own."""
+    return tuple(code(line.removesuffix(",")) for line in wrapped(items))
 
 
 def float_literal(value: float) -> str:

@@ -206,7 +206,7 @@ def _shape(program: LoopProgram) -> _Shape:
     def renamed(tree: Tree) -> Tree:
         if isinstance(tree, (Home, Slot)):
             return Var(names[tree][0])
-        return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)  # type: ignore[no-any-return]
+        return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)
 
     holed: Block = _without_arguments(program.body).mapped(numbered)
     mentioned = list(_mentions(holed))

@@ -212,7 +212,7 @@ def add(*terms: Expr) -> Expr:
 
 
 def mul(*factors: Expr) -> Expr:
-    """Product; ones vanish, a zero wins, the constants gather at the end."""
+    """Product; ones vanish, a zero wins, the constants gather at the end. A sum stays one factor, if alone."""
     constant = 1
     parts: list[Expr] = []
     for factor in factors:
@@ -225,7 +225,7 @@ def mul(*factors: Expr) -> Expr:
         return constant
     if constant != 1:
         parts.append(constant)
-    return parts[0] if len(parts) == 1 else Product(tuple(parts))
+    return parts[0] if len(parts) == 1 and not isinstance(parts[0], Sum) else Product(tuple(parts))
 
 
 def sub(value: Expr, less: Expr) -> Expr:

@@ -1,6 +1,7 @@
 """Place: an address for every home, slot and table in every level, and with it the plan."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from deployer.core.access import box_shape
 from deployer.core.artefact import digest
@@ -11,8 +12,6 @@ from deployer.core.plan import (
     LevelUse,
     Lifetime,
     Plan,
-    PlanDim,
-    PlanOperand,
     PlanStep,
     Step,
     StepTiling,
@@ -20,7 +19,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Level, Target
 from deployer.planning.tile import target_for
-from deployer.planning.timeline import simulate
+from deployer.planning.timeline import drafted, simulate
 from deployer.tilers.addresses.placement import Item, Placement, place
 from deployer.tilers.levels.candidates import rounded
 
@@ -142,43 +141,24 @@ def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
 def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: list[Placement]) -> PlanStep:
     program = tiling.lifetimes.schedule.program
     fresh = tiling.lifetimes.schedule.options.accumulate == 1
-    result = simulate(step, choice, target, fresh)
+    result, draft = simulate(step, choice, target, fresh), drafted(step, choice)
     inner, between = placed
     outer = choice.outer(step.access)
     operands = []
-    for o in step.access.operands:
-        slots, staged = choice.slots[o.arg], choice.stage.slots.get(o.arg, 0) if choice.stage else 0
+    for o in draft.operands:
         name = _slot_name(step, o.arg)
         operands.append(
-            PlanOperand(
-                o.arg,
-                o.tensor,
-                program.storage(o.tensor),
-                o.mode,
-                o.view,
-                o.axes,
-                o.fresh_on_flag,
-                slots,
-                _slot_bytes(step, choice.tile, o.arg, target) if slots else 0,
-                inner.offsets[name] if slots else 0,
-                staged,
-                _slot_bytes(step, outer, o.arg, target) if staged else 0,
-                between.offsets[name] if staged else 0,
+            replace(
+                o,
+                storage=program.storage(o.tensor),
+                slot_bytes=_slot_bytes(step, choice.tile, o.arg, target) if o.slots else 0,
+                slot_offset=inner.offsets[name] if o.slots else 0,
+                stage_bytes=_slot_bytes(step, outer, o.arg, target) if o.stage_slots else 0,
+                stage_offset=between.offsets[name] if o.stage_slots else 0,
             )
         )
-    dims = [
-        PlanDim(d.name, d.size, outer[d.name], choice.tile[d.name], d.kind == "reduction")
-        for d in (step.access.dim(name) for name in choice.order)
-    ]
-    return PlanStep(
-        index=step.index,
-        name=step.name,
-        graph=step.graph,
-        op=step.node.op,
-        kernel=step.kernel,
-        args=step.args,
-        dims=tuple(dims),
-        buffering=choice.buffering,
+    return replace(
+        draft,
         operands=tuple(operands),
         tile_cycles=result.tile_cycles,
         timeline=result.timeline,

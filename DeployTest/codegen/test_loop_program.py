@@ -1,0 +1,162 @@
+"""Loop programs: what no step needs yet is printed and run as well, and arithmetic is that of C."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from mako.template import Template
+
+from deployer.codegen.c_names import Names
+from deployer.codegen.c_text import Printer
+from deployer.codegen.generate import TEMPLATES
+from deployer.core import target as targets
+from deployer.core.cost import Clock
+from deployer.core.expr import (
+    Clipped,
+    Difference,
+    Equal,
+    Expr,
+    Least,
+    Quotient,
+    Reached,
+    Signed,
+    SignedVar,
+    Size,
+    Slot,
+    Var,
+    add,
+    mul,
+    sub,
+)
+from deployer.core.loop_program import (
+    Block,
+    Call,
+    Done,
+    If,
+    Let,
+    Loop,
+    Move,
+    Set,
+    Start,
+    Statement,
+    Table,
+    Ticket,
+    Tickets,
+    Transfer,
+    Wait,
+)
+from deployer.core.safe_text import CText
+from deployer.planning.program_run import ProgramRun
+
+pytestmark = [pytest.mark.host]
+TARGETS = Path(targets.__file__).resolve().parents[2] / "targets"
+
+
+class NoHomes(Names):
+    """Names of slots alone."""
+
+    def __init__(self) -> None:
+        pass
+
+
+PRINTER = Printer(NoHomes())
+
+
+def printed(*statements: Statement) -> str:
+    """The statements as the template prints them."""
+    template = Template(filename=str(TEMPLATES / "network.c.mako"), output_encoding=None)
+    view = SimpleNamespace(body=[PRINTER.view(s) for s in statements])
+    return str(template.get_def("inside").render(view, CText("")))
+
+
+def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
+    """The transfer is started by one program and waited for by another; a loop calls two kernels; elements of 1 B."""
+    ticket = Ticket("x_in", "in", (0,))
+    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (Size(48, "x_bytes"),))
+    out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
+    before = (Tickets(("x_in",), (1,)), Start(ticket, fetch))
+    turn = Var("tile")
+    calls = (Call("conv_i8", Table(1)), Call("relu_i8", Table(2)))
+    loop = Loop(turn, 3, (If(Equal(turn, 0), (Wait(ticket),)), *calls, Move(out)))
+    assert printed(*before, loop) == (
+        "hal_ticket_t x_in[1] = {HAL_DONE};\n"
+        "x_in[0] = hal_dma_in_1d(0, SLOT_01_X, STAGE_01_X, 48);\n"
+        "for (uint32_t tile = 0; tile < 3; tile++) {\n"
+        "    if (tile == 0) hal_dma_wait(x_in[0]);\n"
+        "    hal_parallel(conv_i8, &step_01_args);\n"
+        "    hal_parallel(relu_i8, &step_02_args);\n"
+        "    hal_dma_wait(hal_dma_out_1d(0, STAGE_01_X, SLOT_02_Y, 6));\n"
+        "}\n"
+    )
+    host = targets.load("host")
+    run = ProgramRun(Clock(host.hops), (5, 7) * 3, {})
+    run.block(Block(before))
+    started = run.clock.now
+    run.clock.run(10_000)
+    run.block(Block((loop,)))
+    assert run.moved[0] == {"in": 48, "out": 18}
+    assert run.waits["in"] == [host.hops[0].wait, 0, 0, 0, 0, 0], "the transfer ended under the other step"
+    assert sum(run.waits["out"]) + sum(run.waits["in"]) + sum(run.kernels) == run.clock.now - started - 10_000
+
+
+def test_a_wait_for_nothing_costs_nothing() -> None:
+    host = targets.load("host")
+    run = ProgramRun(Clock(host.hops), (1,), {})
+    ticket = Ticket("x_in", "in", (0,))
+    run.block(Block((Tickets(("x_in",), (2,)), Start(ticket, Done()), Wait(ticket))))
+    assert run.clock.now == 0
+
+
+A, B = Var("a"), Var("b")
+EXPRESSIONS: dict[str, Expr] = {
+    "sum": add(A, 3, B, 4),
+    "product": mul(A, 3, add(B, 1), 4),
+    "difference": sub(mul(A, 100), add(B, 2)),
+    "part of a sum": add(5, sub(mul(A, 100), B)),
+    "part of a product": mul(sub(mul(A, 100), B), 3),
+    "rounded up": mul(Quotient(A, 4), Quotient(add(B, 1), 3)),
+    "smaller": Least(A, Difference((mul(B, 7), B))),
+    "clipped": Clipped(add(A, B), 2, 9),
+    "reached": Reached(add(A, 1), 3, 2, 6),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_an_expression_is_what_c_computes(name: str, tmp_path: Path) -> None:
+    """For all small values: what the timeline computes, the compiled text gives."""
+    values = [(a, b) for a in range(1, 13) for b in range(1, 13)]
+    text = PRINTER.text(EXPRESSIONS[name])
+    rows = "".join(f"    print({a}, {b});\n" for a, b in values)
+    source = tmp_path / "expression.c"
+    source.write_text(
+        '#include <stdio.h>\n#include "hal.h"\n'
+        f'static void print(uint32_t a, uint32_t b) {{ printf("%u\\n", {text}); }}\n'
+        f"int main(void) {{\n{rows}}}\n"
+    )
+    folders = [f"-I{TARGETS / folder}" for folder in ("common/include", "host")]
+    subprocess.run(["gcc", "-Wall", "-Werror", *folders, source, "-o", tmp_path / "e"], check=True)
+    computed = subprocess.run([tmp_path / "e"], capture_output=True, text=True, check=True).stdout.split()
+    found = []
+    for a, b in values:
+        variables = {"a": a, "b": b}
+        run = ProgramRun(Clock(()), (), variables)
+        run.block(Block((Let("a", A), Set(Var("result"), EXPRESSIONS[name]))))
+        found.append(run.variables["result"])
+    assert found == list(map(int, computed))
+
+
+def test_signed_values_have_casts() -> None:
+    """What may be negative is computed in signed integers."""
+    value = Signed(mul(A, 2), (3, SignedVar("b")))
+    assert PRINTER.text(value) == "(int32_t)(a * 2) - 3 - (int32_t)b"
+
+
+def test_constants_fold() -> None:
+    """Constants meet, wherever they stand."""
+    numbers = np.random.default_rng(3).integers(0, 50, (40, 3)).tolist()
+    for x, y, z in numbers:
+        assert (add(x, y, z), mul(x, y, z), sub(x, y)) == (x + y + z, x * y * z, x - y)
+        assert add(x, A, y) == add(A, x + y)
+        assert mul(x, mul(A, y), z) == mul(A, x * y * z)

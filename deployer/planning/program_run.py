@@ -1,0 +1,301 @@
+"""Loop programs run on a clock: what generated code does, without its data."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from deployer.core.cost import Clock
+from deployer.core.errors import InternalError
+from deployer.core.expr import (
+    All,
+    AtLeast,
+    Choice,
+    Clipped,
+    Difference,
+    Equal,
+    Expr,
+    Least,
+    Less,
+    Not,
+    Product,
+    Quotient,
+    Reached,
+    Size,
+    Sum,
+    Var,
+)
+from deployer.core.loop_program import (
+    Ahead,
+    Arguments,
+    Assign,
+    Block,
+    Call,
+    Declare,
+    Done,
+    If,
+    Increase,
+    Let,
+    Loop,
+    LoopAhead,
+    Move,
+    Rotate,
+    Set,
+    SkipFirst,
+    Start,
+    StartLocal,
+    Statement,
+    Ticket,
+    Tickets,
+    Transfer,
+    Wait,
+)
+
+Value = Callable[[], int]
+Action = Callable[[], None]
+Running = tuple[int, int]
+"""The hop of a transfer and the cycle at which it ends; 0 for nothing."""
+NOTHING: Running = (0, 0)
+
+
+class ProgramRun:
+    """One run: `waits` are cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
+
+    `kernels` are the cycles of each call in order, `variables` at first those that the program does not define.
+    """
+
+    def __init__(self, clock: Clock, kernels: Sequence[int], variables: Mapping[str, int]) -> None:
+        self.clock, self.kernels = clock, kernels
+        self.waits = {way: [0] * len(kernels) for way in ("in", "out")}
+        self.stage_wait = 0
+        self.moved: dict[int, dict[str, int]] = defaultdict(lambda: {"in": 0, "out": 0})
+        self.variables = dict(variables)
+        self._tickets: dict[tuple[str, int], Running] = {}
+        self._calls = 0
+        self._tile = 0
+
+    def block(self, block: Block) -> None:
+        """Run a program's body."""
+        self._block(block.body)()
+
+    def _block(self, body: Sequence[Statement]) -> Action:
+        actions = [self._action(statement) for statement in body if not isinstance(statement, Arguments | Assign)]
+
+        def run() -> None:
+            for action in actions:
+                action()
+
+        return run
+
+    def _action(self, statement: Statement) -> Action:
+        """What a statement does."""
+        variables, tickets = self.variables, self._tickets
+        match statement:
+            case Block(body):
+                return self._new_tile(self._block(body))
+            case Declare(names, values):
+                pairs = [(name, self._value(value)) for name, value in zip(names, values, strict=True)]
+                return lambda: variables.update({name: value() for name, value in pairs})
+            case Tickets(names, counts):
+                slots = [(name, slot) for name, count in zip(names, counts, strict=True) for slot in range(count)]
+                return lambda: tickets.update(dict.fromkeys(slots, NOTHING))
+            case Let(name, expression) | Set(Var(name), expression):
+                return self._assignment(name, self._value(expression))
+            case Increase(Var(name), by):
+                step = self._value(by)
+                return lambda: variables.update({name: variables[name] + step()})
+            case Rotate(Var(name), slots):
+                return lambda: variables.update({name: (variables[name] + 1) % slots})
+            case If(condition, body):
+                return self._under(self._value(condition), self._block(body))
+            case Call():
+                return self._call
+            case Loop() | LoopAhead():
+                return self._loop(statement)
+            case _:
+                return self._movement(statement)
+
+    def _assignment(self, name: str, value: Value) -> Action:
+        variables = self.variables
+
+        def assign() -> None:
+            variables[name] = value()
+
+        return assign
+
+    def _under(self, condition: Value, action: Action) -> Action:
+        def run() -> None:
+            if condition():
+                action()
+
+        return run
+
+    def _new_tile(self, action: Action) -> Action:
+        def run() -> None:
+            self._tile = self._calls
+            action()
+
+        return run
+
+    def _call(self) -> None:
+        self.clock.run(self.kernels[self._calls])
+        self._calls += 1
+
+    def _loop(self, loop: Loop | LoopAhead) -> Action:
+        """A loop; what runs a turn ahead counts for the tile that it prepares."""
+        variables, name, count = self.variables, loop.counter.name, self._value(loop.count)
+        first = [s for s in loop.body if isinstance(s, Ahead)]
+        ahead = [self._block(s.body) for s in first]
+        rest = self._block([s for s in loop.body if not isinstance(s, Ahead | SkipFirst)])
+        late = isinstance(loop, LoopAhead)
+
+        def run() -> None:
+            turns, base = count(), self._calls
+            for turn in range(turns + late):
+                variables[name] = turn
+                if turn < turns:
+                    self._tile = base + turn
+                    for action in ahead:
+                        action()
+                if turn >= late:
+                    self._tile = self._calls
+                    rest()
+            self._tile = self._calls - 1
+
+        return run
+
+    def _movement(self, statement: Statement) -> Action:
+        """Transfers and waits."""
+        tickets = self._tickets
+        match statement:
+            case Start(Ticket(name, _, (index,)), transfer):
+                number, started = self._value(index), self._started(transfer)
+
+                def start() -> None:
+                    tickets[name, number()] = started()
+
+                return start
+            case StartLocal(Ticket(name, way, ()), transfer):
+                started = self._started(transfer)
+
+                def start_local() -> None:
+                    begin = self.clock.now
+                    tickets[name, 0] = running = started()
+                    self._lost(running[0], way, begin)
+
+                return start_local
+            case Move(transfer):
+                started, way = self._started(transfer), transfer.way
+
+                def move() -> None:
+                    begin = self.clock.now
+                    hop, end = started()
+                    self.clock.wait(hop, end)
+                    self._lost(hop, way, begin)
+
+                return move
+            case Wait(Ticket(name, way, index)):
+                number = self._value(index[0]) if index else (lambda: 0)
+
+                def wait() -> None:
+                    begin, at = self.clock.now, (name, number())
+                    hop, end = tickets[at]
+                    self.clock.wait(hop, end)
+                    tickets[at] = NOTHING
+                    self._lost(hop, way, begin)
+
+                return wait
+        raise InternalError(f"{type(statement).__name__} cannot be run")
+
+    def _lost(self, hop: int, way: str, begin: int) -> None:
+        """Book the cycles since `begin` on the tile, or on the stage."""
+        if hop:
+            self.stage_wait += self.clock.now - begin
+        else:
+            self.waits[way][self._tile] += self.clock.now - begin
+
+    def _started(self, value: Expr) -> Callable[[], Running]:
+        """What a transfer, or the choice whether there is one, gives to wait for."""
+        match value:
+            case Transfer(way, hop, _, _, sizes):
+                run, *levels = map(self._value, sizes)
+                counts, clock, moved = levels[::2], self.clock, self.moved[hop]
+
+                def start() -> Running:
+                    lines = 1
+                    for count in counts:
+                        lines *= count()
+                    size = run() * lines
+                    moved[way] += size
+                    return hop, clock.start(hop, way, size, lines)
+
+                return start
+            case Choice(condition, then, other):
+                holds, one, two = self._value(condition), self._started(then), self._started(other)
+                return lambda: one() if holds() else two()
+            case Done():
+                return lambda: NOTHING
+        raise InternalError(f"{type(value).__name__} starts no transfer")
+
+    def _value(self, expression: Expr) -> Value:
+        """How an expression is computed."""
+        variables = self.variables
+        match expression:
+            case int():
+                return lambda: expression
+            case Size(number, _):
+                return lambda: number
+            case Var(name):
+                return lambda: variables[name]
+            case Sum(terms):
+                added = list(map(self._value, terms))
+                return lambda: sum([term() for term in added])
+            case Product(factors):
+                return self._product(list(map(self._value, factors)))
+            case All(terms):
+                conditions = list(map(self._value, terms))
+                return lambda: all([condition() for condition in conditions])
+            case Not(inner):
+                turned = self._value(inner)
+                return lambda: not turned()
+            case Quotient(dividend, divisor):
+                divided = self._value(dividend)
+                return lambda: -(-divided() // divisor)
+            case Clipped(index, before, extent):
+                at, most = self._value(index), self._value(extent)
+                return lambda: min(max(at() - before, 0), most())
+            case Reached(index, reach, stride, extent):
+                reached = self._value(index)
+                return lambda: min(max(-(-(reached() - reach) // stride), 0), extent)
+            case Choice(condition, then, other):
+                holds, one, two = map(self._value, (condition, then, other))
+                return lambda: one() if holds() else two()
+            case _:
+                return self._of_two(expression)
+
+    def _product(self, factors: list[Value]) -> Value:
+        def product() -> int:
+            found = 1
+            for factor in factors:
+                found *= factor()
+            return found
+
+        return product
+
+    def _of_two(self, expression: Expr) -> Value:
+        """Expressions of two values."""
+        match expression:
+            case Difference((first, second)):
+                a, b = self._value(first), self._value(second)
+                return lambda: a() - b()
+            case Least(first, second):
+                a, b = self._value(first), self._value(second)
+                return lambda: min(a(), b())
+            case Equal(first, second):
+                a, b = self._value(first), self._value(second)
+                return lambda: a() == b()
+            case AtLeast(first, second):
+                a, b = self._value(first), self._value(second)
+                return lambda: a() >= b()
+            case Less(first, second):
+                a, b = self._value(first), self._value(second)
+                return lambda: a() < b()
+        raise InternalError(f"{type(expression).__name__} has no number")
