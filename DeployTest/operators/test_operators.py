@@ -236,6 +236,17 @@ def test_max_pool_passes_over_nan() -> None:
     np.testing.assert_array_equal(kernel, reference)
 
 
+@pytest.mark.parametrize("name", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_label_below_zero(name: str) -> None:
+    """ONNX has no meaning for it; nothing silent comes of it: NaN, in the kernel and in its meaning."""
+    x = np.log(np.full((2, 3), 1 / 3, np.float32))
+    step = step_of(registry()[name], Sample("below", (x, np.array([0, -1], np.int32)), {"reduction": "none"}))
+    found = [step.operator.reference(step.node, step.arrays)[0]]
+    found += [run_step(step, step.access.sizes)[0]] if step.operator.kernel else []
+    for loss in found:
+        np.testing.assert_array_equal(np.isnan(loss), [False, True])
+
+
 BY_KERNEL = {op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if any(o is op for o, _ in KERNELS)}
 
 

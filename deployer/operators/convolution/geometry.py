@@ -318,7 +318,7 @@ def _two(values: Sequence[int], fill: int) -> Pair:
 
 def _pair(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Pair:
     """An attribute of one number per spatial axis."""
-    found = node.attr_ints(name, default) or default
+    found = node.attr_ints(name, default)
     if len(found) != len(default) or min(found) < least:
         raise mismatch(node, f"{name} {found} is not that of {len(default)} spatial axes", inputs)
     return _two(found, 1)
