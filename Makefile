@@ -1,22 +1,27 @@
-# make demo | test | check | bench | golden | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-siracusa | check | bench | golden | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
+PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow check package bench golden fuzz detection mutants clean
+.PHONY: demo test test-slow test-siracusa check package bench golden fuzz detection mutants clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
 	$(PY) -m deployer.cli train -t out/demo -o out/demo/c -p host --doublebuffer --l1 32000 --verbose
 
 test: $(READY)
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST)
 
 test-slow: $(READY)
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST)
+
+test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
+	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m siracusa --must-run siracusa $(PYTEST)
 
 fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)
@@ -35,7 +40,7 @@ package: $(READY)
 	$(PY) DeployTest/support/check_package.py
 
 bench: $(READY) # needs GVSOC_INSTALL_DIR
-	PYTHONPATH=DeployTest:. $(PY) -m DeployTest.benchmarks.siracusa
+	$(PY) -m DeployTest.benchmarks.siracusa
 
 detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)

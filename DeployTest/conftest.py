@@ -25,6 +25,7 @@ MARKERS = {
     "slow": "takes more than a few seconds",
 }
 _rows: Rows = {}
+_ran: set[str] = set()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,21 +37,32 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Goldens are rewritten on request only."""
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files from what is generated now")
+    parser.addoption(
+        "--must-run", action="append", default=[], metavar="MARKER", help="fail where every test of a marker is skipped"
+    )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect the cycles tests recorded, on the process that sees all reports."""
+    if report.when == "call" and not report.skipped:
+        _ran.update(MARKERS.keys() & report.keywords.keys())
     properties = dict(report.user_properties)
     if report.when == "call" and report.passed and "row" in properties:
         test, level, mode, l1 = str(properties["row"]).split("|")
         cycles = (int(str(properties["train_cycles"])), int(str(properties["opt_cycles"])))
-        _rows.setdefault((test, level, int(l1)), {})[mode] = cycles
+        _rows.setdefault(str(properties["clock"]), {}).setdefault((test, level, int(l1)), {})[mode] = cycles
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Under CI, join the SB, DB and auto rows of each test and L1 into the step summary."""
+    """Fail where a marker that had to run did not; under CI, join SB, DB and auto rows into the step summary."""
+    if hasattr(session.config, "workerinput"):
+        return
+    idle = sorted(set(session.config.getoption("--must-run")) - _ran)
+    if idle and not session.config.option.collectonly:
+        print(f"\nno test ran that is marked {', '.join(idle)}: each was skipped, or none was chosen")
+        session.exitstatus = 1
     target = os.environ.get("GITHUB_STEP_SUMMARY")
-    if target and _rows and not hasattr(session.config, "workerinput"):
+    if target and _rows:
         with Path(target).open("a") as file:
             file.write(write_summary(_rows))
 

@@ -1,6 +1,6 @@
 """Measure training on Siracusa under GVSoC: writes siracusa.json and the README's table.
 
-Run as `python -m DeployTest.benchmarks.siracusa` with DeployTest on the module path, as the suite has it.
+Run as `python -m DeployTest.benchmarks.siracusa`.
 
 Cycles are deterministic. FLOP counts multiply-accumulates alone, as two operations each; the bound of a pass is
 max(MACs / 4, DMA bytes / 8 per direction), what the four FPUs and the DMA engine could do at best.

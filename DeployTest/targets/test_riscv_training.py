@@ -22,6 +22,7 @@ from DeployTest.support.cases import (
     worst_difference,
 )
 from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.summary import record
 from DeployTest.support.tolerances import table
 from DeployTest.targets.simulators import TARGETS, needs_compiler, needs_simulator
 
@@ -72,7 +73,7 @@ def host_hash(entry: Entry, root: Path, directory: Path) -> str:
 
 
 @pytest.mark.parametrize(("target", "entry"), parameters())
-def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path) -> None:
+def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path, record_property) -> None:
     """Every loss and final weight, in every order that the target's transfers can take."""
     needs_simulator(target)
     case = load_case(entry.test, models_root)
@@ -89,6 +90,7 @@ def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path)
         assert outcome.bench["clock"] == targets.load(target).clock
         assert int(outcome.bench["train_cycles"]) > 0
         assert int(outcome.bench["l1_bytes"]) <= entry.l1
+    record(record_property, entry, outcome.bench)
 
 
 @pytest.mark.parametrize("target", TARGETS)

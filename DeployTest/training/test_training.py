@@ -18,6 +18,7 @@ from DeployTest.support.cases import (
     result_hash,
     worst_difference,
 )
+from DeployTest.support.summary import record
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -38,10 +39,7 @@ def test_training(entry: Entry, models_root: Path, tmp_path: Path, record_proper
         assert result_hash(outcome) == wanted, f"{order} {seed}"
         assert int(outcome.bench["train_cycles"]) == _mean_cycles(built.plan, case), "the clock is the model"
     assert int(outcome.bench["l1_bytes"]) <= entry.l1
-    for key in ("train_cycles", "opt_cycles"):
-        record_property(key, outcome.bench[key])
-    level = f"{entry.level}, L2 of {entry.l2}" if entry.l2 else entry.level
-    record_property("row", f"{entry.test}|{level}|{entry.mode}|{entry.l1}")
+    record(record_property, entry, outcome.bench)
 
 
 def _mean_cycles(plan, case) -> int:

@@ -1,0 +1,50 @@
+"""What CI relies on: a job fails where the tests that it is there for were skipped, and each job's words are known."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.host]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(("marker", "code"), [("host", 0), ("siracusa", 1)])
+def test_a_marker_that_must_run(marker: str, code: int, tmp_path: Path) -> None:
+    """A run without a test of the marker fails, and says which marker it was."""
+    words = ["-q", "DeployTest/operators/test_literals.py", "--must-run", marker, "-p", "no:cacheprovider"]
+    line = [sys.executable, "-m", "pytest", *words, f"--basetemp={tmp_path / 'base'}"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == code, done.stdout
+    assert ("no test ran that is marked siracusa" in done.stdout) == (code == 1)
+
+
+def ci(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`.ci/run` with these words."""
+    line = ["bash", str(ROOT / ".ci/run"), *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_an_unknown_job_is_refused() -> None:
+    """With the jobs that there are, before anything is installed or run."""
+    done = ci("tests", "lints")
+    assert done.returncode == 2
+    assert "lints" in done.stderr
+    assert "lint tests package slow siracusa" in done.stderr
+
+
+def test_siracusa_without_simulator_is_refused() -> None:
+    """Not skipped: a runner that was to measure has to be able to."""
+    done = ci("siracusa", GVSOC_INSTALL_DIR="")
+    assert done.returncode == 2
+    assert "GVSOC_INSTALL_DIR" in done.stderr
+
+
+def test_the_workflow_calls_known_jobs() -> None:
+    """Each job of the workflow is one of the script's."""
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    called = set(re.findall(r"bash \.ci/run (\w+)", workflow))
+    assert called == {"lint", "tests", "package", "slow", "siracusa"}
