@@ -20,7 +20,6 @@ from deployer.core.expr import (
     Expr,
     Home,
     Least,
-    Less,
     Node,
     Not,
     Product,
@@ -109,8 +108,6 @@ class Printer:
                 return f"{t(first)} == {t(second)}"
             case AtLeast(first, second):
                 return f"{t(first)} >= {t(second)}"
-            case Less(first, second):
-                return f"{t(first)} < {t(second)}"
             case Not(inner):
                 return f"!{t(inner)}"
             case All(terms):

@@ -165,14 +165,6 @@ class AtLeast(Node):
 
 
 @dataclass(frozen=True)
-class Less(Node):
-    """Whether the first value is below the second."""
-
-    first: Expr
-    second: Expr
-
-
-@dataclass(frozen=True)
 class Not(Node):
     """Whether a value is 0."""
 

@@ -14,7 +14,6 @@ from deployer.core.expr import (
     Equal,
     Expr,
     Least,
-    Less,
     Not,
     Product,
     Quotient,
@@ -295,7 +294,4 @@ class ProgramRun:
             case AtLeast(first, second):
                 a, b = self._value(first), self._value(second)
                 return lambda: a() >= b()
-            case Less(first, second):
-                a, b = self._value(first), self._value(second)
-                return lambda: a() < b()
         raise InternalError(f"{type(expression).__name__} has no number")
