@@ -152,6 +152,7 @@ def test_steps_and_rate(trained: tuple[Path, str], models_root: Path, tmp_path: 
     assert dump["loss"].shape == (6,)
     assert not np.array_equal(dump["fc1_weight"], usual["fc1_weight"])
     assert deployer(*words, "--learning-rate", "0") == 0
+    assert deployer(*words, "--learning-rate=-0.0") == 0, "a zero has a sign, in C as in what the simulator expects"
     initial = np.load(case_dir("simple_mlp", models_root) / "inputs.npz")
     assert any(np.array_equal(np.load(tmp_path / "d.npz")["fc1_weight"], initial[n]) for n in initial.files)
 

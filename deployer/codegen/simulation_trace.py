@@ -184,6 +184,6 @@ class Loops:
 
 
 def _constant(number: int | float, kind: str) -> str:
-    """The word of a scalar; zeros of either sign are one."""
-    word = np.float32(number) + np.float32(0) if kind == "f32" else np.int64(number).astype(np.uint32)
+    """The word of a scalar, a zero with its sign."""
+    word = np.float32(number) if kind == "f32" else np.int64(number).astype(np.uint32)
     return f"HAL_SIM_CONST, 0, 0, {int(word.view(np.uint32)):#x}, NULL"
