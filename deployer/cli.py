@@ -8,7 +8,7 @@ from typing import NoReturn
 from deployer import __version__, ending
 from deployer.core.safe_text import escaped
 from deployer.running.terminal import Terminal
-from deployer.values import finite, path, positive, seed, tolerance
+from deployer.values import UNITS, budget, finite, path, positive, seed, size, tolerance
 from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
@@ -96,15 +96,23 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)"
     )
+    units = ", ".join(f"{unit} {count}" for unit, count in UNITS.items() if unit).replace(" ", " is ", 1)
     machine.add_argument(
-        "--l1", type=positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables"
+        "--budget",
+        type=budget,
+        action="append",
+        default=[],
+        metavar="LEVEL=BYTES",
+        help="limit of a level of the target: slots, tensors, argument tables; may be repeated. BYTES may have a unit:"
+        f" {units}, and a B behind it",
     )
-    machine.add_argument("--l2", type=positive, metavar="BYTES", help="budget of L2")
+    machine.add_argument("--l1", type=size, metavar="BYTES", help="the same for the innermost level")
+    machine.add_argument("--l2", type=size, metavar="BYTES", help="the same for the next one out")
     machine.add_argument(
         "--defaultMemLevel",
-        choices=("L2", "L3"),
-        default="L2",
-        help="outermost level tensors may live in; with L3, what does not fit L2 is spilled there",
+        metavar="LEVEL",
+        help="outermost level tensors may live in (default: the next one out from the innermost); what does not fit the"
+        " levels inside of it is spilled there",
     )
     machine.add_argument("--cores", type=positive, metavar="N", help="cores that share a kernel")
     tiling = p.add_argument_group("buffering")

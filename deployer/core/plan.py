@@ -9,6 +9,7 @@ from deployer.core.activation import shown
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import ArgValue, Kernel
 from deployer.core.safe_text import identifier
+from deployer.core.target import load
 from deployer.verify.tolerances import TOLERANCES
 
 Buffering = Literal["single", "double"]
@@ -33,8 +34,13 @@ class Options:
     fuse: bool = True
     passes: int = 1
     tolerance: float = TOLERANCES.loss
-    outermost: str = "L2"
+    outermost: str = ""
     fused: bool = False
+
+    def __post_init__(self) -> None:
+        """Where nothing else is said, tensors live up to the level next to the innermost."""
+        if not self.outermost:
+            object.__setattr__(self, "outermost", load(self.target).levels[1].name)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target
         ("available", f"{level.budget} B"),
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
-    further = [x.name for x in target.levels if x.name > level.name]
-    other = f"--defaultMemLevel {further[0]}, " if further else ""
-    hint = f"--{level.name.lower()} {placed.height}, {other}or fewer trainable weights"
+    further = target.further(level)
+    other = f"--defaultMemLevel {further.name}, " if further else ""
+    hint = f"{target.budget_flag(level, placed.height)}, {other}or fewer trainable weights"
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

@@ -86,7 +86,7 @@ class BetweenLevel:
             ("free", f"{self.capacity} B of {level.budget} B"),
         ]
         cause = f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {self.target.name!r}"
-        return TilingInfeasible(cause, facts, f"--{level.name.lower()} {enough.capacity}, or a smaller layer")
+        return TilingInfeasible(cause, facts, f"{self.target.budget_flag(level, enough.capacity)}, or a smaller layer")
 
 
 def fits(lifetimes: Lifetimes, target: Target, gap: int, resident: frozenset[str]) -> bool:

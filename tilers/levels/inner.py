@@ -134,7 +134,7 @@ class InnerLevel:
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"--{level.name.lower()} {wanted.bytes + self.tables}{other}, or a smaller layer",
+            f"{target.budget_flag(level, wanted.bytes + self.tables)}{other}, or a smaller layer",
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
