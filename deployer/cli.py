@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
+from deployer.core.level import ALIASES
 from deployer.core.safe_text import escaped
 from deployer.running.terminal import Terminal
 from deployer.values import UNITS, budget, finite, path, positive, seed, size, tolerance
@@ -106,8 +107,8 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         help="limit of a level of the target: slots, tensors, argument tables; may be repeated. BYTES may have a unit:"
         f" {units}, and a B behind it",
     )
-    machine.add_argument("--l1", type=size, metavar="BYTES", help="the same for the innermost level")
-    machine.add_argument("--l2", type=size, metavar="BYTES", help="the same for the next one out")
+    for alias, place in zip(ALIASES, ("the innermost level", "the next one out"), strict=True):
+        machine.add_argument(f"--{alias}", type=size, metavar="BYTES", help=f"the same for {place}")
     machine.add_argument(
         "--defaultMemLevel",
         metavar="LEVEL",
@@ -153,8 +154,8 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--guards",
         choices=("off", "fast", "full"),
-        help="where stray writes are looked for: nowhere; in L1 after each kernel call and everywhere after each step"
-        " (fast, the default); everywhere after each call (full)",
+        help="where stray writes are looked for: nowhere; in the innermost level after each kernel call and everywhere"
+        " after each step (fast, the default); everywhere after each call (full)",
     )
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")

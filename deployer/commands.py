@@ -271,8 +271,9 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
         table.add_row(fit.symbol, str(fit.points), str(fit.cost.call), *rates, *shares)
     console.print(table)
     t = found.target
+    hops = ", ".join(f"{level.name}: {hop}" for level, hop in zip(t.levels, t.hops, strict=False))
     console.print(
-        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {t.hops[0]}",
+        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {hops}",
         soft_wrap=True,
     )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)

@@ -9,9 +9,10 @@ import numpy as np
 from deployer.core import target as targets
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.ir import Program
+from deployer.core.level import ALIASES
 from deployer.core.operator import Array
 from deployer.core.plan import Options
-from deployer.core.target import ALIASES, Target
+from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
 from deployer.pipeline import Case
 from deployer.planning import fuse
@@ -67,7 +68,7 @@ def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:
 
 def outermost_of(a: argparse.Namespace, target: Target) -> str:
     """The outermost level tensors may live in; OptionProblem where that is none of the target's."""
-    given: str = target.levels[1].name if a.defaultMemLevel is None else a.defaultMemLevel
+    given: str = target.usual.name if a.defaultMemLevel is None else a.defaultMemLevel
     return target.within(given)[-1].name
 
 

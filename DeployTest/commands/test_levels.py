@@ -10,14 +10,14 @@ import pytest
 
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.other_levels import FLAT, NAMED, add_targets
+from DeployTest.support.other_levels import DEEP, FLAT, NAMED, add_targets
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def other_targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Targets with levels TCDM, SRAM and PSRAM, and with Inner and Outer."""
+    """Targets with levels TCDM, SRAM and PSRAM, with Inner and Outer, and with four of them."""
     with pytest.MonkeyPatch.context() as patch:
         add_targets(tmp_path_factory.mktemp("targets"), patch)
         yield
@@ -92,6 +92,7 @@ REFUSED = {
     "an outermost level of others": (NAMED, ["--defaultMemLevel", "L2"], ["'L2'", "SRAM or PSRAM"]),
     "the innermost as outermost": (NAMED, ["--defaultMemLevel", "TCDM"], ["'TCDM'", "SRAM or PSRAM"]),
     "a third of two": (FLAT, ["--defaultMemLevel", "L3"], ["'L3'", "Outer"]),
+    "a fourth level": (DEEP, ["--defaultMemLevel", "Fourth"], ["of which a plan uses 3", "Second or Third"]),
     "nothing of two": (FLAT, ["--defaultMemLevel", ""], ["''", "Outer"]),
     "a fraction": ("host", ["--l1", "1.5k"], ["'1.5k'", SIZES, FORMS]),
     "a unit of neither": ("host", ["--l1", "64K"], ["'64K'", FORMS]),

@@ -12,27 +12,14 @@ from typing import Any, get_type_hints
 import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
+from deployer.core.level import ALIASES, DEPTH, USUAL, Level
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
-ALIASES = ("l1", "l2")
-"""Options of the command line that limit a level by its place, the innermost first."""
-DEPTH = 3
-"""Levels that a plan may use: the kernels' own, that of homes, and one further out, whose tensors pass through both."""
 
 
 class TargetInvalid(UserError):
     """A target's TOML does not describe a machine; every fault is listed."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
-
-    name: str
-    bytes: int
-    budget: int
-    reserved: int
 
 
 @dataclass(frozen=True)
@@ -143,6 +130,11 @@ class Target:
                 return level
         names = ", ".join(x.name for x in self.levels)
         raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
+
+    @property
+    def usual(self) -> Level:
+        """The level of homes that are neither resident nor spilled: the outermost unless another is asked for."""
+        return self.levels[USUAL]
 
     def within(self, outermost: str) -> tuple[Level, ...]:
         """The levels up to the outermost that tensors may live in; OptionProblem where it cannot be that."""

@@ -21,8 +21,9 @@ from deployer.core.errors import (
     ToolFailed,
     ToolMissing,
 )
+from deployer.core.level import Level
 from deployer.core.plan import Plan
-from deployer.core.target import TARGETS_DIR, Level, Target, Toolchain
+from deployer.core.target import TARGETS_DIR, Target, Toolchain
 from deployer.planning.tile import target_of
 from deployer.running import objects, output
 from deployer.running.objects import Recipe

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program, Role
-from deployer.core.operator import Kernel, registry
+from deployer.core.operator import SCALARS, Kernel, registry
 from deployer.core.plan import Lifetime, Step, StepTiling, Tiling
 from deployer.core.target import Target, load
 from deployer.verify.boxes import (
@@ -30,6 +30,8 @@ def verify_tiling(tiling: Tiling) -> None:
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         check_choice(step, choice, tiling)
     target = target_of(tiling)
+    gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps) >= 0
+    need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
     check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
 
 
@@ -58,7 +60,7 @@ def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> Non
     """The argument structs of all steps fit their share of the inner level."""
     total = 0
     for kernel in kernels:
-        size = target.pointer_bytes * len(kernel.pointers) + 4 * len(kernel.scalars)
+        size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
         total += -(-size // target.alignment) * target.alignment
     need(
         total <= table_bytes and table_bytes % target.alignment == 0,
