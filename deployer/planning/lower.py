@@ -81,13 +81,8 @@ class Port:
         size = o.stage_bytes if self.staged else o.slot_bytes
         if not which or self.slots(o) == 1:
             return base
-        return add(
-            base,
-            mul(
-                Var(self.variable(o, which)),
-                sized(size // self.step.kernel.element_bytes(o.arg), self.variable(o, "size")),
-            ),
-        )
+        count = size // self.step.kernel.element_bytes(o.arg)
+        return add(base, mul(Var(self.variable(o, which)), sized(count, self.variable(o, "size"))))
 
     def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
         """The transfer of a tile's box from or to a slot."""
