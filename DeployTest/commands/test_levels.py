@@ -10,6 +10,7 @@ import pytest
 
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.json_edits import resealed
 from DeployTest.support.other_levels import DEEP, FLAT, NAMED, add_targets
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -167,6 +168,23 @@ def test_agreement(
         assert text in refused(capsys, *again, *more)
     else:
         assert deployer(*again, *more) == 0
+
+
+def test_no_further_than_asked(words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tiling and a plan that spill keep to the level that their options name as the outermost."""
+    assert deployer(*words, "-p", NAMED, "--defaultMemLevel", "PSRAM", "--l1", 2000, "--l2", 2600) == 0
+    tiling, plan = (tmp_path / "c" / name for name in ("tiling.json", "plan.json"))
+    for path, options in ((tiling, ("lifetimes", "schedule", "options")), (plan, ("options",))):
+        artefact = json.loads(path.read_text())
+        place = artefact["body"]
+        for key in options:
+            place = place[key]
+        place["outermost"] = "SRAM"
+        path.write_text(resealed(json.dumps(artefact)))
+    text = "tensors lie in 3 levels, by the options in 2"
+    assert text in refused(capsys, *words, "--force", "--from", tiling)
+    tiling.unlink()
+    assert text in refused(capsys, "emit", "--plan", plan, "-o", tmp_path / "e")
 
 
 EDITS = {

@@ -26,7 +26,7 @@ from deployer.core.plan import (
 from deployer.core.target import Target
 from deployer.verify.options import verify_options
 from deployer.verify.plan import check_kernel, check_moves, check_room
-from deployer.verify.tiling import check_choice, need
+from deployer.verify.tiling import check_choice, check_depth, need
 
 GRAPHS = (("train", "optimizer"), ("train",), ("infer",))
 LARGEST = (1 << 31) - 1
@@ -69,6 +69,7 @@ def _interface(plan: Plan, target: Target) -> None:
     known = [level.name for level in target.levels]
     need(USUAL < len(names) <= DEPTH, "plan", f"a plan does not use {len(names)} levels")
     need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
+    check_depth(len(names), plan.options, target)
     need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")
     need(0 <= plan.table_bytes <= LARGEST, "table", f"tables have {plan.table_bytes} B")
     need(bool(plan.steps), "plan", "there are no steps")
