@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
+from deployer.core.level import ALIASES
 from deployer.core.safe_text import escaped
 from deployer.running.terminal import Terminal
-from deployer.values import finite, path, positive, seed, tolerance
+from deployer.values import UNITS, budget, finite, path, positive, seed, size, tolerance
 from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
@@ -96,15 +97,23 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)"
     )
+    units = ", ".join(f"{unit} {count}" for unit, count in UNITS.items() if unit).replace(" ", " is ", 1)
     machine.add_argument(
-        "--l1", type=positive, metavar="BYTES", help="budget of L1: slots, resident tensors, argument tables"
+        "--budget",
+        type=budget,
+        action="append",
+        default=[],
+        metavar="LEVEL=BYTES",
+        help="limit of a level of the target: slots, tensors, argument tables; may be repeated. BYTES may have a unit:"
+        f" {units}, and a B behind it",
     )
-    machine.add_argument("--l2", type=positive, metavar="BYTES", help="budget of L2")
+    for alias, place in zip(ALIASES, ("the innermost level", "the next one out"), strict=True):
+        machine.add_argument(f"--{alias}", type=size, metavar="BYTES", help=f"the same for {place}")
     machine.add_argument(
         "--defaultMemLevel",
-        choices=("L2", "L3"),
-        default="L2",
-        help="outermost level tensors may live in; with L3, what does not fit L2 is spilled there",
+        metavar="LEVEL",
+        help="outermost level tensors may live in (default: the next one out from the innermost); what does not fit the"
+        " levels inside of it is spilled there",
     )
     machine.add_argument("--cores", type=positive, metavar="N", help="cores that share a kernel")
     tiling = p.add_argument_group("buffering")
@@ -145,8 +154,8 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--guards",
         choices=("off", "fast", "full"),
-        help="where stray writes are looked for: nowhere; in L1 after each kernel call and everywhere after each step"
-        " (fast, the default); everywhere after each call (full)",
+        help="where stray writes are looked for: nowhere; in the innermost level after each kernel call and everywhere"
+        " after each step (fast, the default); everywhere after each call (full)",
     )
     run.add_argument("--sanitize", action="store_true", help="build with address and undefined-behaviour sanitizers")
     run.add_argument("--skipgen", action="store_true", help="build and run what lies in the output folder")

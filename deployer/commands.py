@@ -4,7 +4,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,24 +61,30 @@ def load_case(a: argparse.Namespace) -> Case:
     return pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs)
 
 
-def options_of(a: argparse.Namespace) -> Options:
-    """Compile options from the command line."""
+def choices_of(a: argparse.Namespace) -> Options:
+    """Compile options from the command line, but for those that depend on the target."""
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
     if a.fused and a.no_fusion:
         raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
-    budgets = {level: value for level, value in (("L1", a.l1), ("L2", a.l2)) if value is not None}
     return Options(
-        a.platform,
-        a.buffering,
-        budgets or None,
-        a.cores,
+        strategy=a.buffering,
+        cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
         fuse=not a.no_fusion,
         tolerance=a.tolerance,
-        outermost=a.defaultMemLevel,
         fused=a.fused,
     )
+
+
+def options_of(a: argparse.Namespace, made: str = "") -> Options:
+    """All of them; `made` is the target of an artefact that the command goes back to, and counts where `-p` is silent.
+
+    OptionProblem for levels that the target does not have.
+    """
+    target = targets.load(made if made and "platform" not in a.given else a.platform)
+    budgets, outermost = requests.budgets_of(a, target), requests.outermost_of(a, target)
+    return replace(choices_of(a), target=target.name, budgets=budgets or None, outermost=outermost)
 
 
 def run_case(a: argparse.Namespace, console: Terminal) -> int:
@@ -88,10 +94,11 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
     with ExitStack() as held:
         with _timed(console, timings) as progress:
             case = load_case(a)
-            requests.check_case(a, case, options_of(a))
+            requests.check_case(a, case, choices_of(a))
+            options = None if a.skipgen else options_of(a)
             directory = a.output or Path("out") / case.directory.name / a.platform
             held.enter_context(output.opened(directory, _written(a), a.force))
-            plan = _existing(a, case, directory) if a.skipgen else _compiled(a, case, directory, progress)
+            plan = _compiled(a, options, case, directory, progress) if options else _existing(a, case, directory)
             progress("build")
             pipeline.build_case(plan, directory, a.sanitize)
             outcome = None
@@ -121,9 +128,10 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
     return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
 
-def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipeline.Progress) -> Plan:
-    options = pipeline.accumulate_of(case, options_of(a))
-    tiling, plan = pipeline.plan_program(case.program, options, progress)
+def _compiled(
+    a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
+) -> Plan:
+    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options), progress)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan
@@ -131,7 +139,7 @@ def _compiled(a: argparse.Namespace, case: Case, directory: Path, progress: pipe
 
 def _existing(a: argparse.Namespace, case: Case, directory: Path) -> Plan:
     plan = reentry.existing(case, directory)
-    reentry.check_agreement(a.given, options_of(a), plan.options, directory / "plan.json")
+    reentry.check_agreement(a.given, options_of(a, plan.options.target), plan.options, directory / "plan.json")
     return plan
 
 
@@ -198,17 +206,19 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile a case to C, from its files or from a dumped tiling."""
     requests.check_flags(a, kind_of(a), _simulator_flags(a))
     case = load_case(a)
-    requests.check_case(a, case, options_of(a))
+    requests.check_case(a, case, choices_of(a))
+    options = None if a.from_file else options_of(a)
     directory = a.output or Path("out") / case.directory.name / a.platform
     with output.opened(directory, _written(a), a.force):
-        if a.from_file is not None:
+        if options is None:
             tiling = pipeline.tiling_from(a.from_file)
             pipeline.check_origin(case, tiling, a.from_file)
-            reentry.check_agreement(a.given, options_of(a), tiling.lifetimes.schedule.options, a.from_file)
+            made = tiling.lifetimes.schedule.options
+            reentry.check_agreement(a.given, options_of(a, made.target), made, a.from_file)
             plan = pipeline.place_edited(tiling)
             pipeline.write_case(case, tiling, plan, directory, a.force)
         else:
-            plan = _compiled(a, case, directory, pipeline.silent)
+            plan = _compiled(a, options, case, directory, pipeline.silent)
         _extras(a, case, plan, directory, console)
     console.print(f"C and plan: {directory}")
     return 0
@@ -261,8 +271,9 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
         table.add_row(fit.symbol, str(fit.points), str(fit.cost.call), *rates, *shares)
     console.print(table)
     t = found.target
+    hops = ", ".join(f"{level.name}: {hop}" for level, hop in zip(t.levels, t.hops, strict=False))
     console.print(
-        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {t.hops[0]}",
+        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {hops}",
         soft_wrap=True,
     )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)

@@ -159,7 +159,8 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
     fused = fuse.run(program, options)
     verify_program(fused)
     alive = lifetimes.run(schedule.run(fused, options))
-    gaps = (0, 0)
+    target = target_of(options)
+    gaps: tuple[int, ...] = tile.no_gaps(target)
     for _ in range(PACKING_ATTEMPTS):
         progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
         tiling = tile.run(alive, gaps)
@@ -169,8 +170,8 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
             gaps = problem.gaps
     raise TilingInfeasible(
         f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
-        [("withheld", f"{gaps[0]} B of the inner level, {gaps[1]} B of the next")],
-        "a larger L1 or L2",
+        [("withheld", ", ".join(f"{gap} B of {x.name}" for x, gap in zip(target.levels, gaps, strict=False)))],
+        "a larger " + " or ".join(target.budget_flag(level) for level in target.levels[: len(gaps)]),
     )
 
 
@@ -181,8 +182,7 @@ def place_edited(tiling: Tiling) -> Plan:
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
-        inner, outer = problem.beyond
-        facts = [("beyond the budgets", f"{inner} B of the inner level, {outer} B of the next")]
+        facts = [("beyond the budget", f"{problem.beyond} B of {problem.level.name}")]
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 

@@ -8,6 +8,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
 from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.target import load
 from deployer.pipeline import Case
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -24,7 +25,6 @@ FLAGS = {
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
 """Per argument of the command line its flag and the field of the options it sets; budgets and tolerance are besides."""
-BUDGETS = {"l1": "L1", "l2": "L2"}
 
 
 def plan_from(path: Path) -> Plan:
@@ -90,10 +90,11 @@ def check_agreement(given: Collection[str], asked: Options, made: Options, path:
         wanted, found = getattr(asked, field), getattr(made, field)
         if argument in given and wanted != found:
             facts.append((flag, f"{wanted}, in the file {found}"))
-    for argument, level in BUDGETS.items():
-        wanted, found = (asked.budgets or {}).get(level), (made.budgets or {}).get(level)
-        if argument in given and wanted != found:
-            facts.append((f"--{argument}", f"{wanted}, in the file {found or 'none'}"))
+    target = load(asked.target)
+    for level in target.levels:
+        wanted, found = (asked.budgets or {}).get(level.name), (made.budgets or {}).get(level.name)
+        if wanted not in (None, found):
+            facts.append((target.budget_flag(level), f"{wanted}, in the file {found or 'none'}"))
     if asked.tolerance != made.tolerance:
         facts.append(("--tolerance", f"{asked.tolerance:g}, in the file {made.tolerance:g}"))
     if facts:

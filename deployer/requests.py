@@ -9,8 +9,10 @@ import numpy as np
 from deployer.core import target as targets
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.ir import Program
+from deployer.core.level import ALIASES
 from deployer.core.operator import Array
 from deployer.core.plan import Options
+from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
 from deployer.pipeline import Case
 from deployer.planning import fuse
@@ -49,6 +51,25 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
     tools = targets.load(a.platform).toolchain
     if tools is not None:
         check_run_flags(a.platform, tools, simulated)
+
+
+def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:
+    """Bytes by level as `--budget` and its aliases limit them; OptionProblem where a level is unknown or has two."""
+    found: dict[str, int] = {}
+    aliases = [(level.name, getattr(a, alias)) for level, alias in zip(target.levels, ALIASES, strict=False)]
+    for name, size in (*((name, size) for name, size in aliases if size is not None), *a.budget):
+        target.level(name)
+        if found.setdefault(name, size) != size:
+            raise OptionProblem(
+                f"level {name} has the budgets {found[name]} B and {size} B", hint="leave one of them out"
+            )
+    return found
+
+
+def outermost_of(a: argparse.Namespace, target: Target) -> str:
+    """The outermost level tensors may live in; OptionProblem where that is none of the target's."""
+    given: str = target.usual.name if a.defaultMemLevel is None else a.defaultMemLevel
+    return target.within(given)[-1].name
 
 
 def check_case(a: argparse.Namespace, case: Case, options: Options) -> None:

@@ -2,12 +2,16 @@
 
 import argparse
 import math
+import re
 import struct
 from pathlib import Path
 
 SEEDS = 1 << 32
 DIGITS = 18
 """Digits of the largest whole number: more than any memory has bytes."""
+UNITS = {"": 1, "k": 1000, "Ki": 1024, "M": 1000**2, "Mi": 1024**2}
+"""Bytes of each unit of a size; a B may follow."""
+EXAMPLES = {"64k": 64 * UNITS["k"], "64Ki": 64 * UNITS["Ki"], "1M": UNITS["M"], "1Mi": UNITS["Mi"]}
 FLOAT32_MAX, FLOAT32_LEAST = 3.4028234663852886e38, 2.0**-149
 
 
@@ -16,6 +20,26 @@ def positive(text: str) -> int:
     if not _is_whole(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number above 0 of at most {DIGITS} digits")
     return int(text)
+
+
+def size(text: str) -> int:
+    """Bytes: a whole number above 0, with or without a unit."""
+    found = re.fullmatch(r"([0-9]+)(k|Ki|M|Mi|)B?", text)
+    if found is None or not _is_whole(found[1]) or int(found[1]) < 1:
+        forms = ", ".join(f"{shown} is {count}" for shown, count in EXAMPLES.items())
+        raise argparse.ArgumentTypeError(
+            f"{_shown(text)} is not a whole number above 0 of at most {DIGITS} digits, with or without a unit:"
+            f" {forms} bytes; a B may follow"
+        )
+    return int(found[1]) * UNITS[found[2]]
+
+
+def budget(text: str) -> tuple[str, int]:
+    """A level's name and the bytes it is limited to."""
+    name, sign, number = text.partition("=")
+    if not sign:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not LEVEL=BYTES; `deployer targets` lists the levels")
+    return name, size(number)
 
 
 def seed(text: str) -> int:

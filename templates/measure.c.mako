@@ -43,7 +43,7 @@ static uint32_t since(uint64_t begin) {
     return (uint32_t)(hal_cycles() - begin) - clock_cost;
 }
 
-/* The argument table lies at the start of L1, the operands behind it; its pointers arrive as offsets, 0 is null. */
+/* The argument table lies at the start of the innermost level, the operands behind it; its pointers arrive as offsets, 0 is null. */
 static void run_kernel(void) {
     struct {
         uint32_t kernel, pointers, bytes;

@@ -30,7 +30,7 @@ REQUESTS = {
         ["--l1", "2000", "--l2", "64", "--defaultMemLevel", "L3"],
         ["does not fit L2", "free           64 B of 64 B", "--l2 "],
     ),
-    "an unknown level": (["--defaultMemLevel", "L4"], ["--defaultMemLevel", "invalid choice: 'L4'"]),
+    "an unknown level": (["--defaultMemLevel", "L4"], ["level 'L4'", "--defaultMemLevel L2 or L3"]),
     "too many cores": (["--cores", "9"], ["--cores 9", "1 to 8"]),
     "an opt-out without effect": (["--opt-out", "Gemm"], ["--buffering training_double"]),
     "two bufferings": (["--singlebuffer", "--doublebuffer"], ["not allowed with"]),

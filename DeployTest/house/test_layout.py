@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deployer.core.level import ALIASES
 from deployer.core.operator import registry
-from deployer.core.target import names
+from deployer.core.target import load, names
 
 pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +91,22 @@ def test_no_target_is_named() -> None:
         if path.suffix == ".py":
             found = [s for s in strings(text) if s == "host" or "-p host" in s]
             assert len(found) <= default.get(where, 0), f"{where} names target host: {found}"
+
+
+def test_no_level_is_named() -> None:
+    """Python and templates know no level by name, nor by a bare number.
+
+    Two names are options of the command line, and one is part of a strategy's name, which is known from outside.
+    """
+    called = sorted({level.name for name in names() for level in load(name).levels})
+    named = re.compile(rf"(?<![a-z0-9])({'|'.join(called)})(?![a-z0-9])", re.IGNORECASE)
+    numbered = re.compile(r"\b(levels|hops|gaps|rooms|places|loops)\[\s*:?\s*\d")
+    aliases = {"deployer/core/level.py": len(ALIASES)}
+    for path in code("deployer", "tilers", "templates"):
+        where, text = str(path.relative_to(ROOT)), path.read_text().replace("double_l3", "")
+        found = named.findall(text)
+        assert len(found) <= aliases.get(where, 0), f"{where} names levels {found}"
+        assert path.suffix != ".py" or not numbered.search(text), f"{where} numbers a level: {numbered.search(text)}"
 
 
 def strings(text: str) -> list[str]:

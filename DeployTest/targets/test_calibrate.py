@@ -1,8 +1,7 @@
 """Calibration on a machine whose costs are known: what is measured there must come out again."""
 
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,20 +20,18 @@ from deployer.pipeline import Case
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 from DeployTest.support.cases import load_case
+from DeployTest.support.other_levels import FLAT, NAMED, add_targets
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
-NAME = "siracusa"
+NAMES = ("siracusa", NAMED, FLAT)
 BOUND = table()["calibration"]
-TRUTH = replace(
-    targets.load(NAME),
-    dispatch=95,
-    step=210,
-    tile=37,
-    contention=150,
-    small=SmallProgram(calibrate.SMALL_STEPS, 130, 21, 400),
-)
-"""The machine: another one than the files know."""
+
+
+def machine_of(name: str) -> Target:
+    """The machine: another one than the files know."""
+    small = SmallProgram(calibrate.SMALL_STEPS, 130, 21, 400)
+    return replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150, small=small)
 
 
 def works() -> Iterator[tuple[str, str, Work]]:
@@ -47,10 +44,11 @@ def works() -> Iterator[tuple[str, str, Work]]:
 
 
 class Machine:
-    """Answers measurements as TRUTH would."""
+    """Answers measurements as `truth` would."""
 
-    def __init__(self) -> None:
+    def __init__(self, truth: Target) -> None:
         """Know the work of each call by its label, and tilings by their plans."""
+        self.truth = truth
         self.works = {label: (symbol, work) for label, symbol, work in works()}
         self.tilings: dict[str, Tiling] = {}
 
@@ -61,16 +59,16 @@ class Machine:
     def measured(self, job: Job) -> Measured:
         """The first of three runs is cold; a transfer is started and awaited."""
         if isinstance(job, TransferJob):
-            hop = TRUTH.hops[job.hop]
+            hop = self.truth.hops[job.hop]
             channel = hop.inward if job.direction == "in" else hop.outward
             cycles = hop.issue + channel.cycles(job.run * job.count, job.count)
             return Measured(job.label, (cycles + 50, cycles, cycles), (hop.issue + 9, hop.issue, hop.issue), {})
         assert isinstance(job, KernelJob)
         if job is DISPATCH:
-            return Measured(job.label, (300, TRUTH.dispatch, TRUTH.dispatch), (0, 0, 0), {})
+            return Measured(job.label, (300, self.truth.dispatch, self.truth.dispatch), (0, 0, 0), {})
         symbol, work = self.works[job.label]
-        warm = kernel_cycles(TRUTH, symbol, work)
-        cold = kernel_cost(TRUTH, symbol, work.form).cold
+        warm = kernel_cycles(self.truth, symbol, work)
+        cold = kernel_cost(self.truth, symbol, work.form).cold
         return Measured(job.label, (warm + cold, warm, warm), (0, 0, 0), {})
 
     def plan_program(self, program: Program, options: Options) -> tuple[Tiling, Plan]:
@@ -80,10 +78,10 @@ class Machine:
         return tiling, plan
 
     def profile(self, case: Case, plan: Plan, folder: Path, measured: bool) -> list[StepProfile]:
-        """As `pipeline.profile` where programs can run: each step as TRUTH has it."""
+        """As `pipeline.profile` where programs can run: each step as the machine has it."""
         assert measured
         tiling = self.tilings[plan.digest]
-        truth = TRUTH.sized(len(plan.steps))
+        truth = self.truth.sized(len(plan.steps))
         rows = []
         for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
             timeline = simulate(step, choice, truth, True)
@@ -92,20 +90,34 @@ class Machine:
         return rows
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
-    """A calibration of the machine, with target files of its own."""
-    folder = tmp_path_factory.mktemp("targets")
-    shutil.copytree(targets.TARGETS_DIR, folder, dirs_exist_ok=True)
-    machine = Machine()
+@dataclass(frozen=True)
+class Found:
+    """A calibration, and the machine it was made on."""
+
+    calibration: Calibration
+    truth: Target
+
+    @property
+    def target(self) -> Target:
+        """The target that was found."""
+        return self.calibration.target
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    """A calibration of a machine, with target files of its own; levels may be few and have any names."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "TARGETS_DIR", folder)
-        patch.setattr(measure, "run", machine.run)
-        patch.setattr(overheads, "pipeline", _Planner(machine))
-        result = calibrate.run(NAME, "a machine of the tests", lambda text: None)
-        read = targets.load(NAME)
-    assert replace(result.target, toolchain=None) == replace(read, toolchain=None), "what is written is what was found"
-    return result
+        add_targets(tmp_path_factory.mktemp("targets"), patch)
+        truth = machine_of(request.param)
+        machine = Machine(truth)
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(measure, "run", machine.run)
+            inner.setattr(overheads, "pipeline", _Planner(machine))
+            result = calibrate.run(request.param, "a machine of the tests", lambda text: None)
+        read = targets.load(request.param)
+        same = replace(result.target, toolchain=None) == replace(read, toolchain=None)
+        assert same, "what is written is what was found"
+        yield Found(result, truth)
 
 
 class _Planner:
@@ -119,10 +131,10 @@ class _Planner:
         """Nothing is built."""
 
 
-def test_transfers_and_dispatch(found: Calibration) -> None:
+def test_transfers_and_dispatch(found: Found) -> None:
     """Whole cycles are all that is lost."""
-    assert found.target.dispatch == TRUTH.dispatch
-    for hop, truth in zip(found.target.hops, TRUTH.hops, strict=True):
+    assert found.target.dispatch == found.truth.dispatch
+    for hop, truth in zip(found.target.hops, found.truth.hops, strict=True):
         assert (hop.issue, hop.shared) == (truth.issue, truth.shared)
         for channel, true in ((hop.inward, truth.inward), (hop.outward, truth.outward)):
             for size, lines in [(n, 1) for n in calibrate.SIZES] + [(r * n, n) for r, n in calibrate.LINES]:
@@ -130,40 +142,41 @@ def test_transfers_and_dispatch(found: Calibration) -> None:
                 assert abs(channel.cycles(size, lines) - wanted) <= BOUND["transfers"] * wanted, (size, lines)
 
 
-def test_kernels(found: Calibration) -> None:
+def test_kernels(found: Found) -> None:
     """Every call that was measured is predicted, and each fit says how well."""
-    assert {f.symbol for f in found.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
+    assert {f.symbol for f in found.calibration.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
     for label, symbol, work in works():
-        wanted = kernel_cycles(TRUTH, symbol, work)
+        wanted = kernel_cycles(found.truth, symbol, work)
         assert abs(kernel_cycles(found.target, symbol, work) - wanted) <= BOUND["kernels"] * wanted, label
-    for fit in found.fits:
+    for fit in found.calibration.fits:
         assert fit.median <= fit.worst <= BOUND["kernels"]
-        true = TRUTH.kernels[fit.symbol]
+        true = found.truth.kernels[fit.symbol]
         assert abs(found.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
 
 
-def test_loops(found: Calibration) -> None:
+def test_loops(found: Found) -> None:
     """The code around kernels, in programs of many steps and of few.
 
     Tiles and contention of many steps explain each other's cycles: only what both make of programs is compared.
     """
     target = found.target
-    assert abs(target.step - TRUTH.step) <= BOUND["steps"] * TRUTH.step
-    assert abs(target.small.step - TRUTH.small.step) <= BOUND["steps"] * TRUTH.small.step
-    assert target.small.steps == TRUTH.small.steps
-    assert abs(target.small.tile - TRUTH.small.tile) <= BOUND["steps"] * TRUTH.small.tile
+    assert abs(target.step - found.truth.step) <= BOUND["steps"] * found.truth.step
+    assert abs(target.small.step - found.truth.small.step) <= BOUND["steps"] * found.truth.small.step
+    assert target.small.steps == found.truth.small.steps
+    assert abs(target.small.tile - found.truth.small.tile) <= BOUND["steps"] * found.truth.small.tile
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])
-@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 16000), ("simple_mlp", 4000)])
-def test_programs(test: str, l1: int, strategy: str, found: Calibration, models_root: Path) -> None:
+@pytest.mark.parametrize(("test", "size"), [("autoencoder", 16000), ("simple_mlp", 4000)])
+def test_programs(test: str, size: int, strategy: str, found: Found, models_root: Path) -> None:
     """Whole programs take what the machine takes for them: in a model of costs that is what counts."""
     case = load_case(test, models_root)
-    options = pipeline.accumulate_of(case, Options(NAME, strategy, {"L1": l1}))
+    budgets = {found.truth.levels[0].name: size}
+    options = pipeline.accumulate_of(case, Options(found.truth.name, strategy, budgets))
     tiling = pipeline.plan_program(case.program, options)[0]
     cycles = {}
-    for name, target in (("found", found.target), ("truth", TRUTH)):
-        machine = target.with_options({"L1": l1}, None).sized(len(tiling.steps))
+    for name, target in (("found", found.target), ("truth", found.truth)):
+        machine = target.with_options(budgets, None).sized(len(tiling.steps))
         steps = zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True)
         cycles[name] = sum(simulate(step, choice, machine, True).cycles for step, choice in steps)
     assert abs(cycles["found"] - cycles["truth"]) <= BOUND["programs"] * cycles["truth"], cycles

@@ -104,6 +104,7 @@ def test_all_faults_at_once(folder: Path) -> None:
         ("host.toml", (r"^description = .*", "description = 3"), "description is no str"),
         ("host.toml", (r'^name = "host"', 'name = "host'), "line 1"),
         ("host.toml", (r'^name = "host"', 'name = "host"\nlevels = 3\ncost = 4'), "levels is no list"),
+        ("siracusa.toml", (r'^name = "L2"', 'name = "l1"'), "levels ['l1', 'l1', 'l3'] have one name"),
         ("siracusa/costs.toml", (r'^\[kernels\."?default"?\]', "[kernels.usual]"), "kernels.default is missing"),
         ("siracusa/costs.toml", (r"^tile = \d+", ""), "cost.tile is missing"),
         ("siracusa/costs.toml", (r"^issue = \d+", ""), "hops[0].issue is missing"),
@@ -119,6 +120,12 @@ def test_fault(file: str, edit: tuple[str, str], word: str, folder: Path) -> Non
     assert word in str(caught.value)
 
 
+def test_level_of_the_linker(folder: Path) -> None:
+    """What a linker is told of a level names one that is there."""
+    found = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
+    assert found == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
+
+
 def test_unknown() -> None:
     """A target that does not exist is answered with those that do."""
     with pytest.raises(OptionProblem) as caught:
@@ -130,12 +137,14 @@ def test_unknown() -> None:
 def test_budgets() -> None:
     """A budget goes up to what is not reserved, to the byte; cores up to what there are."""
     target = targets.load("host")
-    for level in target.levels:
+    for level, flag in zip(target.levels, ("--l1", "--l2", "--budget L3"), strict=True):
         most = level.bytes - level.reserved
         assert target.with_options({level.name: most}, None).level(level.name).budget == most
         for wrong in (0, -1, most + 1):
-            with pytest.raises(OptionProblem, match=f"--{level.name.lower()} {wrong} is not within"):
+            with pytest.raises(OptionProblem, match=f"{re.escape(flag)}[ =]{wrong} is not within target 'host'"):
                 target.with_options({level.name: wrong}, None)
+    with pytest.raises(OptionProblem, match="no level 'L4'"):
+        target.with_options({"L4": 1}, None)
     assert target.with_options({}, None) == target
     assert target.with_options({}, 1).cores == 1
     for wrong in (0, target.cores + 1):

@@ -20,6 +20,7 @@ from deployer.core.access import Tile
 from deployer.core.argument import value_of
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
+from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, Kernel, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
@@ -115,7 +116,8 @@ def drawn(kind: TensorType, seed: int) -> Array:
 def run(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and read back what each took, in order.
 
-    Raises OptionProblem for a target whose clock is a model or whose L1 is too small, and what build and run raise.
+    Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and
+    run raise.
     """
     tools = build.toolchain(target)
     if target.clock == "model":
@@ -155,7 +157,7 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
-    words += build.link_words(tools, words[0], target.levels[1].budget)
+    words += build.link_words(tools, words[0], target, {level.name: level.budget for level in target.levels})
     path, stamp = directory / "network", directory / "network.sha256"
     text = hashlib.sha256("\0".join(words).encode())
     for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
@@ -189,7 +191,7 @@ def _kernel_source(symbol: str, tools: Toolchain) -> Path:
 
 
 class _Image:
-    """What lies in L1 for a job: its argument table, then each operand between guards."""
+    """What lies in the innermost level for a job: its argument table, then each operand between guards."""
 
     def __init__(self, target: Target, job: KernelJob) -> None:
         self.job = job
@@ -208,9 +210,10 @@ class _Image:
         table = struct.pack(f"<{len(pointers)}{'IQ'[size == 8]}{kinds}", *pointers, *values)
         content[: len(table)] = table
         self.content = bytes(content)
-        room = target.levels[0].bytes - target.levels[0].reserved
+        level = target.levels[RESIDENT]
+        room = level.bytes - level.reserved
         if len(content) > room:
-            raise OptionProblem(f"job {job.label!r} needs {len(content)} B of L1, there are {room} B")
+            raise OptionProblem(f"job {job.label!r} needs {len(content)} B of {level.name}, there are {room} B")
 
     def read(self, content: bytes) -> dict[str, Array]:
         """Each operand as the run left it; RunFailed where a guard was overwritten."""

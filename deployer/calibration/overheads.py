@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
+from deployer.core.level import RESIDENT
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Step, StepTiling
 from deployer.core.target import Target
@@ -79,7 +80,7 @@ def _loop_error(several: list[Observed], target: Target, contention: int, single
 def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[Observed]:
     """A program's steps as measured."""
     program = _program(layers)
-    options = Options(target.name, strategy, {target.levels[0].name: budget}, target.cores)
+    options = Options(target.name, strategy, {target.levels[RESIDENT].name: budget}, target.cores)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
     case = Case(folder, program, None, inputs, {}, "")

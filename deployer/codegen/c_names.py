@@ -6,6 +6,9 @@ from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_suffix, code, identifier
 from deployer.core.target import Target
 
+SLOTS = ("SLOT", "STAGE")
+"""What names of slots begin with, by the number of their level."""
+
 
 class Names:
     """C names of homes and slots, unique after reduction to identifiers."""
@@ -26,9 +29,9 @@ class Names:
         """Name of a home's address."""
         return self.homes[storage]
 
-    def slot(self, step: int, arg: str, staged: bool) -> CText:
-        """Name of the address of an operand's first slot: of its tiles, or of the parts of its stage."""
-        return identifier(f"{'STAGE' if staged else 'SLOT'}_{step:02d}_{arg.upper()}")
+    def slot(self, step: int, arg: str, level: int) -> CText:
+        """Name of the address of an operand's first slot in a level."""
+        return identifier(f"{SLOTS[level]}_{step:02d}_{arg.upper()}")
 
 
 class Memory:
@@ -42,10 +45,10 @@ class Memory:
         self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}
         for home in plan.homes:
             self.starts[home.level].append(home.offset)
-        inner, between = (level.name for level in plan.levels[:2])
         for step in plan.steps:
-            self.starts[inner] += [o.slot_offset for o in step.operands if o.slots]
-            self.starts[between] += [o.stage_offset for o in step.operands if o.stage_slots]
+            for o in step.operands:
+                for level, slots in zip(plan.levels, o.places, strict=False):
+                    self.starts[level.name] += [slots.offset] * bool(slots.count)
         self.starts = {level: sorted(set(offsets)) for level, offsets in self.starts.items()}
         self.sizes = {x.name: x.peak + self.guard * (len(self.starts[x.name]) + 1) for x in plan.levels}
 

@@ -11,6 +11,7 @@ from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
 from deployer.core.expr import variables
+from deployer.core.level import RESIDENT
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
@@ -82,20 +83,14 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
         note = f"{home.level}+{home.offset}: {home.type}, steps {home.first}..{home.last}"
         value = pointer(home.type.dtype, memory_name(home.level), address)
         constants.append(Constant(names.home(home.storage), value, c_comment(note)))
-    inner, between = (level.name for level in plan.levels[:2])
     for step in plan.steps:
         for operand in step.operands:
-            if operand.slots:
-                address = memory.address(inner, operand.slot_offset)
-                note = f"{inner}+{operand.slot_offset}: {operand.slots} x {operand.slot_bytes} B, {operand.tensor}"
-                value = pointer(_dtype(step, operand), memory_name(inner), address)
-                constants.append(Constant(names.slot(step.index, operand.arg, False), value, c_comment(note)))
-            if operand.stage_slots:
-                address = memory.address(between, operand.stage_offset)
-                size = f"{operand.stage_slots} x {operand.stage_bytes} B"
-                note = f"{between}+{operand.stage_offset}: {size}, {operand.tensor}"
-                value = pointer(_dtype(step, operand), memory_name(between), address)
-                constants.append(Constant(names.slot(step.index, operand.arg, True), value, c_comment(note)))
+            for number, (level, slots) in enumerate(zip(plan.levels, operand.places, strict=False)):
+                if slots.count:
+                    address = memory.address(level.name, slots.offset)
+                    note = f"{level.name}+{slots.offset}: {slots.count} x {slots.bytes} B, {operand.tensor}"
+                    value = pointer(_dtype(step, operand), memory_name(level.name), address)
+                    constants.append(Constant(names.slot(step.index, operand.arg, number), value, c_comment(note)))
     arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
@@ -124,7 +119,8 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     kernels = Counter(s.kernel.symbol for s in steps)
     sizes = " + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))
     if sizes:
-        asserts.append(f'sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, "tables exceed their share of L1"')
+        share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
+        asserts.append(f"sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, {share}")
     programs, printer = [lower(step) for step in steps], Printer(names)
     functions, calls = functions_and_calls(programs, printer)
     macros, fields = common_sizes([p.arguments for p in programs], [f"step_{p.step:02d}" for p in programs], printer)

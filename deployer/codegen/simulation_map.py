@@ -10,6 +10,8 @@ from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Channel, Target
 
+SUFFIXES = ("", " stage")
+"""What names of slots end with, by the number of their level."""
 ALWAYS = identifier("HAL_SIM_ALWAYS")
 HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
 
@@ -117,21 +119,18 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
                 int(home.loaded),
             )
         )
-    inner, between = (level.name for level in plan.levels[:2])
     places: dict[tuple[int, str], Where] = {}
     for step in plan.steps:
         for o in step.operands:
-            slot: int | str = NONE
-            stage: int | str = NONE
-            if o.slots:
-                slot, address, when = len(buffers), memory.address(inner, o.slot_offset), code(f"{step.index}u")
-                name = c_string(f"{step.name}.{o.arg}")
-                buffers.append(BufferView(name, SLOT, 0, address, o.slots * o.slot_bytes, o.slots, when, when, 0))
-            if o.stage_slots:
-                stage, address, when = len(buffers), memory.address(between, o.stage_offset), code(f"{step.index}u")
-                name, size = c_string(f"{step.name}.{o.arg} stage"), o.stage_slots * o.stage_bytes
-                buffers.append(BufferView(name, SLOT, 1, address, size, o.stage_slots, when, when, 0))
-            places[step.index, o.arg] = Where(index[o.storage], slot, stage)
+            found: list[int | str] = []
+            for level, slots, suffix in zip(plan.levels, o.places, SUFFIXES, strict=False):
+                found.append(len(buffers) if slots.count else NONE)
+                if slots.count:
+                    address, when = memory.address(level.name, slots.offset), code(f"{step.index}u")
+                    name, size = c_string(f"{step.name}.{o.arg}{suffix}"), slots.count * slots.bytes
+                    at = number[level.name]
+                    buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
+            places[step.index, o.arg] = Where(index[o.storage], tuple(found))
     tables = Tables()
     steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
     return SimulationView(

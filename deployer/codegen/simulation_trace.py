@@ -64,11 +64,10 @@ def _lines(entries: Sequence[str]) -> tuple[CText, ...]:
 
 @dataclass(frozen=True)
 class Where:
-    """The buffers of an operand, as numbers or NONE."""
+    """The buffers of an operand, its home and its slots by level, as numbers or NONE."""
 
     home: int
-    slot: int | str
-    stage: int | str
+    slots: tuple[int | str, ...]
 
 
 class Loops:
@@ -126,7 +125,7 @@ class Loops:
             moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
             written = int(o.mode != "in")
             flags = (written, int(moved and o.mode != "out"), int(moved and written), int(o.fresh_on_flag))
-            buffers = (where.home, where.slot, where.stage, turns, stage_turns, len(axes))
+            buffers = (where.home, *where.slots, turns, stage_turns, len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
             rows.append(f'{{"{o.arg}", {field}, {numbers}, {tables.put("hal_sim_axis_t", axes)}}}')

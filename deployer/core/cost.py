@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from deployer.core.level import RESIDENT
 from deployer.core.operator import Work
 from deployer.core.target import Channel, Hop, KernelCost, Target
 
@@ -48,7 +49,7 @@ class Clock:
         channel: Channel = facts.inward if direction == "in" else facts.outward
         engine = hop, "in" if facts.shared else direction
         self.now += facts.issue
-        cycles = channel.cycles(size, lines, 0 if hop else self.contention)
+        cycles = channel.cycles(size, lines, self.contention if hop == RESIDENT else 0)
         end = max(self.now, self.free.get(engine, 0)) + cycles
         self.busy[hop] = self.busy.get(hop, 0) + cycles
         self.free[engine] = end

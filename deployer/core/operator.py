@@ -15,7 +15,7 @@ import onnx
 from deployer.core.access import Access
 from deployer.core.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import Form
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.safe_text import identifier
 from deployer.core.versions import Rule
 
@@ -86,6 +86,8 @@ SWEEP_LENGTHS = (16, 64, 200, 512, 1024, 2048, 4096)
 
 ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag
 CType = Literal["u32", "i32", "f32"]
+SCALARS: dict[CType, int] = {"u32": 4, "i32": 4, "f32": 4}
+"""Bytes of scalars in an argument struct."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,13 @@ class Kernel:
         for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
             identifier(name)
 
+    def element_bytes(self, arg: str) -> int:
+        """Bytes of an element behind a pointer."""
+        return next(DTYPES[dtype] for name, dtype, _ in self.pointers if name == arg)
+
     def table_bytes(self, pointer_bytes: int) -> int:
         """Bytes of one argument struct on a target with pointers of that size."""
-        return len(self.pointers) * pointer_bytes + 4 * len(self.scalars)
+        return len(self.pointers) * pointer_bytes + sum(SCALARS[kind] for _, kind in self.scalars)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.activation import shown
 from deployer.core.ir import Node, Program, TensorType
+from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
 from deployer.core.operator import ArgValue, Kernel
 from deployer.core.safe_text import identifier
+from deployer.core.target import load
 from deployer.verify.tolerances import TOLERANCES
 
 Buffering = Literal["single", "double"]
@@ -33,8 +35,13 @@ class Options:
     fuse: bool = True
     passes: int = 1
     tolerance: float = TOLERANCES.loss
-    outermost: str = "L2"
+    outermost: str = ""
     fused: bool = False
+
+    def __post_init__(self) -> None:
+        """Where nothing else is said, tensors live up to the level next to the innermost."""
+        if not self.outermost:
+            object.__setattr__(self, "outermost", load(self.target).usual.name)
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,11 @@ class StepTiling:
     slots: dict[str, int]
     stage: Stage | None = None
 
+    @property
+    def loops(self) -> "tuple[StepTiling | Stage, ...]":
+        """The step's loops, the innermost first; the slots of each lie in the level of its number."""
+        return (self, self.stage) if self.stage else (self,)
+
     def outer(self, access: Access) -> dict[str, int]:
         """Lengths that the tiles cut: those of the stage, or the whole dims."""
         return self.stage.tile if self.stage else access.sizes
@@ -138,7 +150,7 @@ class StepTiling:
 class Tiling:
     """Homes at the inner level, homes in the outermost, and a choice per step; other homes lie between.
 
-    `gaps` is what placement withholds from the budgets of the first two levels.
+    `gaps` is what placement withholds from the budget of each level but the target's last.
     """
 
     lifetimes: Lifetimes
@@ -146,7 +158,16 @@ class Tiling:
     spilled: tuple[str, ...]
     steps: tuple[StepTiling, ...]
     table_bytes: int
-    gaps: tuple[int, int]
+    gaps: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """Levels that homes lie in."""
+        return 1 + (SPILLED if self.spilled else USUAL)
+
+    def home_level(self, storage: str) -> int:
+        """Number of the level a storage has its home in."""
+        return RESIDENT if storage in self.resident else SPILLED if storage in self.spilled else USUAL
 
 
 @dataclass(frozen=True)
@@ -184,6 +205,25 @@ class PlanOperand:
     stage_slots: int
     stage_bytes: int
     stage_offset: int
+
+    @property
+    def places(self) -> tuple[Slots, ...]:
+        """Its slots by the number of the level; none where it does not pass through."""
+        inner = Slots(self.slots, self.slot_bytes, self.slot_offset)
+        return inner, Slots(self.stage_slots, self.stage_bytes, self.stage_offset)
+
+    def at(self, places: Sequence[Slots]) -> "PlanOperand":
+        """The operand with its slots there."""
+        inner, stage = places
+        return replace(
+            self,
+            slots=inner.count,
+            slot_bytes=inner.bytes,
+            slot_offset=inner.offset,
+            stage_slots=stage.count,
+            stage_bytes=stage.bytes,
+            stage_offset=stage.offset,
+        )
 
     def __post_init__(self) -> None:
         """A plan may come from a file: what it names in C is an identifier."""

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
+from deployer.core.level import ALIASES, DEPTH, USUAL, Level
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
@@ -19,16 +20,6 @@ TARGETS_DIR = Path(deployer.targets.__file__).parent
 
 class TargetInvalid(UserError):
     """A target's TOML does not describe a machine; every fault is listed."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
-
-    name: str
-    bytes: int
-    budget: int
-    reserved: int
 
 
 @dataclass(frozen=True)
@@ -85,8 +76,8 @@ class Toolchain:
     """How a program is compiled and started.
 
     `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
-    the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{l2_bytes}`, what the plan takes of
-    L2. `sources` are folders beside the TOML.
+    the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{NAME_bytes}`, what the plan takes of
+    the level of that name in small letters. `sources` are folders beside the TOML.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
     searched in `$run_env/bin` and PATH.
@@ -140,6 +131,33 @@ class Target:
         names = ", ".join(x.name for x in self.levels)
         raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
 
+    @property
+    def usual(self) -> Level:
+        """The level of homes that are neither resident nor spilled: the outermost unless another is asked for."""
+        return self.levels[USUAL]
+
+    def within(self, outermost: str) -> tuple[Level, ...]:
+        """The levels up to the outermost that tensors may live in; OptionProblem where it cannot be that."""
+        found = [level.name for level in self.levels[:DEPTH]]
+        if outermost not in found[1:]:
+            names = ", ".join(level.name for level in self.levels)
+            raise OptionProblem(
+                f"tensors of target {self.name!r} cannot live up to level {outermost!r}",
+                [("levels", names if len(self.levels) <= DEPTH else f"{names}, of which a plan uses {DEPTH}")],
+                f"--defaultMemLevel {' or '.join(found[1:])}",
+            )
+        return self.levels[: found.index(outermost) + 1]
+
+    def further(self, level: Level) -> Level | None:
+        """The next level out that a plan may use."""
+        return next(iter(self.levels[self.levels.index(level) + 1 : DEPTH]), None)
+
+    def budget_flag(self, level: Level, size: int | None = None) -> str:
+        """The option that limits a level: its alias where that is its name as well, else `--budget` by name."""
+        alias = dict(zip((x.name for x in self.levels), ALIASES, strict=False)).get(level.name)
+        flag, between = (f"--{alias}", " ") if alias == level.name.lower() else (f"--budget {level.name}", "=")
+        return flag if size is None else f"{flag}{between}{size}"
+
     def sized(self, steps: int) -> "Target":
         """The same machine with the loop costs of a program of so many steps."""
         if steps > self.small.steps:
@@ -151,13 +169,15 @@ class Target:
     def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
         """The same machine with other level budgets (bytes) or fewer cores; OptionProblem beyond what it has."""
         levels = []
+        for name in budgets:
+            self.level(name)
         for level in self.levels:
             budget = budgets.get(level.name, level.budget)
             if not 0 < budget <= level.bytes - level.reserved:
                 raise OptionProblem(
-                    f"--{level.name.lower()} {budget} is not within target {self.name!r}",
+                    f"{self.budget_flag(level, budget)} is not within target {self.name!r}",
                     [("physical", f"{level.bytes} B, of which {level.reserved} B are reserved (stacks)")],
-                    f"--{level.name.lower()} between 1 and {level.bytes - level.reserved}",
+                    f"{self.budget_flag(level)} between 1 and {level.bytes - level.reserved}",
                 )
             levels.append(replace(level, budget=budget))
         if cores is not None and not 1 <= cores <= self.cores:
@@ -282,6 +302,11 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(
             level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
         )
+    called = [level.name.lower() for level in levels if level is not None]
+    faults.check(len(set(called)) == len(called), f"levels {called} have one name, but for the case of letters")
+    filled = {"targets", "libgcc", *(f"{name}_bytes" for name in called)}
+    unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
+    faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
     for key in ("cores", "alignment", "pointer_bytes", "evicted"):
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
     if faults.found:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
+from deployer.core.level import RESIDENT, USUAL
 from deployer.core.loop_program import (
     Ahead,
     Arguments,
@@ -40,7 +41,7 @@ from deployer.core.loop_program import (
 )
 from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
-from deployer.planning.tile_loop import ELEMENT, FLAG, TileLoop, all_of
+from deployer.planning.tile_loop import FLAG, TileLoop, all_of
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
@@ -55,8 +56,8 @@ class Port:
 
     @property
     def hop(self) -> int:
-        """Hop 1 feeds the stage, hop 0 the kernels."""
-        return 1 if self.staged else 0
+        """The number of the level that it feeds."""
+        return USUAL if self.staged else RESIDENT
 
     def moved(self) -> list[PlanOperand]:
         """The operands that pass through."""
@@ -80,7 +81,8 @@ class Port:
         size = o.stage_bytes if self.staged else o.slot_bytes
         if not which or self.slots(o) == 1:
             return base
-        return add(base, mul(Var(self.variable(o, which)), sized(size // ELEMENT, self.variable(o, "size"))))
+        count = size // self.step.kernel.element_bytes(o.arg)
+        return add(base, mul(Var(self.variable(o, which)), sized(count, self.variable(o, "size"))))
 
     def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
         """The transfer of a tile's box from or to a slot."""

@@ -1,5 +1,6 @@
 """Place: an address for every home, slot and table in every level, and with it the plan."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ from deployer.core.access import box_shape
 from deployer.core.artefact import digest
 from deployer.core.errors import PlacementInfeasible
 from deployer.core.ir import Tensor
+from deployer.core.level import SPILLED, Level, Slots
 from deployer.core.plan import (
     Home,
     LevelUse,
@@ -17,7 +19,7 @@ from deployer.core.plan import (
     StepTiling,
     Tiling,
 )
-from deployer.core.target import Level, Target
+from deployer.core.target import Target
 from deployer.planning.tile import target_for
 from deployer.planning.timeline import drafted, simulate
 from deployer.tilers.addresses.placement import Item, Placement, place
@@ -27,33 +29,33 @@ from deployer.tilers.levels.candidates import rounded
 class PackingGap(Exception):
     """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level.
 
-    What is withheld is what lay between buffers, which is more than before and more than what was `beyond` the budgets:
-    a plan that is smaller by the latter alone may be the same one, and lose as much again.
+    What is withheld is what lay between buffers, which is more than before and more than what was `beyond` the budget
+    of the `level`: a plan that is smaller by the latter alone may be the same one, and lose as much again.
     """
 
-    def __init__(self, gaps: tuple[int, int], beyond: tuple[int, int]) -> None:
-        super().__init__(" and ".join(f"{gap} B" for gap in gaps))
-        self.gaps, self.beyond = gaps, beyond
+    def __init__(self, level: Level, gaps: tuple[int, ...], beyond: int) -> None:
+        super().__init__(f"{level.name}: {beyond} B too many")
+        self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
 def run(tiling: Tiling) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
-    levels = target.levels[: 3 if tiling.spilled else 2]
+    levels = target.levels[: tiling.depth]
     homes = {
-        level.name: [x for x in tiling.lifetimes.storages if home_level(x, tiling) == i]
-        for i, level in enumerate(levels)
+        level.name: [x for x in tiling.lifetimes.storages if tiling.home_level(x.storage) == number]
+        for number, level in enumerate(levels)
     }
     placed = {}
-    for i, level in enumerate(levels):
-        base = tiling.table_bytes if i == 0 else 0
-        items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, i)]
+    for number, level in enumerate(levels):
+        base = 0 if number else tiling.table_bytes
+        items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
         placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
         over = placed[level.name].height - level.budget
-        if over > 0 and (i == 0 or (i == 1 and schedule.options.outermost != level.name)):
-            lost, gaps = placed[level.name].height - placed[level.name].bound, tiling.gaps
-            raise PackingGap((lost, gaps[1]), (over, 0)) if i == 0 else PackingGap((gaps[0], lost), (0, over))
+        if over > 0 and level.name != schedule.options.outermost:
+            lost = placed[level.name].height - placed[level.name].bound
+            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), over)
         if over > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
@@ -63,7 +65,7 @@ def run(tiling: Tiling) -> Plan:
         for x in homes[level.name]
     ]
     steps = [
-        _step(step, choice, tiling, target, [placed[x.name] for x in levels[:2]])
+        _step(step, choice, tiling, target, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
     ]
     used = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
@@ -83,11 +85,6 @@ def run(tiling: Tiling) -> Plan:
     )
 
 
-def home_level(life: Lifetime, tiling: Tiling) -> int:
-    """Number of the level a storage has its home in."""
-    return 0 if life.storage in tiling.resident else 2 if life.storage in tiling.spilled else 1
-
-
 def _above(placement: Placement, base: int) -> Placement:
     """The same packing with `base` bytes below it: the argument tables lie at offset 0."""
     offsets = {name: at + base for name, at in placement.offsets.items()}
@@ -105,23 +102,32 @@ def _slot_name(step: Step, arg: str) -> str:
 def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target) -> int:
     """Bytes of one slot: the largest box of the operand, on the alignment."""
     operand = step.access.operand(arg)
-    size = 4
+    size = step.kernel.element_bytes(arg)
     for length in box_shape(operand, step.access, lengths):
         size *= length
     return rounded(size, target.alignment)
 
 
-def _slot_items(tiling: Tiling, target: Target, level: int) -> list[Item]:
+def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
     """The slots of one operand are one buffer, live in its step alone."""
     items = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        stage = choice.stage.slots if choice.stage else {}
-        slots, lengths = [(choice.slots, choice.tile), (stage, choice.outer(step.access)), ({}, {})][level]
-        for arg, count in slots.items():
-            if count:
-                size = count * _slot_bytes(step, lengths, arg, target)
-                items.append(Item(_slot_name(step, arg), size, step.index, step.index))
+        for loop in choice.loops[number : number + 1]:
+            for arg, count in loop.slots.items():
+                if count:
+                    size = count * _slot_bytes(step, loop.tile, arg, target)
+                    items.append(Item(_slot_name(step, arg), size, step.index, step.index))
     return items
+
+
+def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
+    """The slots of an operand in each level."""
+    found = []
+    for loop, placement in itertools.zip_longest(choice.loops, placed[:SPILLED]):
+        count = loop.slots.get(arg, 0) if loop else 0
+        size = _slot_bytes(step, loop.tile, arg, target) if count else 0
+        found.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
+    return found
 
 
 def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
@@ -142,21 +148,10 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed
     program = tiling.lifetimes.schedule.program
     fresh = tiling.lifetimes.schedule.options.accumulate == 1
     result, draft = simulate(step, choice, target, fresh), drafted(step, choice)
-    inner, between = placed
-    outer = choice.outer(step.access)
     operands = []
     for o in draft.operands:
-        name = _slot_name(step, o.arg)
-        operands.append(
-            replace(
-                o,
-                storage=program.storage(o.tensor),
-                slot_bytes=_slot_bytes(step, choice.tile, o.arg, target) if o.slots else 0,
-                slot_offset=inner.offsets[name] if o.slots else 0,
-                stage_bytes=_slot_bytes(step, outer, o.arg, target) if o.stage_slots else 0,
-                stage_offset=between.offsets[name] if o.stage_slots else 0,
-            )
-        )
+        places = _places(step, choice, o.arg, target, placed)
+        operands.append(replace(o.at(places), storage=program.storage(o.tensor)))
     return replace(
         draft,
         operands=tuple(operands),
@@ -176,7 +171,7 @@ def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target
         ("available", f"{level.budget} B"),
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
-    further = [x.name for x in target.levels if x.name > level.name]
-    other = f"--defaultMemLevel {further[0]}, " if further else ""
-    hint = f"--{level.name.lower()} {placed.height}, {other}or fewer trainable weights"
+    further = target.further(level)
+    other = f"--defaultMemLevel {further.name}, " if further else ""
+    hint = f"{target.budget_flag(level, placed.height)}, {other}or fewer trainable weights"
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

@@ -2,6 +2,7 @@
 
 from deployer.core import target as targets
 from deployer.core.errors import InternalError
+from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Options, Schedule, Tiling
 from deployer.core.target import Target
 from deployer.planning.timeline import simulate
@@ -12,21 +13,28 @@ from deployer.tilers.levels.staging import NOTHING, Spill
 from deployer.tilers.strategies.strategy import strategy
 
 
-def run(lifetimes: Lifetimes, gaps: tuple[int, int] = (0, 0)) -> Tiling:
+def no_gaps(target: Target) -> tuple[int, ...]:
+    """Nothing withheld from any level."""
+    return (0,) * len(target.hops)
+
+
+def run(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
     """Solve the levels under the options' strategy; where it has rivals, the best of all under the exact timeline.
 
-    `gaps` are bytes withheld from the budgets of the first two levels, for a placement that could not be packed; where
-    too little is left of the first, nothing becomes resident, and slots alone always pack. Raises TilingInfeasible with
-    the step that needs most, its bytes and what would fit.
+    `gaps` are bytes withheld from the budgets of levels, for a placement that could not be packed; where too little is
+    left of the innermost, nothing becomes resident, and slots alone always pack. Raises TilingInfeasible with the step
+    that needs most, its bytes and what would fit.
     """
     options = lifetimes.schedule.options
     target = target_for(lifetimes.schedule)
-    inner = InnerLevel(lifetimes, target, gaps[0])
-    if gaps[0] and inner.unfit(options.strategy):
+    gaps = gaps or no_gaps(target)
+    rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
+    inner = InnerLevel(lifetimes, target, gaps[RESIDENT])
+    if gaps[RESIDENT] and inner.unfit(options.strategy):
         inner = InnerLevel(lifetimes, target, 0, residents=False)
     if inner.unfit(options.strategy):
         raise inner.too_small(options.strategy)
-    between = BetweenLevel(lifetimes, target, target.levels[1].budget - gaps[1])
+    between = BetweenLevel(lifetimes, target, rooms[USUAL])
     best: tuple[int, Tiling] | None = None
     for name in (*strategy(options.strategy).rivals, options.strategy):
         if inner.unfit(name):
@@ -39,22 +47,21 @@ def run(lifetimes: Lifetimes, gaps: tuple[int, int] = (0, 0)) -> Tiling:
     return best[1]
 
 
-def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, int]) -> Tiling:
+def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
     """The tiling under one strategy. Only where the homes do not fit the level between is anything spilled."""
-    lifetimes, target = inner.lifetimes, inner.target
-    outermost = lifetimes.schedule.options.outermost
-    may_spill = outermost not in (level.name for level in target.levels[:2])
-    everything_fits = fits(lifetimes, target, gaps[1], frozenset())
-    nearly = fits(lifetimes, target, gaps[1] - target.levels[0].budget, frozenset())
+    lifetimes, target, room = inner.lifetimes, inner.target, between.capacity
+    may_spill = lifetimes.schedule.options.outermost != target.usual.name
+    everything_fits = fits(lifetimes, target, room, frozenset())
+    nearly = fits(lifetimes, target, room + target.levels[RESIDENT].budget, frozenset())
     tiling = None
     if everything_fits or nearly or not may_spill:
         tiling = _inner(name, inner, NOTHING, rival, gaps)
-    if tiling is None or (may_spill and not fits(lifetimes, target, gaps[1], frozenset(tiling.resident))):
+    if tiling is None or (may_spill and not fits(lifetimes, target, room, frozenset(tiling.resident))):
         tiling = _inner(name, inner, between.spill(name, inner), rival, gaps)
     return tiling
 
 
-def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gaps: tuple[int, int]) -> Tiling:
+def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
     problem = inner.problem(name, spill)
     choice = solve(problem, carried(problem, rival, spill.storages) if rival else None)
     if choice is None:

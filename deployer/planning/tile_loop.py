@@ -29,7 +29,6 @@ from deployer.core.loop_program import If, Increase, Let, Set, Statement, Transf
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 
-ELEMENT = 4
 FLAG = Var("lazy_reset")
 """Whether accumulators hold nothing yet: set in the first of the passes that add to them."""
 
@@ -235,6 +234,7 @@ class TileLoop:
         An axis on which tiles have one element or none needs no level: its length is a factor of the run.
         """
         run: Expr = 1
+        element = self.step.kernel.element_bytes(operand.arg)
         levels: list[tuple[Expr, Expr]] = []
         offsets: list[Expr] = []
         stride: Expr = 1
@@ -251,12 +251,12 @@ class TileLoop:
                 if joined:
                     levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
                 elif length != 1:
-                    levels.append((length, mul(stride, ELEMENT)))
+                    levels.append((length, mul(stride, element)))
             offsets.insert(0, self._pitched(operand, axis, mul(sub(low, base), stride)))
             joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
             contiguous = contiguous and (whole or room == 1)
             stride = mul(room, stride)
-        return BoxMove(add(*offsets), mul(run, ELEMENT), tuple(levels))
+        return BoxMove(add(*offsets), mul(run, element), tuple(levels))
 
     def _pitched(self, operand: PlanOperand, axis: Axis, offset: Expr) -> Expr:
         """An offset along an axis with its factor, the elements between neighbours, named."""

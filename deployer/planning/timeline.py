@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from deployer.core.access import Span
 from deployer.core.cost import Clock, kernel_cost, kernel_cycles
+from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Staging, Step, StepTiling, Timeline
 from deployer.core.target import Target
@@ -35,10 +36,13 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
     run.block(lower(drafted(step, choice)).body)
     staging = None
     if choice.stage is not None:
-        stage, moved = choice.stage, run.moved[1]
-        staging = Staging(stage.order, stage.buffering, moved["in"], moved["out"], clock.busy.get(1, 0), run.stage_wait)
+        stage, moved = choice.stage, run.moved[USUAL]
+        staging = Staging(
+            stage.order, stage.buffering, moved["in"], moved["out"], clock.busy.get(USUAL, 0), run.stage_wait
+        )
     timeline = Timeline(tuple(run.waits["in"]), tuple(run.waits["out"]))
-    return StepRun(clock.now, kernels, timeline, run.moved[0]["in"], run.moved[0]["out"], staging)
+    inner = run.moved[RESIDENT]
+    return StepRun(clock.now, kernels, timeline, inner["in"], inner["out"], staging)
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:

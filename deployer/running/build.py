@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from deployer.core.errors import (
     ToolFailed,
     ToolMissing,
 )
+from deployer.core.level import Level
 from deployer.core.plan import Plan
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
 from deployer.planning.tile import target_of
@@ -119,26 +120,27 @@ def _parallel(call: Callable[[T], U], jobs: Sequence[T]) -> list[U]:
 
 def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None:
     """Link; where the program does not fit beside the plan, say by how much."""
-    target, peak = target_of(plan.options), plan.levels[1].peak
+    target, peaks = target_of(plan.options), {level.name: level.peak for level in plan.levels}
     try:
-        _call([*words, *link_words(tools, words[0], peak), "-o", str(program)], f"linking {program}", program)
+        _call([*words, *link_words(tools, words[0], target, peaks), "-o", str(program)], f"linking {program}", program)
     except BuildFailed as fault:
         layout = program.with_suffix(".map")
-        alone = link_words(tools, words[0], 0)
-        if peak == 0 or not any("{l2_bytes}" in word for word in tools.link):
+        alone = link_words(tools, words[0], target, {})
+        shared = [x for x in target.levels if any(f"{{{_placeholder(x)}}}" in word for word in tools.link)]
+        if not any(peaks.get(level.name) for level in shared):
             raise
         _call([*words, *alone, f"-Wl,-Map={layout}", "-o", str(program)], f"linking {program}", program)
         program.unlink()
         begin, end = (_symbol(layout.read_text(), name) for name in ("program_begin", "bss_end"))
-        level, room = target.levels[1], target.levels[1].bytes - (end - begin)
+        level = shared[0]
+        peak, room = peaks[level.name], level.bytes - (end - begin)
         if peak <= room:
             raise
         facts = [("program", f"{end - begin} B"), ("plan", f"{peak} B"), (level.name, f"{level.bytes} B")]
-        hint = (
-            f"--{level.name.lower()} {room}, with --defaultMemLevel {target.levels[2].name} where the plan needs more"
-        )
+        further = target.further(level)
+        more = f", with --defaultMemLevel {further.name} where the plan needs more" if further else ""
         cause = f"program and plan together do not fit {level.name} of target {target.name!r}"
-        raise PlacementInfeasible(cause, facts, hint) from fault
+        raise PlacementInfeasible(cause, facts, f"{target.budget_flag(level, room)}{more}") from fault
 
 
 def _symbol(layout: str, name: str) -> int:
@@ -154,13 +156,19 @@ def program_name(profile: int) -> str:
     return f"network-profile{profile}" if profile else "network"
 
 
-def link_words(tools: Toolchain, command: str, l2_bytes: int) -> list[str]:
-    """The linker's words with their placeholders filled in; `l2_bytes` of L2 are the plan's."""
+def _placeholder(level: Level) -> str:
+    """What the words of a linker call the bytes that the plan takes of a level."""
+    return f"{level.name.lower()}_bytes"
+
+
+def link_words(tools: Toolchain, command: str, target: Target, used: Mapping[str, int]) -> list[str]:
+    """The linker's words with their placeholders filled in; `used` are the plan's bytes by level, 0 where not there."""
     library = ""
     if tools.libgcc:
         query = [command, *tools.libgcc, "-print-libgcc-file-name"]
         library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    return [word.format(targets=TARGETS_DIR, libgcc=library, l2_bytes=l2_bytes) for word in tools.link]
+    sizes = {_placeholder(level): used.get(level.name, 0) for level in target.levels}
+    return [word.format(targets=TARGETS_DIR, libgcc=library, **sizes) for word in tools.link]
 
 
 def toolchain(target: Target) -> Toolchain:

@@ -1,5 +1,6 @@
 """The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
 
+from deployer.core.level import RESIDENT
 from deployer.core.plan import LevelUse, Plan
 from deployer.core.safe_text import html_text
 
@@ -53,19 +54,17 @@ def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int,
     """(name, kind, offset, bytes, first, last) of everything that lies in a level."""
     last = len(plan.steps) - 1
     found = []
-    if level.name == plan.levels[0].name and plan.table_bytes:
+    number = plan.levels.index(level)
+    if number == RESIDENT and plan.table_bytes:
         found.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
     for home in plan.homes:
         if home.level == level.name:
             kind = "persistent" if home.persistent else "value"
             found.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
-    inner, between = (x.name for x in plan.levels[:2])
     for step in plan.steps:
         for o in step.operands:
-            slots = (o.slots, o.slot_bytes, o.slot_offset) if level.name == inner else (0, 0, 0)
-            slots = (o.stage_slots, o.stage_bytes, o.stage_offset) if level.name == between else slots
-            count, size, offset = slots
-            if count:
-                name = f"{step.name} {o.arg}: {count} slots for {o.tensor}"
-                found.append((name, "slot", offset, count * size, step.index, step.index))
+            for slots in o.places[number : number + 1]:
+                if slots.count:
+                    name = f"{step.name} {o.arg}: {slots.count} slots for {o.tensor}"
+                    found.append((name, "slot", slots.offset, slots.count * slots.bytes, step.index, step.index))
     return found

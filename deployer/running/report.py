@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from deployer.codegen.render import tile_text
+from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import json_text, one_line
 from deployer.running.run import Outcome
@@ -131,8 +132,8 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
         busy, wait = sum(x.busy for x in staged), sum(x.wait for x in staged)
         hidden = 100 * (1 - min(wait / max(busy, 1), 1.0))
         console.print(
-            f"{plan.levels[2].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
-            f"{plan.levels[1].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
+            f"{plan.levels[SPILLED].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
+            f"{plan.levels[USUAL].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
     _show_values(report, console)
     for fault in report.faults[:SHOWN]:

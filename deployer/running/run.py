@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DeployerError, OptionProblem, RunFailed, ToolFailed, ToolMissing
-from deployer.core.ir import Program
+from deployer.core.ir import DTYPES, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan
 from deployer.core.target import Toolchain
@@ -22,6 +22,7 @@ from deployer.running import output
 from deployer.running.build import toolchain
 
 TIMEOUT = 600.0
+LOSS_BYTES = DTYPES["float32"]
 RESULTS = "output.bin"
 """What a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
@@ -58,7 +59,7 @@ def run(
     """
     target = target_of(plan.options)
     tools = toolchain(target)
-    sizes = [4 * passes] * ("train" in plan.graphs)
+    sizes = [LOSS_BYTES * passes] * ("train" in plan.graphs)
     sizes += [program.tensors[n].type.bytes for n in (plan.weights if sizes else plan.outputs)]
     with output.scratch(directory) as folder:
         for file in (name, "input.bin"):
@@ -195,8 +196,8 @@ def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerEr
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
     """Cut the dump: losses first in training, then each result in the plan's order, then the accumulators."""
     training = "train" in plan.graphs
-    losses = np.frombuffer(dump[: 4 * passes], np.float32) if training else np.empty(0, np.float32)
-    at = 4 * len(losses)
+    losses = np.frombuffer(dump[: LOSS_BYTES * passes], np.float32) if training else np.empty(0, np.float32)
+    at = losses.nbytes
     arrays: dict[str, Array] = {}
     results = plan.weights if training else plan.outputs
     kept = tuple(home.storage for home in plan.kept)

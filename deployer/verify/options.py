@@ -16,16 +16,17 @@ def verify_options(options: Options) -> Target:
     """The target under the options; OptionProblem where they make no sense for it."""
     _need(options.target in names(), f"there is no target {options.target!r}")
     _need(options.strategy in registry(), f"there is no buffering {options.strategy!r}")
-    target = load(options.target)
-    levels = [level.name for level in target.levels]
-    unknown = sorted(set(options.budgets or {}) - set(levels))
-    _need(not unknown, f"target {target.name!r} has no levels {unknown}")
-    _need(options.outermost in levels[1:], f"tensors may not live up to {options.outermost!r}")
     _need(1 <= options.passes <= MOST_PASSES, f"{options.passes} passes")
     _need(1 <= options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
     tolerable = math.isfinite(options.tolerance) and 0 <= options.tolerance <= LARGEST_FLOAT
     _need(tolerable, f"a tolerance of {options.tolerance}")
-    return target.with_options(options.budgets or {}, options.cores)
+    try:
+        target = load(options.target).with_options(options.budgets or {}, options.cores)
+        target.within(options.outermost)
+    except OptionProblem as problem:
+        hint = f"make the artefact again with other options: {problem.hint}"
+        raise OptionProblem(f"the options do not fit: {problem.cause}", problem.facts, hint) from problem
+    return target
 
 
 def _need(holds: bool, cause: str) -> None:

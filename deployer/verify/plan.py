@@ -9,12 +9,12 @@ import numpy as np
 
 from deployer.core.artefact import digest
 from deployer.core.errors import VerifyFailed
+from deployer.core.ir import DTYPES
+from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
 from deployer.verify.tiling import check_tables, need, target_of
-
-ELEMENT = 4
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     names = [level.name for level in plan.levels]
     known = [x.name for x in target.levels]
     need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
-    need(len(names) >= 2, "plan", f"levels {names} are not at least two")
+    need(len(names) > USUAL, "plan", f"levels {names} are not at least two")
     need(plan.options == schedule.options, "plan", "the options differ from the tiling's")
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
@@ -87,7 +87,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
 
 def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
     """One home per lifetime, as large and as long; in the inner level where resident, else further out."""
-    levels, resident = [level.name for level in target.levels], set(tiling.resident)
+    levels = [level.name for level in target.levels]
     tensors = tiling.lifetimes.schedule.program.tensors
     homes = {home.storage: home for home in plan.homes}
     lives = {life.storage: life for life in tiling.lifetimes.storages}
@@ -101,9 +101,8 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
         need(fits, rule, f"the home of {storage!r} is not made for {tensors[storage].type}", size)
         known = home.level in [level.name for level in plan.levels]
         need(known, "plan", f"the home of {storage!r} is in {home.level!r}, which the plan does not use")
-        wanted = "resident" if storage in resident else "spilled" if storage in tiling.spilled else "neither"
-        there = home.level == levels[0 if wanted == "resident" else 2 if wanted == "spilled" else 1]
-        need(there, "plan", f"{storage!r} has its home in {home.level}, tiled {wanted}")
+        wanted = levels[tiling.home_level(storage)]
+        need(home.level == wanted, "plan", f"{storage!r} has its home in {home.level}, tiled {wanted}")
         found = (home.first, home.last, home.loaded, home.persistent)
         same = found == (life.first, life.last, life.loaded, life.persistent)
         steps = ("steps", f"{home.first}..{home.last}, must be {life.first}..{life.last}")
@@ -119,13 +118,13 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
 
 def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Target) -> None:
     """Each operand that is not resident has slots for its largest box, and a home further out."""
-    inner = target.levels[0].name
+    number = {level.name: i for i, level in enumerate(target.levels)}
     found = {o.arg: o for o in step.operands}
     for d in step.dims:
         text = f"{_place(step)}: tile {d.name}={d.tile} is not within 1..{d.size}"
         need(1 <= d.tile <= d.outer <= d.size, "plan", text)
     pieces = {d.name: cuts_within(d.size, d.outer, d.tile) for d in step.dims}
-    parts = {d.name: cuts(d.size, d.outer) for d in step.dims}
+    loops = pieces, {d.name: cuts(d.size, d.outer) for d in step.dims}
     for o in declared.access.operands:
         rule = "ingress" if o.reads else "egress"
         place = f"{_place(step)}: operand {o.arg!r}"
@@ -134,18 +133,19 @@ def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: 
         need(given.storage in homes, rule, f"{place} has no home")
         need(set(o.dims) <= set(pieces), "plan", f"{place} depends on dims that the step does not have")
         level = homes[given.storage].level
-        at_home = level == inner
-        text = f"{place} has {given.slots} slots, its home is in {level}"
-        need(at_home == (given.slots == 0), rule, text)
-        bytes_needed = largest_box(o, pieces) * ELEMENT
-        facts = ("bytes", f"slot {given.slot_bytes}, largest box {bytes_needed}")
-        need(at_home or given.slot_bytes >= bytes_needed, rule, f"{place} does not fit its slot", facts)
-        far = level not in [x.name for x in target.levels[:2]]
-        text = f"{place} has {given.stage_slots} stage slots, its home is in {level}"
-        need(far == (given.stage_slots > 0), rule, text)
-        bytes_needed = largest_box(o, parts) * ELEMENT
-        facts = ("bytes", f"stage slot {given.stage_bytes}, largest box {bytes_needed}")
-        need(not far or given.stage_bytes >= bytes_needed, rule, f"{place} does not fit its stage slot", facts)
+        for here, slots, cut in zip(target.levels, given.places, loops, strict=False):
+            passes = number[level] > number[here.name]
+            text = f"{place} has {slots.count} slots in {here.name}, its home is in {level}"
+            need(passes == (slots.count > 0), rule, text)
+            bytes_needed = largest_box(o, cut) * _element(step, o.arg)
+            facts = ("bytes", f"slot {slots.bytes}, largest box {bytes_needed}")
+            fits = not passes or slots.bytes >= bytes_needed
+            need(fits, rule, f"{place} does not fit its slot in {here.name}", facts)
+
+
+def _element(step: PlanStep, arg: str) -> int:
+    """Bytes of an element of an operand."""
+    return next(DTYPES[dtype] for name, dtype, _ in step.kernel.pointers if name == arg)
 
 
 def _rounded(size: int, target: Target) -> int:
@@ -156,22 +156,19 @@ def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
     """Everything that lies in each level: tables, homes, slots."""
     end = len(plan.steps)
     buffers: dict[str, list[Buffer]] = {level.name: [] for level in plan.levels}
-    inner, between = (buffers[level.name] for level in plan.levels[:2])
-    inner.append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
+    found = [buffers[level.name] for level in plan.levels]
+    found[RESIDENT].append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
     for home in plan.homes:
         size = _rounded(home.bytes, target)
         name = f"home of {home.storage}"
         buffers[home.level].append(Buffer(name, home.offset, size, home.first, home.last))
     for step in plan.steps:
         for o in step.operands:
-            for slot in range(o.slots):
-                name = f"slot {slot} of {o.arg} in step {step.index}"
-                at = o.slot_offset + slot * o.slot_bytes
-                inner.append(Buffer(name, at, _rounded(o.slot_bytes, target), step.index, step.index))
-            for slot in range(o.stage_slots):
-                name = f"stage slot {slot} of {o.arg} in step {step.index}"
-                at = o.stage_offset + slot * o.stage_bytes
-                between.append(Buffer(name, at, _rounded(o.stage_bytes, target), step.index, step.index))
+            for here, slots in zip(found, o.places, strict=False):
+                for slot in range(slots.count):
+                    name = f"slot {slot} of {o.arg} in step {step.index}"
+                    at, size = slots.offset + slot * slots.bytes, _rounded(slots.bytes, target)
+                    here.append(Buffer(name, at, size, step.index, step.index))
     return buffers
 
 
@@ -236,11 +233,10 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
         need(same, "plan", f"{place}: operand {o.arg!r} is not the operator's")
         same = o.storage == program.storage(o.tensor)
         need(same, "plan", f"{place}: operand {o.arg!r} has another storage")
-        slots = choice.slots[o.arg]
-        need(o.slots == slots, "plan", f"{place}: operand {o.arg!r} has {o.slots} slots, tiled {slots}")
-        staged = choice.stage.slots.get(o.arg, 0) if choice.stage else 0
-        text = f"{place}: operand {o.arg!r} has {o.stage_slots} stage slots, tiled {staged}"
-        need(o.stage_slots == staged, "plan", text)
+        counts = [slots.count for slots in o.places]
+        tiled = [loop.slots.get(o.arg, 0) for loop in choice.loops]
+        tiled += [0] * (len(counts) - len(tiled))
+        need(counts == tiled, "plan", f"{place}: operand {o.arg!r} has {counts} slots by level, tiled {tiled}")
     found_stage = (step.staging.order, step.staging.buffering) if step.staging else None
     wanted = (choice.stage.order, choice.stage.buffering) if choice.stage else None
     need(found_stage == wanted, "plan", f"{place}: the stage is {found_stage}, tiled {wanted}")
@@ -281,11 +277,11 @@ def _cycles(step: PlanStep, plan: Plan) -> None:
     need(same, "cycles", f"{place} moves other bytes than it says", facts)
     if step.staging is None:
         return
-    staged = [(o, old) for o, old in moved if o.stage_slots]
+    staged = [(o, old) for o, old in moved if o.places[USUAL].count]
     lengths = {d.name: (d.size, d.outer) for d in step.dims}
     order = [(n, *lengths[n]) for n in step.staging.order]
-    bytes_in = sum(_loop_bytes(o, order) for o, old in staged if o.mode != "out" and old)
-    bytes_out = sum(_loop_bytes(o, order) for o, _ in staged if o.mode != "in")
+    bytes_in = sum(_loop_bytes(step, o, order) for o, old in staged if o.mode != "out" and old)
+    bytes_out = sum(_loop_bytes(step, o, order) for o, _ in staged if o.mode != "in")
     found = (step.staging.bytes_in, step.staging.bytes_out)
     facts = ("bytes", f"{found[0]} in, {found[1]} out; the boxes have {bytes_in} and {bytes_out}")
     need(found == (bytes_in, bytes_out), "cycles", f"{place} moves other bytes through its stage than it says", facts)
@@ -298,11 +294,11 @@ def _moved(step: PlanStep, operand: PlanOperand) -> int:
     total = 0
     for part in itertools.product(*(cuts(by_name[n].size, by_name[n].outer) for n in order)):
         within = dict(zip(order, part, strict=True))
-        total += _loop_bytes(operand, [(d.name, within[d.name], d.tile) for d in step.dims])
+        total += _loop_bytes(step, operand, [(d.name, within[d.name], d.tile) for d in step.dims])
     return total
 
 
-def _loop_bytes(operand: PlanOperand, loop: Sequence[tuple[str, int | Span, int]]) -> int:
+def _loop_bytes(step: PlanStep, operand: PlanOperand, loop: Sequence[tuple[str, int | Span, int]]) -> int:
     """Bytes of the boxes of a loop over (dim, size or span, tile), outermost first."""
     pieces: dict[str, list[Span]] = {}
     for name, space, tile in loop:
@@ -316,4 +312,4 @@ def _loop_bytes(operand: PlanOperand, loop: Sequence[tuple[str, int | Span, int]
     names = [name for name, _, _ in loop]
     inner = max((i for i, n in enumerate(names) if n in depends), default=-1)
     again = math.prod(len(pieces[n]) for n in names[: inner + 1] if n not in depends)
-    return elements * again * ELEMENT
+    return elements * again * _element(step, operand.arg)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from deployer.core.access import Access, Dim, Operand, Windowed
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES, Node, Program, Tensor
+from deployer.core.level import DEPTH, RESIDENT, SPILLED, USUAL
 from deployer.core.operator import ArgValue, Const, Extent, Flag, Length, Offset, Start, Stride, registry
 from deployer.core.plan import (
     Home,
@@ -25,7 +26,7 @@ from deployer.core.plan import (
 from deployer.core.target import Target
 from deployer.verify.options import verify_options
 from deployer.verify.plan import check_kernel, check_moves, check_room
-from deployer.verify.tiling import check_choice, need
+from deployer.verify.tiling import check_choice, check_depth, need
 
 GRAPHS = (("train", "optimizer"), ("train",), ("infer",))
 LARGEST = (1 << 31) - 1
@@ -63,10 +64,12 @@ def _distinct(names: tuple[str, ...], what: str) -> None:
 
 
 def _interface(plan: Plan, target: Target) -> None:
-    """Levels are the target's first two or three, graphs those a harness runs; every name it uses has a storage."""
+    """Levels are the target's first, graphs those a harness runs; every name it uses has a storage."""
     names = [level.name for level in plan.levels]
     known = [level.name for level in target.levels]
-    need(len(names) in (2, 3) and names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
+    need(USUAL < len(names) <= DEPTH, "plan", f"a plan does not use {len(names)} levels")
+    need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
+    check_depth(len(names), plan.options, target)
     need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")
     need(0 <= plan.table_bytes <= LARGEST, "table", f"tables have {plan.table_bytes} B")
     need(bool(plan.steps), "plan", "there are no steps")
@@ -140,7 +143,7 @@ def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) 
     pointers = [name for name, _, _ in step.kernel.pointers]
     args = [o.arg for o in step.operands]
     need(args == [p for p in pointers if p in args], "plan", f"{place}: operands {args}, the kernel has {pointers}")
-    staged = any(o.stage_slots for o in step.operands)
+    staged = any(o.places[USUAL].count for o in step.operands)
     need(staged == (step.staging is not None), "stage", f"{place}: its stage is not that of its operands")
     if step.staging is not None:
         same = sorted(step.staging.order) == sorted(d.name for d in step.dims)
@@ -168,12 +171,9 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
             sizes = (axis.kernel, axis.stride, axis.dilation, getattr(axis, "count", 1))
             sound = all(1 <= n <= LARGEST for n in sizes) and abs(axis.pad) <= LARGEST
             need(sound, "plan", f"{place} has the window {axis}")
-    for slots, size, offset in (
-        (operand.slots, operand.slot_bytes, operand.slot_offset),
-        (operand.stage_slots, operand.stage_bytes, operand.stage_offset),
-    ):
-        bounded = 0 <= slots <= MOST_SLOTS and 0 <= size <= LARGEST and 0 <= offset <= LARGEST
-        need(bounded, "slots", f"{place} has {slots} slots of {size} B at {offset}")
+    for slots in operand.places:
+        bounded = 0 <= slots.count <= MOST_SLOTS and 0 <= slots.bytes <= LARGEST and 0 <= slots.offset <= LARGEST
+        need(bounded, "slots", f"{place} has {slots.count} slots of {slots.bytes} B at {slots.offset}")
 
 
 def _as_tiling(plan: Plan) -> Tiling:
@@ -185,14 +185,14 @@ def _as_tiling(plan: Plan) -> Tiling:
             tensor = tensors.setdefault(o.tensor, Tensor(o.tensor, kind, "value", o.storage))
             same = tensor.storage == o.storage
             need(same, "plan", f"{_place(step)}: {o.tensor!r} lies in {o.storage!r}, elsewhere in {tensor.storage!r}")
-    level = {home.storage: home.level for home in plan.homes}
-    names = [use.name for use in plan.levels]
-    resident = tuple(s for s, name in level.items() if name == names[0])
-    spilled = tuple(s for s, name in level.items() if name in names[2:])
+    number = {use.name: i for i, use in enumerate(plan.levels)}
+    resident, spilled = (
+        tuple(home.storage for home in plan.homes if number[home.level] == level) for level in (RESIDENT, SPILLED)
+    )
     program = Program(tensors, (), plan.data, plan.weights, (), "", plan.outputs, {})
     schedule = Schedule(plan.options, program, tuple(_step(step) for step in plan.steps))
     choices = tuple(_choice(step) for step in plan.steps)
-    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, (0, 0))
+    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, ())
 
 
 def _step(step: PlanStep) -> Step:
@@ -205,13 +205,13 @@ def _step(step: PlanStep) -> Step:
 def _choice(step: PlanStep) -> StepTiling:
     stage = None
     if step.staging is not None:
-        slots = {o.arg: o.stage_slots for o in step.operands if o.stage_slots}
+        slots = {o.arg: o.places[USUAL].count for o in step.operands if o.places[USUAL].count}
         stage = Stage({d.name: d.outer for d in step.dims}, step.staging.order, step.staging.buffering, slots)
     else:
         cut = [d.name for d in step.dims if d.outer != d.size]
         need(not cut, "stage", f"{_place(step)} has no stage, which cuts {cut}")
     order = tuple(d.name for d in step.dims)
-    tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.slots for o in step.operands}
+    tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.places[RESIDENT].count for o in step.operands}
     return StepTiling(step.name, tile, order, step.buffering, slots, stage)
 
 

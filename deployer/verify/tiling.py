@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program, Role
-from deployer.core.operator import Kernel, registry
-from deployer.core.plan import Lifetime, Step, StepTiling, Tiling
+from deployer.core.operator import SCALARS, Kernel, registry
+from deployer.core.plan import Lifetime, Options, Step, StepTiling, Tiling
 from deployer.core.target import Target, load
 from deployer.verify.boxes import (
     all_pieces,
@@ -30,6 +30,9 @@ def verify_tiling(tiling: Tiling) -> None:
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         check_choice(step, choice, tiling)
     target = target_of(tiling)
+    gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps) >= 0
+    need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
+    check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
     check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
 
 
@@ -54,11 +57,17 @@ def target_of(tiling: Tiling) -> Target:
     return load(options.target).with_options(options.budgets or {}, options.cores)
 
 
+def check_depth(depth: int, options: Options, target: Target) -> None:
+    """Homes lie no further out than the outermost level that the options allow."""
+    reach = len(target.within(options.outermost))
+    need(depth <= reach, "stage", f"tensors lie in {depth} levels, by the options in {reach}")
+
+
 def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
     """The argument structs of all steps fit their share of the inner level."""
     total = 0
     for kernel in kernels:
-        size = target.pointer_bytes * len(kernel.pointers) + 4 * len(kernel.scalars)
+        size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
         total += -(-size // target.alignment) * target.alignment
     need(
         total <= table_bytes and table_bytes % target.alignment == 0,

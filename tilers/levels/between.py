@@ -13,7 +13,6 @@ from deployer.tilers.levels.model import Problem, problem_of, solve
 from deployer.tilers.levels.staging import Inside, Spill, stage_grid, staged_candidates
 from deployer.tilers.strategies.strategy import strategy
 
-LEVEL = 1
 LEAST_SHARE = 1000
 """A storage below this part of the level stays: to spill it frees next to nothing."""
 
@@ -79,19 +78,19 @@ class BetweenLevel:
             most, step = enough._least(name)
         if enough is self:
             raise InternalError("every step fits with everything spilled, and the model found nothing")
-        level = self.target.levels[LEVEL]
+        level = self.target.usual
         stays = f"of which {enough.fixed[step.index]} B are too small to spill"
         facts = [
             ("smallest", f"{most} B with the rest spilled, {stays}"),
             ("free", f"{self.capacity} B of {level.budget} B"),
         ]
         cause = f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {self.target.name!r}"
-        return TilingInfeasible(cause, facts, f"--{level.name.lower()} {enough.capacity}, or a smaller layer")
+        return TilingInfeasible(cause, facts, f"{self.target.budget_flag(level, enough.capacity)}, or a smaller layer")
 
 
-def fits(lifetimes: Lifetimes, target: Target, gap: int, resident: frozenset[str]) -> bool:
-    """Whether the homes that are not `resident` fit the level together at every step."""
-    return max(alive(lifetimes, target, resident)) <= target.levels[LEVEL].budget - gap
+def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[str]) -> bool:
+    """Whether the homes that are not `resident` fit so many bytes together at every step."""
+    return max(alive(lifetimes, target, resident)) <= room
 
 
 def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:

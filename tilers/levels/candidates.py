@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from deployer.core.access import Access
 from deployer.core.cost import kernel_cost
+from deployer.core.level import RESIDENT
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Channel, Target
@@ -93,7 +94,7 @@ def enumerate_candidates(
     fits `capacity` bytes on its own is returned.
     """
     grid, orders = grid_of(access), loop_orders(access)
-    moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh) for o in access.operands]
+    moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, RESIDENT) for o in access.operands]
     kernels = np.tile(kernel_totals(step, grid, target), len(orders))
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
@@ -164,6 +165,7 @@ def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
 
 
 def movement(
+    step: Step,
     arg: str,
     access: Access,
     grid: Grid,
@@ -171,18 +173,18 @@ def movement(
     storage_of: Mapping[str, str],
     target: Target,
     fresh: bool,
-    hop_index: int = 0,
+    level: int,
 ) -> Movement:
-    """Footprint and transfer cost of an operand through a hop, for every tile and order."""
-    operand, hop = access.operand(arg), target.hops[hop_index]
+    """Footprint and transfer cost of an operand into slots of that level, for every tile and order."""
+    operand, hop, element = access.operand(arg), target.hops[level], step.kernel.element_bytes(arg)
     box = boxes(operand, grid)
     # Border tiles are smaller: the bytes of all loads together are those of the tensor, once per repetition.
     share = np.minimum(math.prod(operand.view) / (distinct_boxes(operand, grid) * box.elements), 1.0)
-    size, lines = (box.elements * 4 * share).astype(np.float64), (box.lines * share).astype(np.float64)
+    size, lines = (box.elements * element * share).astype(np.float64), (box.lines * share).astype(np.float64)
     inward, outward = (channel_cycles(channel, size, lines) for channel in (hop.inward, hop.outward))
     count = np.concatenate([load_counts(operand, grid, order) for order in orders])
     reads = operand.reads and not (operand.fresh_on_flag and fresh)
-    slot = -(-box.elements * 4 // target.alignment) * target.alignment
+    slot = -(-box.elements * element // target.alignment) * target.alignment
     return Movement(
         arg,
         storage_of[operand.tensor],
@@ -220,7 +222,7 @@ def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, ta
 
     With two slots the box after next waits for the egress of a box just finished; the third hides it under a kernel.
     """
-    hop, none = target.hops[0], np.zeros_like(kernels)
+    hop, none = target.hops[RESIDENT], np.zeros_like(kernels)
     size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))
     for m in moved:
         slots = m.slots(in_place)

@@ -6,6 +6,7 @@ from deployer.core.access import Access
 from deployer.core.artefact import digest
 from deployer.core.errors import TilingInfeasible
 from deployer.core.ir import AttrValue
+from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, rounded, smallest
@@ -30,7 +31,8 @@ class InnerLevel:
         self.storage_of = {name: program.storage(name) for name in program.tensors}
         size = target.pointer_bytes
         self.tables = sum(rounded(s.kernel.table_bytes(size), target.alignment) for s in self.schedule.steps)
-        self.capacity = target.levels[0].budget - self.tables - gap
+        self.level = target.levels[RESIDENT]
+        self.capacity = self.level.budget - self.tables - gap
         data = {program.storage(name) for name in program.data}
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
         fitting = [x for x in sized if x.storage not in data and x.bytes <= self.capacity]
@@ -56,7 +58,7 @@ class InnerLevel:
             candidates.append(tuple(self.front(step, modes, names, spill.stages.get(step.index))))
         return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
-    def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, int]) -> Tiling:
+    def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, ...]) -> Tiling:
         """A solver's choice as an artefact."""
         steps = []
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
@@ -121,7 +123,7 @@ class InnerLevel:
 
     def too_small(self, name: str) -> TilingInfeasible:
         """The error of the step that needs most, so that what it proposes is enough for all."""
-        level, target, options = self.target.levels[0], self.target, self.schedule.options
+        level, target, options = self.level, self.target, self.schedule.options
         least = [(step, self._least(step, strategy(name).modes(step, options))) for step in self.unfit(name)]
         step, wanted = max(least, key=lambda x: x[1].bytes)
         single = self._least(step, ("single",))
@@ -134,7 +136,7 @@ class InnerLevel:
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"--{level.name.lower()} {wanted.bytes + self.tables}{other}, or a smaller layer",
+            f"{target.budget_flag(level, wanted.bytes + self.tables)}{other}, or a smaller layer",
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:

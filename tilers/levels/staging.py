@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deployer.core.access import Access, box_shape, tile_count
+from deployer.core.level import USUAL
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import (
@@ -22,7 +23,6 @@ from deployer.tilers.levels.candidates import (
 )
 from deployer.tilers.levels.grid import Grid, Ints, grid_at, grid_of, loop_orders
 
-HOP = 1
 LENGTHS = 10
 """Tile lengths tried per dim."""
 LIMIT = 6
@@ -90,7 +90,7 @@ def staged_candidates(
     """
     access = step.access
     grid, orders = stage_grid(access), loop_orders(access)
-    moves = [movement(o.arg, access, grid, orders, storage_of, target, fresh, HOP) for o in access.operands]
+    moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, USUAL) for o in access.operands]
     touched = sorted({storage_of[o.tensor] for o in access.operands} & eligible)
     walks = Walks(access, grid, orders)
     counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
@@ -115,7 +115,7 @@ def staged_candidates(
 
 def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
     """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out."""
-    hop = target.hops[HOP]
+    hop = target.hops[USUAL]
     size, total_in, total_out, first, last = (np.zeros_like(spilled[0].loads) for _ in range(5))
     for m in spilled:
         size += m.slot_bytes * m.slots(SLOTS[mode])
@@ -142,6 +142,6 @@ def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target:
     access = step.access
     grid = grid_at(access, stage.tile)
     staged = [o for o in access.operands if o.arg in stage.slots]
-    moves = [movement(o.arg, access, grid, [stage.order], storage_of, target, fresh, HOP) for o in staged]
+    moves = [movement(step, o.arg, access, grid, [stage.order], storage_of, target, fresh, USUAL) for o in staged]
     _, busy, exposed = _priced(moves, stage.buffering, target)
     return Costs(tile_count(access, stage.tile), int(busy[0]), int(exposed[0]))

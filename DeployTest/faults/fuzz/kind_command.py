@@ -22,6 +22,11 @@ FOREIGN = {
     "data.bin": b"1",
 }
 """Files of the user's in a folder that may be named as the output."""
+LEVELS = {
+    "defaultMemLevel": ("L2", "L3", "L1", "L4"),
+    "budget": ("L1=2000", "L1=64k", "L2=64KiB", "L3=1M", "L4=1M", "L1=", "=1", "L2"),
+}
+"""Values of options that name levels."""
 
 
 @cache
@@ -94,6 +99,8 @@ def _value(trial: Trial, action: argparse.Action, draw: Draw, proper: bool) -> s
         return draw.one([str(c) for c in action.choices]) if proper else draw.one(("evil", "", *HOSTILE[:6]))
     if action.type is Path:
         return _path(trial, action, draw, proper)
+    if action.dest in LEVELS and proper:
+        return draw.one(LEVELS[action.dest])
     if action.type is None and proper:
         return draw.one(["host", "fc", "Gemm", "w0", "1", *target.names()])
     if action.type is None:

@@ -12,7 +12,7 @@ from deployer.operators.elementwise import TRANSCENDENTAL
 from deployer.operators.inputs import floats, normal
 
 LONG = 1024
-"""Rows of more elements are worked on in phases, which can be cut anywhere, so that they need not fit L1."""
+"""Rows of more elements are worked on in phases, which can be cut anywhere: they need not fit the innermost level."""
 
 
 class Along(Operator):

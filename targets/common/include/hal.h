@@ -1,6 +1,7 @@
 /* What generated code and kernels may call. Every target implements exactly this.
  *
- * Levels are numbered from the innermost, 0 = L1. A hop is named by its inner level: hop 0 moves between L1 and L2.
+ * Levels are numbered from the innermost, which is 0. A hop has the number of its inner level: hop 0 moves between the
+ * innermost and the next one out.
  * A tile in the inner level is packed; runs and strides describe the box in the outer level, in bytes. A transfer of no
  * bytes, be it for lack of runs or of lines, is HAL_DONE at once and costs nothing but the call: padding has such tiles. */
 #ifndef HAL_H
