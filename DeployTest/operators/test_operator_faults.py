@@ -44,6 +44,7 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
     ("Pad", [(F32, (3, 4))], {"pads": (1, 1), "axes": (2,)}, ShapeMismatch, "outside rank 2"),
     ("Pad", [(F32, (3, 4))], {"pads": (1, 1, 1, 1), "axes": (1, -1)}, ShapeMismatch, "twice"),
     ("Pad", [(F32, (3,))], {"pads": (-2, -1)}, ShapeMismatch, "nothing of X"),
+    ("Pad", [(F32, (3, 4))], {"pads": (-2, 0, -1, 0)}, ShapeMismatch, "nothing of X"),
     ("Pad", [(F32, (3,))], {"pads": (1, 1), "mode": "reflect"}, UnsupportedOperator, "mode is 'reflect'"),
     ("Pad", [], {"pads": (1, 1)}, ShapeMismatch, "needs 1 inputs"),
     ("Slice", [(F32, (3, 4))], {"starts": (0,)}, UnsupportedOperator, "not constant"),
@@ -184,6 +185,21 @@ def test_wrong_inputs_are_named(
     with pytest.raises(error, match=says) as raised:
         registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
     assert "culprit" in str(raised.value)
+
+
+@pytest.mark.parametrize("op", sorted(name for name, operator in registry().items() if name == operator.name))
+def test_absent_inputs_are_named(op: str) -> None:
+    """Each input of each sample left out alone: the operator does without it, or says so with the node's name."""
+    operator = registry()[op]
+    for sample in operator.samples():
+        given = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
+        for left_out in range(len(given)):
+            types = [None if i == left_out else kind for i, kind in enumerate(given)]
+            names = tuple(f"x{i}" if kind else "" for i, kind in enumerate(types))
+            try:
+                operator.infer(Node("culprit", op, names, ("y",), sample.attrs), types)
+            except (ShapeMismatch, UnsupportedOperator) as refused:
+                assert "culprit" in str(refused)
 
 
 @pytest.mark.parametrize(
