@@ -301,6 +301,17 @@ def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
 
 @COMPILER
 @SIMULATOR
+def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
+    """Eight columns more than can be dealt out evenly cost less than half of what as many for each core do."""
+    strips = (TARGET.cores, TARGET.cores + 1, 2 * TARGET.cores)
+    jobs = [_gemm(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
+    even, one_more, double = (result.warm for result in measure.run(TARGET, jobs, tmp_path))
+    assert even < one_more
+    assert 2 * (one_more - even) < double - even
+
+
+@COMPILER
+@SIMULATOR
 def test_the_clock_repeats(tmp_path: Path) -> None:
     """Two runs of one program take the same cycles, and a cold one more than a warm one."""
     jobs: list[measure.Job] = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
