@@ -137,6 +137,7 @@ def _gemm_jobs() -> Iterator[KernelJob]:
             yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
             yield _gemm(m, n, k, form, first=0, last=0)
         yield _gemm(9, 10, 6, form, 3, first=0, beta=2.0)
+        yield _gemm(13, 19, 1, form, 3)
     wide = _gemm(7, 9, 5, "nn")
     strides = {"a_m": 17, "a_k": 3, "b_k": 2, "b_n": 19, "c_n": 0}
     operands = {**wide.operands, "a": _normal(5, 200), "b": _normal(6, 200)}
