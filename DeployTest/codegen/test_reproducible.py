@@ -1,10 +1,15 @@
 """The same input gives the same bytes: in other folders, other processes, under other hash seeds."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from deployer import pipeline
+from deployer.core import target
+from deployer.ending import report
+from deployer.running import build
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import generated, script
 
@@ -32,6 +37,33 @@ def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: P
         assert str(case) not in text
         assert not re.search(r'"[^"]*(/tmp/|/home/|/root/|/work/)[^"]*"', text), f"{name} holds a path"
         assert not re.search(r"\b20\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text), f"{name} holds a time"
+
+
+def test_folders_list_their_files_in_any_order(
+    models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is linked, and the inputs that a report of a fault lists, come in the order of their names."""
+    case = pipeline.load_training(case_dir("autoencoder", models_root))
+    plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, pipeline.Options("siracusa", "single")))[1]
+    tools = build.toolchain(target.load("siracusa"))
+    for name in ("b/d.onnx", "b/c.onnx", "e.onnx", "a.onnx"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    made = []
+    for backward in (False, True):
+        for listing in ("iterdir", "glob"):
+            monkeypatch.setattr(Path, listing, in_order(getattr(Path, listing), backward))
+        made.append((build.lasting_sources(plan, tools), report(ValueError("fault"), ["train", str(tmp_path)])))
+        monkeypatch.undo()
+    assert made[0] == made[1]
+    kernels = [source.stem for source in made[0][0] if source.parent.name == "kernels"]
+    assert kernels == sorted({step.kernel.symbol for step in plan.steps})
+    assert made[0][1].count("input: ") == 4
+
+
+def in_order(listing: Callable[..., Iterable[Path]], backward: bool) -> Callable[..., Iterator[Path]]:
+    """A way to list files, with its answers in ascending or in descending order."""
+    return lambda *given: iter(sorted(listing(*given), reverse=backward))
 
 
 def test_generator_repeats(tmp_path: Path) -> None:

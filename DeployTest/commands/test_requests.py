@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer.core.errors import OptionProblem
+from deployer.requests import check_tolerance
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import deployer
 
@@ -234,6 +236,19 @@ def test_runs(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().err
     assert "Traceback" not in said
     assert cause in said.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("largest", "taken", "refused"), [(2.5, (0.0, 1e-5, 0.1, 2.4), (2.5, 3.0)), (0.0, (0.0, 1e-5), (2e-5, 0.1))]
+)
+def test_tolerances_that_can_fail(largest: float, taken: tuple[float, ...], refused: tuple[float, ...]) -> None:
+    """Below the largest expected value, where a program of zeros fails; 0.00001 is fine even where all are zeros."""
+    expected = [np.array([-largest, np.nan, largest / 2]), np.zeros(0), np.array([np.inf])]
+    for tolerance in taken:
+        check_tolerance(tolerance, expected)
+    for tolerance in refused:
+        with pytest.raises(OptionProblem, match="cannot fail"):
+            check_tolerance(tolerance, expected)
 
 
 def test_dump_is_what_was_asked(place: Place) -> None:

@@ -1,5 +1,7 @@
 """Every operator names its wrong inputs and attributes: the node, the cause, the nearest form there is."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
@@ -44,6 +46,7 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
     ("Pad", [(F32, (3, 4))], {"pads": (1, 1), "axes": (2,)}, ShapeMismatch, "outside rank 2"),
     ("Pad", [(F32, (3, 4))], {"pads": (1, 1, 1, 1), "axes": (1, -1)}, ShapeMismatch, "twice"),
     ("Pad", [(F32, (3,))], {"pads": (-2, -1)}, ShapeMismatch, "nothing of X"),
+    ("Pad", [(F32, (3, 4))], {"pads": (-2, 0, -1, 0)}, ShapeMismatch, "nothing of X"),
     ("Pad", [(F32, (3,))], {"pads": (1, 1), "mode": "reflect"}, UnsupportedOperator, "mode is 'reflect'"),
     ("Pad", [], {"pads": (1, 1)}, ShapeMismatch, "needs 1 inputs"),
     ("Slice", [(F32, (3, 4))], {"starts": (0,)}, UnsupportedOperator, "not constant"),
@@ -188,6 +191,26 @@ def test_wrong_inputs_are_named(
     with pytest.raises(error, match=says) as raised:
         registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
     assert "culprit" in str(raised.value)
+
+
+@pytest.mark.parametrize("op", sorted(name for name, operator in registry().items() if name == operator.name))
+def test_absent_inputs_are_named(op: str) -> None:
+    """Each input of each sample left out alone: the operator does without it, or says so with the node's name."""
+    for sample in registry()[op].samples():
+        given = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
+        for left_out in range(len(given)):
+            types = [None if i == left_out else kind for i, kind in enumerate(given)]
+            names = tuple(f"x{i}" if kind else "" for i, kind in enumerate(types))
+            assert "culprit" in refusal(Node("culprit", op, names, ("y",), sample.attrs), types)
+
+
+def refusal(node: Node, types: Sequence[TensorType | None]) -> str:
+    """What `infer` says against the node; its name where that takes it."""
+    try:
+        registry()[node.op].infer(node, types)
+    except (ShapeMismatch, UnsupportedOperator) as refused:
+        return str(refused)
+    return node.name
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,7 @@ def _gemm_jobs() -> Iterator[KernelJob]:
             yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
             yield _gemm(m, n, k, form, first=0, last=0)
         yield _gemm(9, 10, 6, form, 3, first=0, beta=2.0)
+        yield _gemm(13, 19, 1, form, 3)
     wide = _gemm(7, 9, 5, "nn")
     strides = {"a_m": 17, "a_k": 3, "b_k": 2, "b_n": 19, "c_n": 0}
     operands = {**wide.operands, "a": _normal(5, 200), "b": _normal(6, 200)}
@@ -297,6 +298,17 @@ def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
     jobs = list(_convolution_jobs())
     results = measure.run(replace(TARGET, cores=cores), jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})
+
+
+@COMPILER
+@SIMULATOR
+def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
+    """Eight columns more than can be dealt out evenly cost less than half of what as many for each core do."""
+    strips = (TARGET.cores, TARGET.cores + 1, 2 * TARGET.cores)
+    jobs = [_gemm(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
+    even, one_more, double = (result.warm for result in measure.run(TARGET, jobs, tmp_path))
+    assert even < one_more
+    assert 2 * (one_more - even) < double - even
 
 
 @COMPILER

@@ -10,7 +10,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling
-from deployer.planning import place
+from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.cases import (
@@ -116,6 +116,16 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options))
     assert tiling.gaps == (0, 64)
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
+
+
+def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
+    """A gap in L1 costs its bytes; only one that leaves too little for the slots takes everything else out of L1."""
+    case = load_case("simple_mlp", models_root)
+    options = pipeline.accumulate_of(case, Options("host", "single", {"L1": 4000}))
+    alive = lifetimes.run(schedule.run(fuse.run(case.program, options), options))
+    little, most = (tile.run(alive, (gap, 0)) for gap in (16, 3900))
+    assert little.resident
+    assert not most.resident
 
 
 def test_auto_is_best_from_l3(models_root: Path) -> None:

@@ -284,6 +284,13 @@ def test_pareto_keeps_what_nothing_beats(points: list[tuple[int, int]]) -> None:
     assert {kept[0], kept[-1]} <= set(thinned)
 
 
+def test_pareto_prefers_one_slot() -> None:
+    """Of candidates with equal bytes and cycles the single-buffered one stays, whichever comes first."""
+    single = candidate(100, 50)
+    double = replace(single, buffering="double")
+    assert pareto([double, single]) == pareto([single, double]) == [single]
+
+
 def candidate(size: int, cycles: int, resident: frozenset[str] = frozenset()) -> Candidate:
     """A candidate of which only residency, bytes and cycles matter."""
     return Candidate({}, (), "single", resident, {}, size, cycles)
@@ -346,6 +353,18 @@ def test_model_is_no_worse_than_its_hint(problem: Problem) -> None:
         again = model.solve(problem, best)
         assert again is not None
         assert again.cycles == best.cycles
+
+
+def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint or what the greedy one finds, where the solver may not look for anything itself."""
+    monkeypatch.setattr(model, "SOLVER_LIMIT", 0.0)
+    life = Lifetime("a", 40, 0, 0, False, False)
+    problem = Problem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))
+    bad, good = Choice((0,), frozenset(), 100), Choice((1,), frozenset("a"), 1)
+    for hint in (None, bad, good):
+        assert model.solve(problem, hint) == good
+    monkeypatch.setattr(model, "greedy", lambda problem: bad)
+    assert model.solve(problem, good) == good
 
 
 @given(problems())

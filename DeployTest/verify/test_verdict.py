@@ -20,6 +20,7 @@ from deployer.frontend.dataset import Dataset
 from deployer.pipeline import Case
 from deployer.running import report
 from deployer.running.run import Outcome
+from deployer.running.terminal import Terminal
 from deployer.verify import verdict
 from deployer.verify.reference import Memory, run_graph
 from deployer.verify.tolerances import TOLERANCES
@@ -285,6 +286,18 @@ def test_reference_updates_after_the_last_pass(tmp_path: Path) -> None:
     assert_close("SGD", expected.arrays["w1"], w.astype(np.float32))
     [held] = expected.accumulators.values()
     assert_close("Gemm", held, total.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("relative", "said"), [(0.0, "0.5 allowed per value"), (0.25, "0.5 + 0.25 of the largest allowed per value")]
+)
+def test_what_was_allowed_is_said(relative: float, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of both parts those that there are, in the last line; a difference of 4 is beyond either."""
+    expected = Expected("test", (), {"y": np.ones(3, np.float32)})
+    outcome = Outcome("", (), {"y": np.full(3, 5, np.float32)}, {}, 0, {})
+    found = report.run(_NO_PLAN, outcome, expected, 0.5, relative)
+    report.show(found, _NO_PLAN, Terminal(width=200))
+    assert capsys.readouterr().out.splitlines()[-1] == f"FAILED: 1 faults, {said}"
 
 
 RUNS: Rows = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deployer.core.access import Whole
 from deployer.core.errors import VerifyFailed
 from deployer.core.plan import Plan, Tiling, Timeline
-from deployer.verify.plan import verify_plan
+from deployer.verify.plan import check_kernel, verify_plan
 from DeployTest.verify.plan_edits import (
     at_home,
     beyond,
@@ -126,6 +126,17 @@ def test_sound_plan_passes(tiling: Tiling, plan: Plan) -> None:
 def test_broken_plan_is_refused(tiling: Tiling, plan: Plan, fault: str) -> None:
     rule, change = BROKEN_PLANS[fault]
     refused(rule, lambda: verify_plan(change(plan), tiling))
+
+
+def test_a_written_pointer_has_an_operand(tiling: Tiling, plan: Plan) -> None:
+    """What a kernel only reads may be absent; what it writes may not."""
+    step = plan.steps[0]
+    read, written = (
+        replace(step, kernel=replace(step.kernel, pointers=(*step.kernel.pointers, ("more", "float32", is_written))))
+        for is_written in (False, True)
+    )
+    check_kernel(read, tiling)
+    refused("plan", lambda: check_kernel(written, tiling))
 
 
 def bytes_collide(p: Plan) -> bool:
