@@ -135,7 +135,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
     """
     program, dataset = case.program, case.dataset
     before = dataset.weights if dataset else case.inputs
-    weights = {n: before[n] for n in program.weights}
+    weights = {n: before[n] if n in before else program.tensors[n].array for n in program.weights}
     moved = {n: weights[program.storage(n)] for n in case.expected if program.storage(n) in weights}
     written = {program.storage(n) for node in program.nodes for n in node.outputs if n}
     accumulators = {}

@@ -1,6 +1,7 @@
 """What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
 
 import statistics
+import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ WIDTH = 128
 LARGE, SMALL = 12, 3
 """Layers of the programs measured: one whose code does not fit an instruction cache, and one whose code does."""
 BUDGETS = (230000, 80000, 30000)
+LAYER = Path(__file__).with_name("layer.toml")
 CONTENTIONS = tuple(range(0, 501, 50))
 STRATEGIES = ("single", "double")
 
@@ -91,7 +93,7 @@ def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: P
 
 
 def _program(layers: int) -> Program:
-    """Layers of matrix product, bias, rectifier and an outer product, whose weights do not fit the smaller budgets."""
+    """Layers as `layer.toml` has them, whose weights do not fit the smaller budgets."""
     tensors: dict[str, Tensor] = {}
     nodes: list[Node] = []
 
@@ -110,9 +112,13 @@ def _program(layers: int) -> Program:
     weights = [add(f"w{i}", (WIDTH, WIDTH), "weight") for i in range(layers)]
     biases = [add(f"b{i}", (WIDTH,), "weight") for i in range(layers)]
     outputs = []
+    parts = tomllib.loads(LAYER.read_text())["node"]
     for i in range(layers):
-        product = emit("Gemm", (value, weights[i], biases[i]), f"product{i}", transB=i % 2)
-        outputs.append(emit("Gemm", (product, value), f"outer{i}", transA=1))
-        value = emit("Relu", (product,), f"relu{i}")
+        known = {"value": value, "weight": weights[i], "bias": biases[i]}
+        for part in parts:
+            attrs = {name: values[i % len(values)] for name, values in part.get("turns", {}).items()}
+            operands = tuple(known[name] for name in part["inputs"])
+            value = known[part["output"]] = emit(part["op"], operands, f"{part['output']}{i}", **attrs)
+            outputs += [value] * part.get("kept", False)
     outputs.append(value)
     return Program(tensors, (Graph("infer", tuple(nodes)),), ("x",), (*weights, *biases), (), "", tuple(outputs), {})

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
+from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
 from deployer.core.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import Form
+from deployer.core.forms import MICROSOFT, Extra, Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.safe_text import identifier
 from deployer.core.versions import Rule
@@ -178,13 +179,28 @@ class Operator(ABC):
 
     What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
     the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
-    `com.microsoft`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
+    `domain`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
+    `extras` are attributes beyond the form. Exporters write nodes of the custom form in the default domain all the same
+    where `domain` is empty; those of `com.microsoft` are read then, too.
+
+    What it is for: a `loss`, an `optimizer`, an `accumulator`; `finish` says how another operator's kernel applies it,
+    `pointed` which inputs, by the kernel pointer they lie behind, are there for that alone. `literal` says that a node
+    is a constant, `type_only` that its result is known from the type of its input.
     """
 
     name: ClassVar[str]
     versions: ClassVar[tuple[int, ...]] = ()
     older: ClassVar[Mapping[int, Rule]] = {}
     custom: ClassVar[Form | None] = None
+    domain: ClassVar[str] = MICROSOFT
+    extras: ClassVar[tuple[Extra, ...]] = ()
+    loss: ClassVar[Loss | None] = None
+    optimizer: ClassVar[Optimizer | None] = None
+    accumulator: ClassVar[Accumulator | None] = None
+    finish: ClassVar[Finish | None] = None
+    pointed: ClassVar[Mapping[str, int]] = {}
+    literal: ClassVar[bool] = False
+    type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
@@ -281,6 +297,28 @@ def registry() -> Mapping[str, Operator]:
     for name in sorted(m.name for m in pkgutil.walk_packages(operators.__path__, "deployer.operators.")):
         importlib.import_module(name)
     return dict(sorted(_REGISTRY.items()))
+
+
+def losses() -> dict[str, Operator]:
+    """Losses by their names on the command line."""
+    return dict(sorted((op.loss.choice, op) for op in registry().values() if op.loss))
+
+
+def optimizers() -> dict[str, Operator]:
+    """Optimizers by their names on the command line, the usual one first."""
+    found = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
+    return {choice: op for _, choice, op in sorted(found, key=lambda entry: entry[:2])}
+
+
+def written_accumulator() -> Operator:
+    """The accumulator of the training graphs that are made here."""
+    return next(op for op in registry().values() if op.accumulator and op.accumulator.written)
+
+
+def accumulator_of(node: Node) -> Accumulator | None:
+    """What the node accumulates, if its operator is an accumulator."""
+    operator = registry().get(node.op)
+    return operator.accumulator if operator else None
 
 
 def operator_of(node: Node) -> Operator:

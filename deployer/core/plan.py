@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
-from deployer.core.activation import shown
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.operator import ArgValue, Kernel
+from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.verify.tolerances import TOLERANCES
 
@@ -265,8 +264,11 @@ class PlanStep:
 
     @property
     def shown(self) -> str:
-        """The operator with what is fused into it."""
-        return shown(self.op, self.args, [operand.arg for operand in self.operands])
+        """The operator with those by which its kernel finishes its result."""
+        finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
+        pointers = {operand.arg for operand in self.operands}
+        found = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
+        return "+".join([self.op, *found])
 
     @property
     def tiles(self) -> int:

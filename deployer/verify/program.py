@@ -83,12 +83,10 @@ def _storage(program: Program) -> None:
         same = tensor.type.bytes == root.type.bytes and tensor.type.dtype == root.type.dtype
         types = f"{tensor.type} in {root.type}"
         _need(same, "storage", f"{tensor.name!r} does not fit the memory of {root.name!r}", ("types", types))
-        holds = tensor.data is not None and len(tensor.data) == tensor.type.bytes
-        _need(
-            holds if tensor.role == "constant" else tensor.data is None,
-            "storage",
-            f"{tensor.name!r} has wrong content",
-        )
+        there = tensor.data is not None
+        holds = there and len(tensor.data or b"") == tensor.type.bytes
+        right = {"constant": holds, "weight": holds or not there}.get(tensor.role, not there)
+        _need(right, "storage", f"{tensor.name!r} has wrong content")
     for node in program.nodes:
         _in_place(program, node)
     for output, weight in program.updated.items():
