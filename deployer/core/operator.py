@@ -1,7 +1,6 @@
 """What an operator is: its shapes, meaning, gradient, access, work, kernel and samples, in one class of one file."""
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ import onnx
 
 from deployer.core.access import Access
 from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
-from deployer.core.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
 from deployer.core.versions import Rule
 
@@ -269,7 +269,9 @@ C = TypeVar("C", bound=type[Operator])
 
 
 def register(cls: C) -> C:
-    """Add an operator to the registry; InternalError where a part is missing or a name is taken."""
+    """Add an operator to the registry; PackageProblem where a part is missing or a name is taken, for one of ours
+    InternalError.
+    """
     missing = []
     if cls.kernel is not None:
         missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
@@ -282,20 +284,49 @@ def register(cls: C) -> C:
     if cls.__abstractmethods__:
         missing += sorted(cls.__abstractmethods__)
     if missing:
-        raise InternalError(f"operator {cls.__name__} lacks {', '.join(missing)}")
+        raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
+    for what, other in _taken(cls):
+        facts = [("first", _place(type(other))), ("second", _place(cls))]
+        raise _misfit(cls, f"{what} is registered twice", facts)
+    operator = cls()
+    _REGISTRY.update(dict.fromkeys((cls.name, *cls.aliases), operator))
+    return cls
+
+
+def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
+    """What an operator claims and another has."""
     for name in (cls.name, *cls.aliases):
         if name in _REGISTRY:
-            raise InternalError(f"operator {name} is registered twice")
-        _REGISTRY[name] = cls()
-    return cls
+            yield f"operator {name}", _REGISTRY[name]
+    for other in _REGISTRY.values():
+        if cls.loss and other.loss and cls.loss.choice == other.loss.choice:
+            yield f"loss {cls.loss.choice!r}", other
+        if cls.optimizer and other.optimizer and cls.optimizer.choice == other.optimizer.choice:
+            yield f"optimizer {cls.optimizer.choice!r}", other
+        if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
+            yield "the usual optimizer", other
+        if cls.accumulator and other.accumulator and cls.accumulator.written and other.accumulator.written:
+            yield "the accumulator that is written", other
+        if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
+            yield f"kernel {cls.kernel.symbol}, with other arguments,", other
+
+
+def _place(cls: type[Operator]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -> DeployerError:
+    """Whose fault it is depends on who wrote the operator."""
+    if cls.__module__.startswith("deployer."):
+        return InternalError(cause, facts)
+    return PackageProblem(cause, [*facts, ("module", cls.__module__)], "correct it, or remove the package")
 
 
 @cache
 def registry() -> Mapping[str, Operator]:
-    """All operators by op_type, found by walking the packages below `deployer.operators`."""
-    operators = importlib.import_module("deployer.operators")
-    for name in sorted(m.name for m in pkgutil.walk_packages(operators.__path__, "deployer.operators.")):
-        importlib.import_module(name)
+    """All operators by op_type, found by walking the packages below `deployer.operators`, and packages beside it."""
+    walk(importlib.import_module("deployer.operators"))
+    kernel_folders()
     return dict(sorted(_REGISTRY.items()))
 
 
