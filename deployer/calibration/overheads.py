@@ -2,17 +2,16 @@
 
 import statistics
 import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
-from deployer.core.operator import operator_of
-from deployer.core.plan import Options, Step, StepTiling
+from deployer.core.operator import Array, operator_of
+from deployer.core.plan import Options, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.pipeline import Case
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 
@@ -23,6 +22,9 @@ BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
 CONTENTIONS = tuple(range(0, 501, 50))
 STRATEGIES = ("single", "double")
+
+Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
+"""Plans, builds and runs a program with these inputs in a folder: its tiling, and what each step took."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class Observed:
         return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
 
 
-def fit_overheads(target: Target, layers: int, folder: Path) -> Overheads:
+def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
     """What kernels and transfers leave unexplained, in the median; the target's data has all of it at zero."""
     seen: list[Observed] = []
     for budget in BUDGETS:
         for strategy in STRATEGIES:
-            seen += _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
+            seen += _profiled(
+                target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}", profiled
+            )
     warm = [o for o in seen if not o.first]
     single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
     several = [o for o in warm if len(o.row.kernel) > 1]
@@ -78,16 +82,15 @@ def _loop_error(several: list[Observed], target: Target, contention: int, single
     return sum(errors) / len(errors), contention, tile
 
 
-def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[Observed]:
+def _profiled(
+    target: Target, layers: int, budget: int, strategy: str, folder: Path, profiled: Profiled
+) -> list[Observed]:
     """A program's steps as measured."""
     program = _program(layers)
     options = Options(target.name, strategy, {target.levels[0].name: budget}, target.cores)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
-    case = Case(folder, program, None, inputs, {}, "")
-    tiling, plan = pipeline.plan_program(program, options)
-    pipeline.write_case(case, tiling, plan, folder)
-    rows = pipeline.profile(case, plan, folder, measured=True)
+    tiling, rows = profiled(program, options, inputs, folder)
     steps = tiling.lifetimes.schedule.steps
     return [Observed(r, s, c, s.cold) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
 

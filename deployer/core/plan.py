@@ -1,14 +1,14 @@
 """The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
+from deployer.core.artefact import APART
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
-from deployer.verify.tolerances import TOLERANCES
 
 Buffering = Literal["single", "double"]
 
@@ -20,7 +20,6 @@ class Options:
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
     number of passes per update; `fuse` allows rewrites that change no bit, `fused` wants pass and update as one graph.
-    `passes` forward passes and the losses' `tolerance` are the harness's.
     """
 
     target: str = "host"
@@ -30,10 +29,16 @@ class Options:
     accumulate: int = 1
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
-    passes: int = 1
-    tolerance: float = TOLERANCES.loss
     outermost: str = "L2"
     fused: bool = False
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the harness does with a plan and no decision depends on: forward passes, and how far a loss may be off."""
+
+    passes: int
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -292,7 +297,8 @@ class LevelUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from.
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from; `running` is
+    no part of that.
 
     The kernels' argument tables are the first `table_bytes` of the innermost level.
     """
@@ -308,6 +314,7 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
+    running: Running = field(metadata={APART: True})
 
     def __post_init__(self) -> None:
         """A plan may come from a file: what it names in C is an identifier."""

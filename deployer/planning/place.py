@@ -13,6 +13,7 @@ from deployer.core.plan import (
     Lifetime,
     Plan,
     PlanStep,
+    Running,
     Step,
     StepTiling,
     Tiling,
@@ -36,7 +37,7 @@ class PackingGap(Exception):
         self.gaps, self.beyond = gaps, beyond
 
 
-def run(tiling: Tiling) -> Plan:
+def run(tiling: Tiling, running: Running) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
@@ -80,6 +81,7 @@ def run(tiling: Tiling) -> Plan:
         weights=program.weights,
         outputs=program.outputs,
         storage_of={n: program.storage(n) for n in (*program.data, *program.weights, *program.outputs)},
+        running=running,
     )
 
 

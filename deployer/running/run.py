@@ -189,7 +189,7 @@ def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerEr
     ended = said.count("[loss ")
     if ended == 0:
         return RunFailed(cause, facts)
-    return ToolFailed(f"{cause}, in which it made {ended} of {plan.options.passes} passes", facts, "fewer --n-steps")
+    return ToolFailed(f"{cause}, in which it made {ended} of {plan.running.passes} passes", facts, "fewer --n-steps")
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:

@@ -3,7 +3,7 @@
 import math
 
 from deployer.core.errors import OptionProblem
-from deployer.core.plan import Options
+from deployer.core.plan import Options, Running
 from deployer.core.target import Target, load, names
 from deployer.tilers.strategies.strategy import registry
 
@@ -21,11 +21,15 @@ def verify_options(options: Options) -> Target:
     unknown = sorted(set(options.budgets or {}) - set(levels))
     _need(not unknown, f"target {target.name!r} has no levels {unknown}")
     _need(options.outermost in levels[1:], f"tensors may not live up to {options.outermost!r}")
-    _need(1 <= options.passes <= MOST_PASSES, f"{options.passes} passes")
     _need(1 <= options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
-    tolerable = math.isfinite(options.tolerance) and 0 <= options.tolerance <= LARGEST_FLOAT
-    _need(tolerable, f"a tolerance of {options.tolerance}")
     return target.with_options(options.budgets or {}, options.cores)
+
+
+def verify_running(running: Running) -> None:
+    """OptionProblem where a harness cannot do what is asked of it."""
+    _need(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
+    tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT
+    _need(tolerable, f"a tolerance of {running.tolerance}")
 
 
 def _need(holds: bool, cause: str) -> None:

@@ -12,6 +12,7 @@ from deployer.core.errors import VerifyFailed
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
+from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
 ELEMENT = 4
@@ -72,6 +73,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
     need(len(names) >= 2, "plan", f"levels {names} are not at least two")
     need(plan.options == schedule.options, "plan", "the options differ from the tiling's")
+    verify_running(plan.running)
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     found = [(s.index, s.name, s.graph, s.op) for s in plan.steps]

@@ -221,7 +221,7 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     case = pipeline.load_training(found[0] if found else recipe.generate(train))
     budgets = {"L1": recipe.l1, **({"L2": recipe.l2} if recipe.l2 else {})}
     chosen = Options("host", buffering, budgets, outermost="L3" if recipe.l2 else "L2")
-    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, chosen))
+    tiling, plan = pipeline.plan_case(case, chosen)
     directory = folder / f"{recipe.name}-{buffering}"
     pipeline.write_case(case, tiling, plan, directory)
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))
