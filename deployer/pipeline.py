@@ -13,11 +13,11 @@ from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling
+from deployer.core.target import target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, data_inputs, load, load_inference
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.planning.place import PackingGap
-from deployer.planning.tile import target_of
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile

@@ -15,7 +15,7 @@ from deployer.core.access import strides
 from deployer.core.ir import Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep
-from deployer.planning.tile import target_of
+from deployer.core.target import target_of
 from deployer.running import build
 from DeployTest.support.kernel_bench import Step, step_of
 

@@ -32,6 +32,11 @@ class Options:
     outermost: str = "L2"
     fused: bool = False
 
+    @property
+    def sole_pass(self) -> bool:
+        """Whether each pass is the only one of its update: gradients are set, never added to, and die with it."""
+        return self.accumulate == 1
+
 
 @dataclass(frozen=True)
 class Running:
@@ -71,6 +76,10 @@ class Schedule:
     options: Options
     program: Program
     steps: tuple[Step, ...]
+
+    def repeats(self, step: Step) -> int:
+        """How often a step runs for each update: those of the training graph once per pass."""
+        return self.options.accumulate if step.graph == "train" else 1
 
 
 @dataclass(frozen=True)

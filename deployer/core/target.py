@@ -13,6 +13,7 @@ import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.packages import PackageProblem, target_folders
+from deployer.core.plan import Options, Schedule
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
@@ -225,6 +226,16 @@ def load(name: str) -> Target:
     if name not in known:
         raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(known))}")
     return parse(known[name])
+
+
+def target_of(options: Options) -> Target:
+    """The target under the options' budgets and cores."""
+    return load(options.target).with_options(options.budgets or {}, options.cores)
+
+
+def target_for(schedule: Schedule) -> Target:
+    """The target under a schedule's options, with the loop costs of a program of its size."""
+    return target_of(schedule.options).sized(len(schedule.steps))
 
 
 def parse(path: Path) -> Target:

@@ -13,7 +13,7 @@ def apply(program: Program, options: Options) -> Program:
 
     A gradient that is no computed value, or that already lies in another accumulator, keeps its copy.
     """
-    if options.accumulate != 1:
+    if not options.sole_pass:
         return program
     tensors = dict(program.tensors)
     graphs = []

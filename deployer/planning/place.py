@@ -18,8 +18,7 @@ from deployer.core.plan import (
     StepTiling,
     Tiling,
 )
-from deployer.core.target import Level, Target
-from deployer.planning.tile import target_for
+from deployer.core.target import Level, Target, target_for
 from deployer.planning.timeline import drafted, simulate
 from deployer.tilers.addresses.placement import Item, Placement, place
 from deployer.tilers.levels.candidates import rounded
@@ -142,8 +141,8 @@ def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
 
 def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: list[Placement]) -> PlanStep:
     program = tiling.lifetimes.schedule.program
-    fresh = tiling.lifetimes.schedule.options.accumulate == 1
-    result, draft = simulate(step, choice, target, fresh), drafted(step, choice)
+    sole = tiling.lifetimes.schedule.options.sole_pass
+    result, draft = simulate(step, choice, target, sole), drafted(step, choice)
     inner, between = placed
     outer = choice.outer(step.access)
     operands = []

@@ -22,8 +22,7 @@ from deployer.core.errors import (
     ToolMissing,
 )
 from deployer.core.plan import Plan
-from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.planning.tile import target_of
+from deployer.core.target import TARGETS_DIR, Target, Toolchain, target_of
 from deployer.running import objects, output
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.running.objects import Recipe

@@ -16,8 +16,7 @@ from deployer.core.errors import DeployerError, OptionProblem, RunFailed, ToolFa
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan
-from deployer.core.target import Toolchain
-from deployer.planning.tile import target_of
+from deployer.core.target import Toolchain, target_of
 from deployer.running import output
 from deployer.running.build import toolchain
 

@@ -274,7 +274,7 @@ def _cycles(step: PlanStep, plan: Plan) -> None:
     waited = len(waits) == 2 * tiles + 1 == 2 * len(step.timeline.ingress_wait) + 1 and min(waits) >= 0
     waited = waited and total + sum(waits) <= step.cycles
     need(waited, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
-    fresh = plan.options.accumulate == 1
+    fresh = plan.options.sole_pass
     moved = [(o, not (o.fresh_on_flag and fresh)) for o in step.operands if o.slots]
     bytes_in = sum(_moved(step, o) for o, old in moved if o.mode != "out" and old)
     bytes_out = sum(_moved(step, o) for o, _ in moved if o.mode != "in")

@@ -15,8 +15,8 @@ from deployer.codegen.c_names import Memory
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Span, nested
 from deployer.core.plan import Options, Plan, PlanOperand, PlanStep
+from deployer.core.target import target_of
 from deployer.pipeline import Case
-from deployer.planning.tile import target_of
 from deployer.running import build
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, transformer
