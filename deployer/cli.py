@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
@@ -23,6 +23,30 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with 2."""
         super().error(escaped(message))
+
+
+class _Choices(Collection[str]):
+    """What operators declare as choices of an option; the operators are loaded when the option or its help is read."""
+
+    def __init__(self, which: str) -> None:
+        self.which = which
+
+    def _found(self) -> list[str]:
+        from deployer.core import operator
+
+        return list(getattr(operator, self.which)())
+
+    def __contains__(self, value: object) -> bool:
+        """Whether some operator declares it."""
+        return value in self._found()
+
+    def __iter__(self) -> Iterator[str]:
+        """Their names, sorted; the usual optimizer first."""
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._found())
 
 
 def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
@@ -182,8 +206,10 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
-    p.add_argument("--loss", choices=("cross_entropy", "mse"), required=True)
-    p.add_argument("--optimizer", choices=("sgd",), default="sgd")
+    from_losses, from_optimizers = _Choices("losses"), _Choices("optimizers")
+    p.add_argument("--loss", choices=from_losses, required=True, metavar="NAME", help="one of %(choices)s")
+    text = "one of %(choices)s (default: the first)"
+    p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)

@@ -72,7 +72,6 @@ def choices_of(a: argparse.Namespace) -> Options:
         cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
         fuse=not a.no_fusion,
-        tolerance=a.tolerance,
         fused=a.fused,
     )
 
@@ -131,14 +130,14 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
 def _compiled(
     a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
 ) -> Plan:
-    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, options), progress)
+    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan
 
 
 def _existing(a: argparse.Namespace, case: Case, directory: Path) -> Plan:
-    plan = reentry.existing(case, directory)
+    plan = reentry.existing(case, directory, pipeline.running_of(case, a.tolerance))
     reentry.check_agreement(a.given, options_of(a, plan.options.target), plan.options, directory / "plan.json")
     return plan
 
@@ -215,7 +214,7 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
             pipeline.check_origin(case, tiling, a.from_file)
             made = tiling.lifetimes.schedule.options
             reentry.check_agreement(a.given, options_of(a, made.target), made, a.from_file)
-            plan = pipeline.place_edited(tiling)
+            plan = pipeline.place_edited(tiling, pipeline.running_of(case, a.tolerance))
             pipeline.write_case(case, tiling, plan, directory, a.force)
         else:
             plan = _compiled(a, options, case, directory, pipeline.silent)
@@ -263,7 +262,7 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.calibration import calibrate as calibration
 
     with console.status("calibrate") as status:
-        found = calibration.run(a.platform, a.simulator or a.platform, status.update)
+        found = calibration.run(a.platform, a.simulator or a.platform, pipeline.profiled, status.update)
     table = Table("kernel", "calls", "call", "mac", "element", "median", "worst", box=None, header_style="bold")
     for fit in found.fits:
         rates = (f"{fit.cost.mac_milli / 1000:.2f}", f"{fit.cost.element_milli / 1000:.2f}")

@@ -12,12 +12,11 @@ from deployer.core import artefact
 from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
-from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, data_inputs, load, load_inference
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.planning.place import PackingGap
-from deployer.planning.tile import target_of
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -26,6 +25,7 @@ from deployer.verify.plan import verify_plan
 from deployer.verify.program import verify_program
 from deployer.verify.reference import final_memory, run_inference, with_oracle
 from deployer.verify.tiling import verify_tiling
+from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
 Progress = Callable[[str], None]
@@ -135,7 +135,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
     """
     program, dataset = case.program, case.dataset
     before = dataset.weights if dataset else case.inputs
-    weights = {n: before[n] for n in program.weights}
+    weights = {n: before[n] if n in before else program.tensors[n].array for n in program.weights}
     moved = {n: weights[program.storage(n)] for n in case.expected if program.storage(n) in weights}
     written = {program.storage(n) for node in program.nodes for n in node.outputs if n}
     accumulators = {}
@@ -153,7 +153,25 @@ def expectation(case: Case, plan: Plan) -> Expected:
     )
 
 
-def plan_program(program: Program, options: Options, progress: Progress = silent) -> tuple[Tiling, Plan]:
+ONCE = Running(1, TOLERANCES.loss)
+"""One forward pass under the default tolerance."""
+
+
+def running_of(case: Case, tolerance: float = TOLERANCES.loss) -> Running:
+    """What a run of the case does."""
+    return Running(case.passes, tolerance)
+
+
+def plan_case(
+    case: Case, options: Options, progress: Progress = silent, tolerance: float = TOLERANCES.loss
+) -> tuple[Tiling, Plan]:
+    """As `plan_program`, with the case's number of passes, in all and per update."""
+    return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance))
+
+
+def plan_program(
+    program: Program, options: Options, progress: Progress = silent, running: Running = ONCE
+) -> tuple[Tiling, Plan]:
     """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
     progress("schedule and lifetimes")
     fused = fuse.run(program, options)
@@ -165,7 +183,7 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
         progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
         tiling = tile.run(alive, gaps)
         try:
-            return tiling, place_tiling(tiling, progress)
+            return tiling, place_tiling(tiling, running, progress)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(
@@ -175,10 +193,10 @@ def plan_program(program: Program, options: Options, progress: Progress = silent
     )
 
 
-def place_edited(tiling: Tiling) -> Plan:
+def place_edited(tiling: Tiling, running: Running = ONCE) -> Plan:
     """Addresses for a tiling from a file; what is wrong with it is its editor's matter."""
     try:
-        return place_tiling(tiling)
+        return place_tiling(tiling, running)
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
@@ -186,11 +204,11 @@ def place_edited(tiling: Tiling) -> Plan:
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
-def place_tiling(tiling: Tiling, progress: Progress = silent) -> Plan:
+def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = silent) -> Plan:
     """Addresses for a tiling, both verified."""
     verify_tiling(tiling)
     progress("addresses")
-    plan = place.run(tiling)
+    plan = place.run(tiling, running)
     verify_plan(plan, tiling)
     return plan
 
@@ -249,21 +267,30 @@ def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[Ste
     return measured_profile(plan, *files)
 
 
+def profiled(
+    program: Program, options: Options, inputs: Mapping[str, Array], folder: Path
+) -> tuple[Tiling, list[StepProfile]]:
+    """Build and run an inference program in a folder; what each step took there, beside its tiling."""
+    case = Case(folder, program, None, dict(inputs), {}, "")
+    tiling, plan = plan_case(case, options)
+    write_case(case, tiling, plan, folder)
+    return tiling, profile(case, plan, folder, measured=True)
+
+
 def accumulate_of(case: Case, options: Options) -> Options:
-    """The options with the case's number of passes, in all and per update."""
-    return replace(options, accumulate=case.dataset.n_accum if case.dataset else 1, passes=case.passes)
+    """The options with the case's number of passes per update."""
+    return replace(options, accumulate=case.dataset.n_accum if case.dataset else 1)
 
 
 def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
-    """OptionProblem where a tiling from a file was made for another case, or for other numbers of passes."""
+    """OptionProblem where a tiling from a file was made for another case, or another number of passes per update."""
     schedule = tiling.lifetimes.schedule
     made = schedule.options
     if fuse.run(case.program, made) != schedule.program:
         raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
     if accumulate_of(case, made) != made:
-        counts = f"{made.passes} passes, {made.accumulate} per update"
-        hint = "give the same --n-steps and --n-accum, or make it again"
-        raise OptionProblem(f"{path} was made for {counts}", hint=hint)
+        hint = "give the same --n-accum, or make it again"
+        raise OptionProblem(f"{path} was made for {made.accumulate} passes per update", hint=hint)
 
 
 def tiling_from(path: Path, sealed: bool = False) -> Tiling:

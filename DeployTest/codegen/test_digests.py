@@ -67,8 +67,7 @@ def generated(case: Case, root: Path) -> dict[str, str]:
     test, target, strategy, budgets, more = case
     passes = more.get("accumulate")
     loaded = pipeline.load_training(case_dir(test, root), passes, passes) if passes else load_case(test, root)
-    options = pipeline.accumulate_of(loaded, Options(target, strategy, budgets, None, **more))
-    tiling, plan = pipeline.plan_program(loaded.program, options)
+    tiling, plan = pipeline.plan_case(loaded, Options(target, strategy, budgets, None, **more))
     rows = model_profile(plan)
     console = Terminal(width=140)
     with console.capture() as tables:

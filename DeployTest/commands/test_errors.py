@@ -124,7 +124,7 @@ def attempt(test: str, strategy: str, budgets: dict[str, int], root: Path) -> De
     """Plan a case; the error, if any."""
     case = load_case(test, root)
     try:
-        pipeline.plan_program(case.program, pipeline.accumulate_of(case, Options("host", strategy, budgets)))
+        pipeline.plan_case(case, Options("host", strategy, budgets))
     except DeployerError as error:
         return error
     return None

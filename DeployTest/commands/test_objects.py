@@ -209,8 +209,7 @@ def test_a_stray_header_spoils_no_object(models_root: Path, tmp_path: Path, monk
     """What lies beside generated C is not what a kernel includes: an object made there serves everywhere."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     case = pipeline.load_training(case_dir("simple_mlp", models_root))
-    options = pipeline.accumulate_of(case, pipeline.Options("host", "single"))
-    tiling, plan = pipeline.plan_program(case.program, options)
+    tiling, plan = pipeline.plan_case(case, pipeline.Options("host", "single"))
     for name in ("stray", "clean"):
         (tmp_path / name).mkdir()
     (tmp_path / "stray" / "stdint.h").write_text("#error not the system's\n")

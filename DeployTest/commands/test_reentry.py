@@ -90,7 +90,7 @@ ALONE = {
     "index": (put("steps", 0, "index", value=1), "stands at position 0"),
     "target": (put("options", "target", value="../host"), "there is no target '../host'"),
     "buffering": (put("options", "strategy", value="*/ x /*"), "there is no buffering"),
-    "tolerance": (put("options", "tolerance", value=1e300), "a tolerance of 1e+300"),
+    "tolerance": (put("running", "tolerance", value=1e300), "a tolerance of 1e+300"),
     "level": (put("homes", 0, "level", value="L9"), "which the plan does not use"),
     "offset": (put("homes", 0, "offset", value=1 << 30), "[budget]"),
     "alignment": (put("homes", 0, "offset", value=2), "[alignment]"),
@@ -184,8 +184,7 @@ OTHERWISE = {
     "cores": (["--cores", "2"], "--cores        2, in the file None"),
     "outermost": (["--defaultMemLevel", "L3"], "--defaultMemLevel L3, in the file L2"),
     "fused": (["--fused"], "--fused        True, in the file False"),
-    "tolerance": (["--tolerance", "1e-3"], "--tolerance    0.001, in the file 1e-05"),
-    "passes": (["--n-steps", "8"], "4 passes, 1 per update"),
+    "passes per update": (["--n-accum", "2"], "1 passes per update"),
     "rate": (["--learning-rate", "0.5"], "other graphs than"),
 }
 
@@ -201,14 +200,43 @@ def test_command_line_is_not_overruled(
     assert text in refused(capsys, *command, "-t", made[0], "-o", copied, *words)
 
 
-@pytest.mark.parametrize("field", ["tolerance", "passes", "accumulate", "target"])
+RUNNING = {
+    "tolerance": (["--tolerance", "1e-3"], "--tolerance    0.001, in the file 1e-05"),
+    "passes": (["--n-steps", "8"], "passes         8, in the file 4"),
+}
+
+
+@pytest.mark.parametrize("option", RUNNING)
+def test_running_is_apart(
+    option: str, made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What only the harness does: another plan.json, refused for the C beside it, and asked anew of a tiling."""
+    words, text = RUNNING[option]
+    assert text in refused(capsys, "train", "--skipgen", "-t", made[0], "-o", copied, *words)
+    before = (copied / "plan.json").read_text(), (copied / "tiling.json").read_text(), c_files(copied)
+    command = ["compile", "--from", copied / "tiling.json", "-t", made[0], "-o", copied, "--force"]
+    assert deployer(*command) == 0
+    assert ((copied / "plan.json").read_text(), (copied / "tiling.json").read_text(), c_files(copied)) == before
+    assert deployer(*command, *words) == 0
+    assert (copied / "plan.json").read_text() != before[0]
+    assert (copied / "tiling.json").read_text() == before[1]
+    changed = {name for name, content in c_files(copied).items() if content != before[2][name]}
+    assert changed == {"Harness.c", *(["SimulationMap.c"] if option == "passes" else [])}
+
+
+def c_files(folder: Path) -> dict[str, str]:
+    """Generated C by name."""
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.[ch]"))}
+
+
+@pytest.mark.parametrize("field", ["accumulate", "target"])
 def test_options_in_an_edited_tiling(
     field: str, made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file never decides what passes, and options that make no sense are refused there as on the command line."""
-    value = {"tolerance": 1e30, "passes": 2, "accumulate": 2, "target": "nowhere"}[field]
+    """Options that make no sense are refused in a file as on the command line."""
+    value = {"accumulate": 2, "target": "nowhere"}[field]
     edit(copied / "tiling.json", put("lifetimes", "schedule", "options", field, value=value))
-    text = {"tolerance": "--tolerance", "target": "there is no target"}.get(field, "was made for")
+    text = {"target": "there is no target"}.get(field, "was made for")
     path = copied / "tiling.json"
     assert text in refused(capsys, "compile", "--from", path, "-t", made[0], "-o", copied / "again")
 

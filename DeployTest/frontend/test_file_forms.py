@@ -10,7 +10,7 @@ import pytest
 from onnx import AttributeProto, helper
 
 from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
-from deployer.core.forms import ANY, EXTRAS, schema_form
+from deployer.core.forms import NOTE, schema_form
 from deployer.core.ir import Node
 from deployer.core.operator import Operator, registry
 from deployer.frontend import check, parse
@@ -67,7 +67,7 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
     _check_domains(operator, plain, tmp_path)
     form = operator.custom if plain.version == 0 else schema_form(operator.name, plain.version)
     assert form is not None
-    extras = {e.attribute for e in EXTRAS if e.op in (ANY, operator.name)}
+    extras = {e.attribute for e in (NOTE, *operator.extras)}
     for name, kind in ATTRIBUTES:
         model = plain.model(*IMPORTS)
         model.graph.node[0].attribute.append(attribute(name, ZERO[kind], kind))  # type: ignore[arg-type]
@@ -147,13 +147,12 @@ def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> Non
 
 def test_the_list_of_exceptions() -> None:
     """Each is outside of its operator's newest form, has a reason, and only once."""
-    assert len({(e.op, e.attribute) for e in EXTRAS}) == len(EXTRAS)
-    for extra in EXTRAS:
+    assert NOTE.reason
+    pairs = [(operator, extra) for operator in registry().values() for extra in operator.extras]
+    assert len({(operator.name, extra.attribute) for operator, extra in pairs}) == len(pairs) > 0
+    for operator, extra in pairs:
         assert extra.reason
-        if extra.op == ANY:
-            continue
-        operator = registry()[extra.op]
-        form = schema_form(extra.op, max(operator.versions)) if operator.versions else operator.custom
+        form = schema_form(operator.name, max(operator.versions)) if operator.versions else operator.custom
         assert form is not None
         assert extra.attribute not in form.attributes
         assert extra.instead_of < 0 or operator.static_inputs[extra.instead_of] == extra.attribute

@@ -45,8 +45,8 @@ def test_gradients_die_at_their_update(models_root: Path) -> None:
     case = once(load_case("autoencoder", models_root))
     found = {}
     for joint in (False, True):
-        options = replace(pipeline.accumulate_of(case, Options("host", "auto", {"L1": 32000})), fused=joint)
-        tiling, plan = pipeline.plan_program(case.program, options)
+        options = Options("host", "auto", {"L1": 32000}, fused=joint)
+        tiling, plan = pipeline.plan_case(case, options)
         verify_program(tiling.lifetimes.schedule.program)
         found[joint] = sum(level.peak for level in plan.levels)
         program = tiling.lifetimes.schedule.program

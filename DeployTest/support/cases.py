@@ -136,8 +136,7 @@ def compile_case(
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
     chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
-    options = pipeline.accumulate_of(case, chosen)
-    tiling, plan = pipeline.plan_program(case.program, options)
+    tiling, plan = pipeline.plan_case(case, chosen)
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)
     return Built(case, tiling, plan, directory)

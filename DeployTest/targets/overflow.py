@@ -14,8 +14,7 @@ from deployer.codegen.c_names import Memory
 from deployer.core.access import strides
 from deployer.core.ir import Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
-from deployer.core.plan import Plan, PlanOperand, PlanStep
-from deployer.planning.tile import target_of
+from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.running import build
 from DeployTest.support.kernel_bench import Step, step_of
 

@@ -1,22 +1,21 @@
 """Calibration on a machine whose costs are known: what is measured there must come out again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from deployer import pipeline
-from deployer.calibration import calibrate, measure, overheads
+from deployer.calibration import calibrate, measure
 from deployer.calibration.calibrate import Calibration
 from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
 from deployer.core import target as targets
 from deployer.core.cost import cost_key, kernel_cost, kernel_cycles
 from deployer.core.ir import Program
-from deployer.core.operator import Work, registry
-from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.operator import Array, Work, registry
+from deployer.core.plan import Options, Tiling
 from deployer.core.target import SmallProgram, Target
-from deployer.pipeline import Case
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 from DeployTest.support.cases import load_case
@@ -50,7 +49,6 @@ class Machine:
         """Know the work of each call by its label, and tilings by their plans."""
         self.truth = truth
         self.works = {label: (symbol, work) for label, symbol, work in works()}
-        self.tilings: dict[str, Tiling] = {}
 
     def run(self, target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
         """In place of `measure.run`."""
@@ -71,23 +69,18 @@ class Machine:
         cold = kernel_cost(self.truth, symbol, work.form).cold
         return Measured(job.label, (warm + cold, warm, warm), (0, 0, 0), {})
 
-    def plan_program(self, program: Program, options: Options) -> tuple[Tiling, Plan]:
-        """As `pipeline.plan_program`, whose tilings it keeps."""
+    def profiled(
+        self, program: Program, options: Options, inputs: Mapping[str, Array], folder: Path
+    ) -> tuple[Tiling, list[StepProfile]]:
+        """As `pipeline.profiled` where programs can run: each step as the machine has it."""
         tiling, plan = pipeline.plan_program(program, options)
-        self.tilings[plan.digest] = tiling
-        return tiling, plan
-
-    def profile(self, case: Case, plan: Plan, folder: Path, measured: bool) -> list[StepProfile]:
-        """As `pipeline.profile` where programs can run: each step as the machine has it."""
-        assert measured
-        tiling = self.tilings[plan.digest]
         truth = self.truth.sized(len(plan.steps))
         rows = []
         for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
             timeline = simulate(step, choice, truth, True)
             kernels = tuple(0 for _ in plan.steps[step.index].tile_cycles)
             rows.append(StepProfile(step.index, "", "", "measured", (), kernels, (), timeline.cycles, 0))
-        return rows
+        return tiling, rows
 
 
 @dataclass(frozen=True)
@@ -112,23 +105,11 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         machine = Machine(truth)
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(measure, "run", machine.run)
-            inner.setattr(overheads, "pipeline", _Planner(machine))
-            result = calibrate.run(request.param, "a machine of the tests", lambda text: None)
+            result = calibrate.run(request.param, "a machine of the tests", machine.profiled, lambda text: None)
         read = targets.load(request.param)
         same = replace(result.target, toolchain=None) == replace(read, toolchain=None)
         assert same, "what is written is what was found"
         yield Found(result, truth)
-
-
-class _Planner:
-    """`pipeline` as `overhead` sees it."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.plan_program, self.profile = machine.plan_program, machine.profile
-
-    @staticmethod
-    def write_case(*given: object) -> None:
-        """Nothing is built."""
 
 
 def test_transfers_and_dispatch(found: Found) -> None:
@@ -172,8 +153,7 @@ def test_programs(test: str, size: int, strategy: str, found: Found, models_root
     """Whole programs take what the machine takes for them: in a model of costs that is what counts."""
     case = load_case(test, models_root)
     budgets = {found.truth.levels[0].name: size}
-    options = pipeline.accumulate_of(case, Options(found.truth.name, strategy, budgets))
-    tiling = pipeline.plan_program(case.program, options)[0]
+    tiling = pipeline.plan_case(case, Options(found.truth.name, strategy, budgets))[0]
     cycles = {}
     for name, target in (("found", found.target), ("truth", found.truth)):
         machine = target.with_options(budgets, None).sized(len(tiling.steps))

@@ -56,8 +56,8 @@ def test_auto_is_best(entry: Entry, models_root: Path) -> None:
     cycles = {}
     for strategy in ("single", "double", "auto"):
         budgets = {"L1": entry.l1} | ({"L2": entry.l2} if entry.l2 else {})
-        options = pipeline.accumulate_of(case, Options("host", strategy, budgets, outermost=entry.level))
-        plan = pipeline.plan_program(case.program, options)[1]
+        options = Options("host", strategy, budgets, outermost=entry.level)
+        plan = pipeline.plan_case(case, options)[1]
         cycles[strategy] = plan.cycles("train") + plan.cycles("optimizer")
         for step in plan.steps:
             if step.tiles == 1:

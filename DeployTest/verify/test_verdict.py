@@ -67,8 +67,9 @@ def opened(name: str, root: Path, options: tuple[tuple[str, Any], ...]) -> tuple
 def planned(program: Program, dataset: Dataset | None) -> Plan:
     """A plan of the case in one tile per step, which no compiler sees."""
     options = Options("host", "single", {"L1": 240000}, outermost="L3")
-    counts = replace(options, accumulate=dataset.n_accum if dataset else 1, passes=dataset.n_batches if dataset else 1)
-    return pipeline.plan_program(program, counts)[1]
+    each, passes = (dataset.n_accum, dataset.n_batches) if dataset else (1, 1)
+    running = replace(pipeline.ONCE, passes=passes)
+    return pipeline.plan_program(program, replace(options, accumulate=each), running=running)[1]
 
 
 MARKED = [*TRAINED, *(pytest.param(row, marks=pytest.mark.slow) for row in TRAINED_LONG)]

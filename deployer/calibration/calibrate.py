@@ -11,7 +11,7 @@ import numpy as np
 
 from deployer.calibration import measure
 from deployer.calibration.measure import DISPATCH, KernelJob, Measured, TransferJob
-from deployer.calibration.overheads import LARGE, SMALL, fit_overheads
+from deployer.calibration.overheads import LARGE, SMALL, Profiled, fit_overheads
 from deployer.core import target as targets
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
@@ -55,8 +55,11 @@ class Calibration:
     fits: tuple[Fit, ...]
 
 
-def run(name: str, simulator: str, progress: Progress) -> Calibration:
-    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on."""
+def run(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
+    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on.
+
+    `profiled` runs whole programs.
+    """
     target = targets.load(name)
     costs = costs_file(name)
     with kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
@@ -73,12 +76,12 @@ def run(name: str, simulator: str, progress: Progress) -> Calibration:
         found = Calibration(fitted, tuple(fits))
         _write(costs, found, simulator)
         progress("steps and tiles of generated programs")
-        over = fit_overheads(fitted, LARGE, folder / "first")
+        over = fit_overheads(fitted, LARGE, folder / "first", profiled)
         # Plans made as if loops cost nothing have far too many tiles: what counts is measured on better plans.
         first = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
         _write(costs, Calibration(first, tuple(fits)), simulator)
-        over = fit_overheads(fitted, LARGE, folder / "large")
-        small = fit_overheads(fitted, SMALL, folder / "small")
+        over = fit_overheads(fitted, LARGE, folder / "large", profiled)
+        small = fit_overheads(fitted, SMALL, folder / "small", profiled)
         cached = SmallProgram(
             SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
         )

@@ -23,9 +23,10 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, Kernel, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
-from deployer.core.target import TARGETS_DIR, Target, Toolchain
+from deployer.core.target import Target, Toolchain
 from deployer.running import build
 from deployer.running import run as runner
+from deployer.running.kernels import COMMON, kernel_source, source_folders
 
 RUNS = 3
 """Times each job runs: the first with cold instruction caches, the others warm."""
@@ -151,9 +152,9 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     levels = tuple(identifier(level.name.lower()) for level in target.levels)
     view = _View(tuple(identifier(k.symbol) for k in kernels), target.cores, levels, RUNS)
     (directory / "measure.c").write_text(str(_template().render(v=view)))
-    folders = [directory, build.COMMON / "include", *(TARGETS_DIR / s for s in tools.sources)]
-    sources = [directory / "measure.c", *(_kernel_source(k.symbol, tools) for k in kernels)]
-    sources += sorted((build.COMMON / "runtime").glob("*.c"))
+    folders = [directory, COMMON / "include", *source_folders(tools)]
+    sources = [directory / "measure.c", *(kernel_source(k.symbol, tools) for k in kernels)]
+    sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
@@ -182,12 +183,6 @@ class _View:
 def _template() -> Template:
     path = Path(deployer.templates.__file__).parent / "measure.c.mako"
     return Template(filename=str(path), **TEMPLATE_OPTIONS)
-
-
-def _kernel_source(symbol: str, tools: Toolchain) -> Path:
-    """A target's own kernel before the common one."""
-    folders = [*(TARGETS_DIR / s / "kernels" for s in tools.sources), build.COMMON / "kernels"]
-    return next(p for p in (folder / f"{symbol}.c" for folder in folders) if p.is_file())
 
 
 class _Image:

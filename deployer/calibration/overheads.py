@@ -1,18 +1,18 @@
 """What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
 
 import statistics
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import RESIDENT
-from deployer.core.operator import operator_of
-from deployer.core.plan import Options, Step, StepTiling
+from deployer.core.operator import Array, operator_of
+from deployer.core.plan import Options, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.pipeline import Case
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 
@@ -20,8 +20,12 @@ WIDTH = 128
 LARGE, SMALL = 12, 3
 """Layers of the programs measured: one whose code does not fit an instruction cache, and one whose code does."""
 BUDGETS = (230000, 80000, 30000)
+LAYER = Path(__file__).with_name("layer.toml")
 CONTENTIONS = tuple(range(0, 501, 50))
 STRATEGIES = ("single", "double")
+
+Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
+"""Plans, builds and runs a program with these inputs in a folder: its tiling, and what each step took."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,14 @@ class Observed:
         return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
 
 
-def fit_overheads(target: Target, layers: int, folder: Path) -> Overheads:
+def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
     """What kernels and transfers leave unexplained, in the median; the target's data has all of it at zero."""
     seen: list[Observed] = []
     for budget in BUDGETS:
         for strategy in STRATEGIES:
-            seen += _profiled(target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}")
+            seen += _profiled(
+                target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}", profiled
+            )
     warm = [o for o in seen if not o.first]
     single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
     several = [o for o in warm if len(o.row.kernel) > 1]
@@ -77,22 +83,21 @@ def _loop_error(several: list[Observed], target: Target, contention: int, single
     return sum(errors) / len(errors), contention, tile
 
 
-def _profiled(target: Target, layers: int, budget: int, strategy: str, folder: Path) -> list[Observed]:
+def _profiled(
+    target: Target, layers: int, budget: int, strategy: str, folder: Path, profiled: Profiled
+) -> list[Observed]:
     """A program's steps as measured."""
     program = _program(layers)
     options = Options(target.name, strategy, {target.levels[RESIDENT].name: budget}, target.cores)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
-    case = Case(folder, program, None, inputs, {}, "")
-    tiling, plan = pipeline.plan_program(program, options)
-    pipeline.write_case(case, tiling, plan, folder)
-    rows = pipeline.profile(case, plan, folder, measured=True)
+    tiling, rows = profiled(program, options, inputs, folder)
     steps = tiling.lifetimes.schedule.steps
     return [Observed(r, s, c, s.cold) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
 
 
 def _program(layers: int) -> Program:
-    """Layers of matrix product, bias, rectifier and an outer product, whose weights do not fit the smaller budgets."""
+    """Layers as `layer.toml` has them, whose weights do not fit the smaller budgets."""
     tensors: dict[str, Tensor] = {}
     nodes: list[Node] = []
 
@@ -111,9 +116,13 @@ def _program(layers: int) -> Program:
     weights = [add(f"w{i}", (WIDTH, WIDTH), "weight") for i in range(layers)]
     biases = [add(f"b{i}", (WIDTH,), "weight") for i in range(layers)]
     outputs = []
+    parts = tomllib.loads(LAYER.read_text())["node"]
     for i in range(layers):
-        product = emit("Gemm", (value, weights[i], biases[i]), f"product{i}", transB=i % 2)
-        outputs.append(emit("Gemm", (product, value), f"outer{i}", transA=1))
-        value = emit("Relu", (product,), f"relu{i}")
+        known = {"value": value, "weight": weights[i], "bias": biases[i]}
+        for part in parts:
+            attrs = {name: values[i % len(values)] for name, values in part.get("turns", {}).items()}
+            operands = tuple(known[name] for name in part["inputs"])
+            value = known[part["output"]] = emit(part["op"], operands, f"{part['output']}{i}", **attrs)
+            outputs += [value] * part.get("kept", False)
     outputs.append(value)
     return Program(tensors, (Graph("infer", tuple(nodes)),), ("x",), (*weights, *biases), (), "", tuple(outputs), {})

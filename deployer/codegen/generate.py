@@ -14,9 +14,8 @@ from deployer.codegen.harness import harness_view
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.codegen.simulation_map import simulation_view
 from deployer.core.errors import InternalError
-from deployer.core.plan import Plan
+from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS
-from deployer.planning.tile import target_of
 
 TEMPLATES = Path(deployer.templates.__file__).parent
 FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "infer": "InferenceNetwork.c"}

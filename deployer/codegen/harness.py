@@ -40,7 +40,7 @@ class HarnessView:
 def harness_view(plan: Plan, target: Target) -> HarnessView:
     """The harness of a plan."""
     names = Names(plan)
-    accumulate, passes = plan.options.accumulate, plan.options.passes
+    accumulate, passes = plan.options.accumulate, plan.running.passes
     levels = {level.name: level.peak for level in plan.levels}
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
@@ -57,7 +57,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         accumulate=accumulate,
         updates=updates,
         update_divisor=max(updates, 1),
-        tolerance=_float_constant(plan.options.tolerance),
+        tolerance=_float_constant(plan.running.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
         results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.kept]),

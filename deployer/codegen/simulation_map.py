@@ -145,7 +145,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
         tables=tables.views(),
         steps=steps,
         graphs=tuple(_graphs(plan)),
-        passes=plan.options.passes,
+        passes=plan.running.passes,
         accumulate=plan.options.accumulate,
         step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,

@@ -23,6 +23,8 @@ T = TypeVar("T")
 VERSION = 1
 LARGEST = 1 << 53
 """No integer of an artefact is beyond it: what all readers of JSON can hold, and sums of which fit 64 bits."""
+APART = "apart"
+"""Marks a field, in its metadata, that says nothing of what the artefact decides."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
@@ -150,13 +152,26 @@ def _hints(cls: type) -> dict[str, Any]:
 def dumps(artefact: Any) -> str:
     """The artefact's file text: sorted by construction, one trailing newline."""
     body = to_jsonable(artefact)
-    envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": digest(artefact), "body": body}
+    envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": seal(artefact), "body": body}
     return json_text(envelope, allow_nan=False)
 
 
-def digest(artefact: Any) -> str:
+def seal(artefact: Any) -> str:
     """SHA-256 over the canonical JSON of the artefact, 16 hexadecimal digits."""
-    text = json.dumps(to_jsonable(artefact), sort_keys=True, allow_nan=False)
+    return _hashed(to_jsonable(artefact))
+
+
+def digest(artefact: Any) -> str:
+    """As `seal`, without the fields that are marked APART: the same decisions have the same digest."""
+    body = to_jsonable(artefact)
+    for field in dataclasses.fields(artefact) if dataclasses.is_dataclass(artefact) else ():
+        if field.metadata.get(APART):
+            del body[field.name]
+    return _hashed(body)
+
+
+def _hashed(body: Any) -> str:
+    text = json.dumps(body, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -181,8 +196,8 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
     except (TypeError, ValueError, KeyError) as error:
         cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
-    if sealed and envelope.get("digest") != digest(found):
-        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {digest(found)!r}")]
+    if sealed and envelope.get("digest") != seal(found):
+        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(found)!r}")]
         hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
         raise FileProblem(f"{path} was edited or damaged after it was written", facts, hint)
     return found

@@ -3,7 +3,7 @@
 The form of an operator that ONNX knows is its schema's; other operators declare theirs in their own file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -37,24 +37,19 @@ class Extra:
     `instead_of` is the input that says the same in the operator's form, -1 where there is none: a node has one of both.
     """
 
-    op: str
     attribute: str
     kinds: tuple[str, ...]
     reason: str
     instead_of: int = -1
 
 
-ANY = "any operator"
+NOTE = Extra("description", ("STRING",), "a note of the exporter, which no operator reads")
+"""What any node may have; other extras are declared by the operator that accepts them, and no other is."""
 _AXES = "exporters of training graphs write it as an attribute, a number or a list, under newer opsets too"
-EXTRAS: tuple[Extra, ...] = (
-    Extra(ANY, "description", ("STRING",), "a note of the exporter, which no operator reads"),
-    Extra("GlobalAveragePoolGrad", "kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),
-    Extra("LayerNormalizationGrad", "stash_type", ("INT",), "the type of saved statistics, which here is float32"),
-    Extra("ReduceSum", "axes", ("INT", "INTS"), _AXES, instead_of=1),
-    Extra("Squeeze", "axes", ("INT", "INTS"), _AXES, instead_of=1),
-    Extra("Unsqueeze", "axes", ("INT", "INTS"), _AXES, instead_of=1),
-)
-"""All attributes outside of their operator's form that are accepted; no other is."""
+LATE_AXES = Extra("axes", ("INT", "INTS"), _AXES, instead_of=1)
+"""Of operators whose newer versions have the axes as an input."""
+MICROSOFT = "com.microsoft"
+"""The domain of operators that training exporters have and ONNX has not."""
 
 
 @cache
@@ -69,9 +64,10 @@ def schema_form(op: str, version: int) -> Form:
     )
 
 
-def fault(proto: NodeProto, form: Form) -> tuple[str, str] | None:
-    """What of the node the form does not have, and what it does have; None where all fits."""
-    extras = _extras(proto)
+def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
+    """What of the node neither the form nor an accepted extra has, and what they do have; None where all fits."""
+    given = [attribute.name for attribute in proto.attribute]
+    extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in given}
     least = min([form.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
     counts = (proto.input, (least, form.inputs[1]), "input"), (proto.output, form.outputs, "output")
     for names, (least, most), kind in counts:
@@ -80,7 +76,6 @@ def fault(proto: NodeProto, form: Form) -> tuple[str, str] | None:
             return f"it has {count} {kind}s", f"at most {most} {kind}s"
         if len(names) < least:
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
-    given = [attribute.name for attribute in proto.attribute]
     for attribute in proto.attribute:
         if given.count(attribute.name) > 1:
             return f"attribute {attribute.name!r} is there {given.count(attribute.name)} times", "each attribute once"
@@ -89,12 +84,6 @@ def fault(proto: NodeProto, form: Form) -> tuple[str, str] | None:
             return found
     missing = sorted(form.required - set(given))
     return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
-
-
-def _extras(proto: NodeProto) -> dict[str, Extra]:
-    """Those of the list that the node has."""
-    given = {attribute.name for attribute in proto.attribute}
-    return {e.attribute: e for e in EXTRAS if e.op in (ANY, proto.op_type) and e.attribute in given}
 
 
 def _attribute_fault(

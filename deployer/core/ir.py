@@ -40,7 +40,8 @@ class Tensor:
     """A named value.
 
     `storage` names the tensor whose memory this one uses: itself, the source of a view, or the operand an in-place
-    operator overwrites. `data` is the packed little-endian content of a constant.
+    operator overwrites. `data` is the packed little-endian content of a constant, and what an optimizer's state, a
+    weight that comes with no sample, begins with.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Tensor:
 
     @property
     def array(self) -> npt.NDArray[np.generic]:
-        """The constant's content as a read-only array."""
+        """The content as a read-only array."""
         if self.data is None:
-            raise ValueError(f"{self.name} is not a constant")
+            raise ValueError(f"{self.name} has no content")
         return np.frombuffer(self.data, dtype=self.type.dtype).reshape(self.type.shape)
 
 

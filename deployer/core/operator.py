@@ -1,7 +1,6 @@
 """What an operator is: its shapes, meaning, gradient, access, work, kernel and samples, in one class of one file."""
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +12,11 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.errors import InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import Form
+from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
+from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import MICROSOFT, Extra, Form
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
+from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
 from deployer.core.versions import Rule
 
@@ -184,13 +185,28 @@ class Operator(ABC):
 
     What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
     the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
-    `com.microsoft`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
+    `domain`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
+    `extras` are attributes beyond the form. Exporters write nodes of the custom form in the default domain all the same
+    where `domain` is empty; those of `com.microsoft` are read then, too.
+
+    What it is for: a `loss`, an `optimizer`, an `accumulator`; `finish` says how another operator's kernel applies it,
+    `pointed` which inputs, by the kernel pointer they lie behind, are there for that alone. `literal` says that a node
+    is a constant, `type_only` that its result is known from the type of its input.
     """
 
     name: ClassVar[str]
     versions: ClassVar[tuple[int, ...]] = ()
     older: ClassVar[Mapping[int, Rule]] = {}
     custom: ClassVar[Form | None] = None
+    domain: ClassVar[str] = MICROSOFT
+    extras: ClassVar[tuple[Extra, ...]] = ()
+    loss: ClassVar[Loss | None] = None
+    optimizer: ClassVar[Optimizer | None] = None
+    accumulator: ClassVar[Accumulator | None] = None
+    finish: ClassVar[Finish | None] = None
+    pointed: ClassVar[Mapping[str, int]] = {}
+    literal: ClassVar[bool] = False
+    type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
@@ -259,7 +275,9 @@ C = TypeVar("C", bound=type[Operator])
 
 
 def register(cls: C) -> C:
-    """Add an operator to the registry; InternalError where a part is missing or a name is taken."""
+    """Add an operator to the registry; PackageProblem where a part is missing or a name is taken, for one of ours
+    InternalError.
+    """
     missing = []
     if cls.kernel is not None:
         missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
@@ -272,21 +290,72 @@ def register(cls: C) -> C:
     if cls.__abstractmethods__:
         missing += sorted(cls.__abstractmethods__)
     if missing:
-        raise InternalError(f"operator {cls.__name__} lacks {', '.join(missing)}")
+        raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
+    for what, other in _taken(cls):
+        facts = [("first", _place(type(other))), ("second", _place(cls))]
+        raise _misfit(cls, f"{what} is registered twice", facts)
+    operator = cls()
+    _REGISTRY.update(dict.fromkeys((cls.name, *cls.aliases), operator))
+    return cls
+
+
+def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
+    """What an operator claims and another has."""
     for name in (cls.name, *cls.aliases):
         if name in _REGISTRY:
-            raise InternalError(f"operator {name} is registered twice")
-        _REGISTRY[name] = cls()
-    return cls
+            yield f"operator {name}", _REGISTRY[name]
+    for other in _REGISTRY.values():
+        if cls.loss and other.loss and cls.loss.choice == other.loss.choice:
+            yield f"loss {cls.loss.choice!r}", other
+        if cls.optimizer and other.optimizer and cls.optimizer.choice == other.optimizer.choice:
+            yield f"optimizer {cls.optimizer.choice!r}", other
+        if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
+            yield "the usual optimizer", other
+        if cls.accumulator and other.accumulator and cls.accumulator.written and other.accumulator.written:
+            yield "the accumulator that is written", other
+        if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
+            yield f"kernel {cls.kernel.symbol}, with other arguments,", other
+
+
+def _place(cls: type[Operator]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -> DeployerError:
+    """Whose fault it is depends on who wrote the operator."""
+    if cls.__module__.startswith("deployer."):
+        return InternalError(cause, facts)
+    return PackageProblem(cause, [*facts, ("module", cls.__module__)], "correct it, or remove the package")
 
 
 @cache
 def registry() -> Mapping[str, Operator]:
-    """All operators by op_type, found by walking the packages below `deployer.operators`."""
-    operators = importlib.import_module("deployer.operators")
-    for name in sorted(m.name for m in pkgutil.walk_packages(operators.__path__, "deployer.operators.")):
-        importlib.import_module(name)
+    """All operators by op_type, found by walking the packages below `deployer.operators`, and packages beside it."""
+    walk(importlib.import_module("deployer.operators"))
+    kernel_folders()
     return dict(sorted(_REGISTRY.items()))
+
+
+def losses() -> dict[str, Operator]:
+    """Losses by their names on the command line."""
+    return dict(sorted((op.loss.choice, op) for op in registry().values() if op.loss))
+
+
+def optimizers() -> dict[str, Operator]:
+    """Optimizers by their names on the command line, the usual one first."""
+    found = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
+    return {choice: op for _, choice, op in sorted(found, key=lambda entry: entry[:2])}
+
+
+def written_accumulator() -> Operator:
+    """The accumulator of the training graphs that are made here."""
+    return next(op for op in registry().values() if op.accumulator and op.accumulator.written)
+
+
+def accumulator_of(node: Node) -> Accumulator | None:
+    """What the node accumulates, if its operator is an accumulator."""
+    operator = registry().get(node.op)
+    return operator.accumulator if operator else None
 
 
 def operator_of(node: Node) -> Operator:

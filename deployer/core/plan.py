@@ -1,17 +1,16 @@
 """The artefacts between the checked program and the C: schedule, lifetimes, tiling, plan; each holds the one before."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
-from deployer.core.activation import shown
+from deployer.core.artefact import APART
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
-from deployer.core.operator import ArgValue, Kernel
+from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
-from deployer.core.target import load
-from deployer.verify.tolerances import TOLERANCES
+from deployer.core.target import Target, load
 
 Buffering = Literal["single", "double"]
 
@@ -23,7 +22,6 @@ class Options:
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
     number of passes per update; `fuse` allows rewrites that change no bit, `fused` wants pass and update as one graph.
-    `passes` forward passes and the losses' `tolerance` are the harness's.
     """
 
     target: str = "host"
@@ -33,8 +31,6 @@ class Options:
     accumulate: int = 1
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
-    passes: int = 1
-    tolerance: float = TOLERANCES.loss
     outermost: str = ""
     fused: bool = False
 
@@ -42,6 +38,24 @@ class Options:
         """Where nothing else is said, tensors live up to the level next to the innermost."""
         if not self.outermost:
             object.__setattr__(self, "outermost", load(self.target).usual.name)
+
+    @property
+    def sole_pass(self) -> bool:
+        """Whether each pass is the only one of its update: gradients are set, never added to, and die with it."""
+        return self.accumulate == 1
+
+
+def target_of(options: Options) -> Target:
+    """The target under the options' budgets and cores."""
+    return load(options.target).with_options(options.budgets or {}, options.cores)
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the harness does with a plan and no decision depends on: forward passes, and how far a loss may be off."""
+
+    passes: int
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,15 @@ class Schedule:
     options: Options
     program: Program
     steps: tuple[Step, ...]
+
+    def repeats(self, step: Step) -> int:
+        """How often a step runs for each update: those of the training graph once per pass."""
+        return self.options.accumulate if step.graph == "train" else 1
+
+
+def target_for(schedule: Schedule) -> Target:
+    """The target under a schedule's options, with the loop costs of a program of its size."""
+    return target_of(schedule.options).sized(len(schedule.steps))
 
 
 @dataclass(frozen=True)
@@ -305,8 +328,11 @@ class PlanStep:
 
     @property
     def shown(self) -> str:
-        """The operator with what is fused into it."""
-        return shown(self.op, self.args, [operand.arg for operand in self.operands])
+        """The operator with those by which its kernel finishes its result."""
+        finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
+        pointers = {operand.arg for operand in self.operands}
+        found = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
+        return "+".join([self.op, *found])
 
     @property
     def tiles(self) -> int:
@@ -330,7 +356,8 @@ class LevelUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from.
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from; `running` is
+    no part of that.
 
     The kernels' argument tables are the first `table_bytes` of the innermost level.
     """
@@ -346,6 +373,7 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
+    running: Running = field(metadata={APART: True})
 
     def __post_init__(self) -> None:
         """A plan may come from a file: what it names in C is an identifier."""

@@ -13,6 +13,7 @@ import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.level import ALIASES, DEPTH, USUAL, Level
+from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
@@ -76,8 +77,9 @@ class Toolchain:
     """How a program is compiled and started.
 
     `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
-    the targets, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{NAME_bytes}`, what the plan takes of
-    the level of that name in small letters. `sources` are folders beside the TOML.
+    the deployer's targets, `{folder}`, that of a package's target, `{libgcc}`, the compiler's library under the flags
+    `libgcc`, and `{NAME_bytes}`, what the plan takes of the level of that name in small letters. `sources` are folders
+    beside the TOML, or else among the deployer's targets.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
     searched in `$run_env/bin` and PATH.
@@ -221,16 +223,28 @@ class _Faults:
             self.found.append(text)
 
 
+def files() -> dict[str, Path]:
+    """The file of each target, of the deployer and of packages beside it; PackageProblem where two have one name."""
+    found: dict[str, Path] = {}
+    for path in (p for folder in (TARGETS_DIR, *target_folders()) for p in sorted(folder.glob("*.toml"))):
+        if path.stem in found:
+            facts = [("files", f"{found[path.stem]}\n{path}")]
+            raise PackageProblem(f"target {path.stem!r} is there twice", facts, "another name for one of them")
+        found[path.stem] = path
+    return found
+
+
 def names() -> list[str]:
     """All targets there are."""
-    return sorted(path.stem for path in TARGETS_DIR.glob("*.toml"))
+    return sorted(files())
 
 
 def load(name: str) -> Target:
     """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
-    if name not in names():
-        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(names())}")
-    return parse(TARGETS_DIR / f"{name}.toml")
+    known = files()
+    if name not in known:
+        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(known))}")
+    return parse(known[name])
 
 
 def parse(path: Path) -> Target:
@@ -304,7 +318,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         )
     called = [level.name.lower() for level in levels if level is not None]
     faults.check(len(set(called)) == len(called), f"levels {called} have one name, but for the case of letters")
-    filled = {"targets", "libgcc", *(f"{name}_bytes" for name in called)}
+    filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in called)}
     unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
     faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
     for key in ("cores", "alignment", "pointer_bytes", "evicted"):
@@ -327,14 +341,23 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         contention=cost["contention"],
         small=small,
         kernels=kernels,
-        toolchain=toolchain,
+        toolchain=_placed(toolchain, path.parent) if toolchain else None,
         guard_bytes=raw.get("guard_bytes", 0),
     )
 
 
+def _placed(tools: Toolchain, folder: Path) -> Toolchain:
+    """The toolchain with what lies beside a target that is not the deployer's under its whole path."""
+    if folder == TARGETS_DIR:
+        return tools
+    sources = tuple(str(folder / source) if (folder / source).is_dir() else source for source in tools.sources)
+    link = tuple(word.replace("{folder}", str(folder)) for word in tools.link)
+    return replace(tools, sources=sources, link=link)
+
+
 def costs_file(name: str) -> Path:
     """Where a target's measured costs lie; `deployer calibrate` writes it."""
-    return TARGETS_DIR / name / "costs.toml"
+    return files()[name].with_suffix("") / "costs.toml"
 
 
 @lru_cache(maxsize=64)
@@ -368,7 +391,8 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
         return raw
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
-    inherited = _merged(path.with_name(f"{base}.toml"), texts, (*above, path))
+    beside = path.with_name(f"{base}.toml")
+    inherited = _merged(beside if beside.is_file() else files().get(base, beside), texts, (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from deployer.core.declarations import Optimizer
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
-from deployer.core.operator import Array, registry
+from deployer.core.operator import Array, optimizers, registry
 from deployer.frontend.classes import check_classes
 from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_types, rename_private, training_roles
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
@@ -108,13 +109,31 @@ def _check_kernels(graph: Graph, state: Resolved) -> None:
 def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
     if rate is None:
         return optimizer
-    if not any(n.op == "SGD" for n in optimizer.nodes):
-        ops = ", ".join(sorted({n.op for n in optimizer.nodes}))
-        raise OptionProblem(
-            "the learning rate can be set on SGD only", [("optimizer", ops)], "leave --learning-rate out"
-        )
-    nodes = tuple(replace(n, attrs={**n.attrs, "lr": rate}) if n.op == "SGD" else n for n in optimizer.nodes)
+    nodes = tuple(_node_with_rate(node, rate) for node in optimizer.nodes)
+    if nodes == optimizer.nodes and not any(_optimizer_of(node) for node in nodes):
+        facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _shown_optimizers())]
+        cause = "the optimizer graph has no node whose learning rate can be set"
+        raise OptionProblem(cause, facts, "leave --learning-rate out")
     return replace(optimizer, nodes=nodes)
+
+
+def _optimizer_of(node: Node) -> Optimizer | None:
+    operator = registry().get(node.op)
+    return operator.optimizer if operator else None
+
+
+def _shown_optimizers() -> str:
+    return ", ".join(operator.name for operator in optimizers().values())
+
+
+def _node_with_rate(node: Node, rate: float) -> Node:
+    """The node with another rate, which its input gives no more."""
+    optimizer = _optimizer_of(node)
+    if optimizer is None:
+        return node
+    static = registry()[node.op].static_inputs
+    inputs = tuple("" if static.get(i) == optimizer.rate else name for i, name in enumerate(node.inputs))
+    return replace(node, inputs=inputs, attrs={**node.attrs, optimizer.rate: rate})
 
 
 def _check_shadowed(optimizer: RawGraph, main: RawGraph) -> None:
@@ -212,8 +231,10 @@ def _updated(update: Resolved, optimizer: RawGraph, roles: Roles) -> dict[str, s
 
 
 def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -> None:
-    """Each update reads a gradient accumulator."""
+    """Each update of a weight reads a gradient accumulator."""
     for output, weight in updated.items():
+        if weight not in roles.trained:
+            continue
         needed = set(closure((output,), update.storage))
         for node in reversed(update.nodes):
             if not needed.isdisjoint(node.outputs):
@@ -228,7 +249,7 @@ def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -
 
 def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str]]]) -> dict[str, Tensor]:
     """The inputs in file order, then everything the graphs use, in the order of use."""
-    tensors = {n: Tensor(n, kind, roles.roles[n], n) for n, kind in roles.types.items()}
+    tensors = {n: Tensor(n, kind, roles.roles[n], n, _initial(roles, n)) for n, kind in roles.types.items()}
     for graph, state, outputs in parts:
         names = [name for node in graph.nodes for name in (*node.inputs, *node.outputs)]
         for name in closure(filter(None, (*names, *outputs)), state.storage):
@@ -236,6 +257,13 @@ def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str
                 tensors[name] = _tensor(state, name)
     check_total(parts[0][0].name, [tensor.type for tensor in tensors.values() if tensor.storage == tensor.name])
     return tensors
+
+
+def _initial(roles: Roles, name: str) -> bytes | None:
+    """What an optimizer's state is before the first update; None for what comes with the samples."""
+    if name not in roles.initial:
+        return None
+    return np.full(roles.types[name].shape, roles.initial[name], "<f4").tobytes()
 
 
 def _tensor(state: Resolved, name: str) -> Tensor:

@@ -122,10 +122,14 @@ def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
 
 
 def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tuple[tuple[Array, ...], ...], Arrays]:
-    """Samples and initial weights; `arr_<i>` is the i-th graph input that is no accumulation buffer."""
-    order = [t.name for t in program.tensors.values() if t.role in ("data", "weight", "flag")]
+    """Samples and initial weights; `arr_<i>` is the i-th input of the training graph that is no accumulation buffer.
+
+    The state of an optimizer that begins with a declared value is not among them.
+    """
+    order = [t.name for t in program.tensors.values() if t.role in ("data", "weight", "flag") and t.data is None]
     keys = {name: f"arr_{i:04d}" for i, name in enumerate(order)}
-    wanted = {keys[n]: n for n in (*program.data, *program.weights)}
+    weights = [n for n in program.weights if n in keys]
+    wanted = {keys[n]: n for n in (*program.data, *weights)}
     first = {n: _array(arrays, key, program.tensors[n].type, n, path) for key, n in wanted.items()}
     samples = [tuple(first[n] for n in program.data)]
     for k in range(1, size):
@@ -143,7 +147,7 @@ def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tu
             ],
             "correct meta_data_size or the number of data inputs, or export the case again",
         )
-    return tuple(samples), {n: first[n] for n in program.weights}
+    return tuple(samples), {n: first[n] for n in weights}
 
 
 def _array(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:

@@ -3,22 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from deployer.core.declarations import State
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import unsupported
-from deployer.frontend.raw_graph import ACCUMULATE, Input, RawGraph
+from deployer.core.operator import accumulator_of, registry, unsupported, written_accumulator
+from deployer.frontend.raw_graph import Input, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The graph inputs in file order, typed; `trained` maps each trainable weight to its buffer."""
+    """The graph inputs in file order, typed; `trained` maps each trainable weight to its buffer.
+
+    `initial` holds what each element of an optimizer's state is before the first update, where no sample says it.
+    """
 
     types: dict[str, TensorType]
     roles: dict[str, Role]
     trained: dict[str, str]
+    initial: dict[str, float]
 
     def of(self, role: Role) -> tuple[str, ...]:
         """The inputs with a role, in file order."""
@@ -28,26 +33,30 @@ class Roles:
 def inference_roles(graph: RawGraph) -> Roles:
     """Every input that has no initializer is data."""
     types = {i.name: static_type(i) for i in graph.inputs if i.name not in graph.constants}
-    return Roles(types, dict.fromkeys(types, "data"), {})
+    return Roles(types, dict.fromkeys(types, "data"), {}, {})
 
 
 def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None) -> Roles:
     """Roles by use: accumulators and the flag feed the accumulating nodes, trained weights the optimizer.
 
+    An input that only the optimizer graph has and keeps as its state is a weight that begins with what is declared.
     `data_inputs` says how many of the first inputs are data; None: all before the first trained weight.
     """
-    steps = [n for n in train.nodes if n.op == ACCUMULATE]
-    for node in steps:
-        if len(node.inputs) != 3 or not all(node.inputs):
+    steps = [(node, found) for node in train.nodes if (found := accumulator_of(node))]
+    for node, found in steps:
+        if len(node.inputs) <= max(found.buffer, found.gradient, found.flag) or not all(node.inputs):
             raise unsupported(node, f"it has {len(node.inputs)} inputs", "buffer, gradient and reset flag")
-    buffers = {n.inputs[0] for n in steps} | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
-    flags = {n.inputs[2] for n in steps}
-    wanted = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+    written = {node.inputs[found.buffer] for node, found in steps}
+    buffers = written | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
+    flags = {node.inputs[found.flag] for node, found in steps}
+    states, given = state_inputs(optimizer), {i.name for i in train.inputs}
+    own = {i.name: static_type(i) for i in optimizer.inputs if i.name in states and i.name not in given}
+    wanted = {i.name for i in optimizer.inputs if i.name not in optimizer.constants and i.name not in own}
     kept = [i for i in train.inputs if i.name in wanted | buffers | flags or i.name not in train.constants]
     names = [i.name for i in kept]
     _check_join(names, wanted, flags, buffers)
-    trained = {n: _buffer_of(n, buffers, optimizer) for n in names if n in wanted and n not in buffers}
-    _check_buffers(buffers & set(names), {n.inputs[0] for n in steps}, trained)
+    trained = {n: _buffer_of(n, buffers, optimizer) for n in names if n in wanted - buffers - set(states)}
+    _check_buffers(buffers & set(names), written, trained)
     free = [n for n in names if n not in buffers and n not in flags]
     first = min((free.index(n) for n in trained), default=len(free))
     count = first if data_inputs is None else data_inputs
@@ -62,7 +71,20 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
     for name in names:
         at: Role = "data" if name in free[:count] else "weight"
         roles[name] = "accumulator" if name in buffers else "flag" if name in flags else at
-    return Roles({i.name: static_type(i) for i in kept}, roles, trained)
+    roles |= dict.fromkeys(own, "weight")
+    return Roles({i.name: static_type(i) for i in kept} | own, roles, trained, {n: states[n].initial for n in own})
+
+
+def state_inputs(optimizer: RawGraph) -> dict[str, State]:
+    """The inputs of the optimizer graph that its nodes keep from update to update."""
+    inputs = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+    found = {}
+    for node in optimizer.nodes:
+        operator = registry().get(node.op)
+        for position, state in operator.optimizer.states.items() if operator and operator.optimizer else ():
+            if position < len(node.inputs) and node.inputs[position] in inputs:
+                found[node.inputs[position]] = state
+    return found
 
 
 def _check_join(names: list[str], wanted: set[str], flags: set[str], buffers: set[str]) -> None:
@@ -109,7 +131,7 @@ def _check_buffers(buffers: set[str], written: set[str], trained: Mapping[str, s
     for weight, buffer in trained.items():
         if buffer not in written:
             raise GraphProblem(
-                f"weight {weight!r} is unreachable: no {ACCUMULATE} writes its accumulator",
+                f"weight {weight!r} is unreachable: no {written_accumulator().name} writes its accumulator",
                 [("accumulator", buffer)],
                 "export the training graph again, or take the weight out of the optimizer graph",
             )
@@ -162,6 +184,7 @@ def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
     taken = {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
     private = set(optimizer.constants) | {o for n in optimizer.nodes for o in n.outputs if o}
     private -= {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+    private |= state_inputs(optimizer).keys() - {i.name for i in train.inputs}
     labels = {n.name for n in train.nodes}
 
     def value(name: str) -> str:

@@ -8,8 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from deployer.core.errors import GraphProblem
+from deployer.core.forms import MICROSOFT
 from deployer.core.operator import registry
-from deployer.frontend.opsets import MICROSOFT, Imports, domain_of, imports_of
+from deployer.frontend.opsets import Imports, domain_of, imports_of
 
 MOST_NODES = 100_000
 """Nodes that functions may grow to: functions that call functions can double with each."""

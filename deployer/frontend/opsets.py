@@ -6,13 +6,12 @@ import onnx
 from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.core.forms import fault, schema_form
+from deployer.core.forms import MICROSOFT, fault, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, unsupported
 
 CUSTOM = 0
 """Stands for a schema version where the operator's own `custom` form holds, not one of ONNX."""
-MICROSOFT = "com.microsoft"
 Imports = Mapping[str, tuple[int, ...]]
 """The versions of each domain, ascending; the default domain's name is empty."""
 
@@ -59,22 +58,22 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     found = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, given)
     for opset, version in found.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
-        wrong = fault(proto, form) if form else None
+        wrong = fault(proto, form, operator.extras) if form else None
         if wrong is not None:
             raise _refused(node, wrong[0], opset, given, wrong[1])
     return tuple(sorted(set(found.values())))
 
 
 def _is_custom(node: Node, operator: Operator, domain: str, imports: Imports) -> bool:
-    """Whether the node is in `com.microsoft`, or of an operator that ONNX does not have in any version."""
-    name = domain_of(domain)
-    if name == MICROSOFT and operator.custom is not None:
+    """Whether the node is in its operator's own domain, or of an operator that ONNX does not have in any version."""
+    name, own = domain_of(domain), operator.domain or MICROSOFT
+    if name == own and operator.custom is not None:
         wrong = [version for version in imports.get(name, (1,)) if version != 1]
         if wrong:
             raise unsupported(node, f"version {wrong[0]} of domain {name} is not known", f"version 1 of {name}")
         return True
     if name:
-        known = "the default domain" + (f" or {MICROSOFT}" if operator.custom is not None else "")
+        known = "the default domain" + (f" or {own}" if operator.custom is not None else "")
         raise unsupported(node, f"domain {name!r} has no such operator that is known here", known)
     return not operator.versions
 

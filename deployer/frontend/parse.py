@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from deployer.core.errors import FileProblem
-from deployer.frontend.raw_graph import ACCUMULATE, Source
+from deployer.core.operator import accumulator_of
+from deployer.frontend.raw_graph import Source
 from deployer.frontend.reader import read_graph
 
 
@@ -15,7 +16,7 @@ def run(train: Path, optimizer: Path | None) -> Source:
     main = read_graph(train, "train" if optimizer else "infer")
     if optimizer is not None:
         return Source(main, read_graph(optimizer, "optimizer"))
-    if any(node.op == ACCUMULATE for node in main.nodes):
+    if any(accumulator_of(node) for node in main.nodes):
         raise FileProblem(
             f"{train} is a training graph, and its optimizer graph is missing",
             [("looked for", str(optimizer_dir(train.parent) / "network.onnx"))],

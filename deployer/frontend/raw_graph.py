@@ -7,9 +7,6 @@ import numpy.typing as npt
 
 from deployer.core.ir import Node
 
-ACCUMULATE = "InPlaceAccumulatorV2"
-"""The operator that makes a graph a training graph; the declared type of its output is not believed."""
-
 
 @dataclass(frozen=True)
 class Declared:

@@ -11,7 +11,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.core.ir import AttrValue, Node
-from deployer.core.operator import unsupported
+from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import versions_of
@@ -45,7 +45,7 @@ def read_graph(path: Path, name: str) -> RawGraph:
             _define(constants, tensor.name, _constant(tensor.name, tensor), name)
     names = _unique_names(proto for proto, _ in calls)
     for (proto, imports), node_name in zip(calls, names, strict=True):
-        if proto.op_type == "Constant" and proto.output:
+        if is_literal(proto):
             versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
             _define(constants, proto.output[0], _constant_node(proto, node_name), name)
             continue
@@ -57,6 +57,12 @@ def read_graph(path: Path, name: str) -> RawGraph:
     inputs = tuple(Input(v.name, _declared(v)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
+
+
+def is_literal(proto: onnx.NodeProto) -> bool:
+    """Whether a node is a constant, which becomes one of the graph's and no node."""
+    operator = registry().get(proto.op_type)
+    return operator is not None and operator.literal and bool(proto.output)
 
 
 def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, graph: str) -> None:
@@ -110,7 +116,7 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
 def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
     forms = [attr for attr in proto.attribute if attr.name != "description"]
     if len(forms) != 1:
-        node = Node(name, "Constant", (), tuple(proto.output))
+        node = Node(name, proto.op_type, (), tuple(proto.output))
         raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
     for attr in forms:
         if attr.name == "value":
@@ -118,7 +124,7 @@ def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
         if attr.name in _CONSTANT_FORMS:
             value = onnx.helper.get_attribute_value(attr)
             return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
-    node = Node(name, "Constant", (), tuple(proto.output))
+    node = Node(name, proto.op_type, (), tuple(proto.output))
     raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
 
 

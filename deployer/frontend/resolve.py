@@ -13,11 +13,10 @@ from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.classes import check_labels
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import todays_form
-from deployer.frontend.raw_graph import ACCUMULATE, Declared, RawGraph
+from deployer.frontend.raw_graph import Declared, RawGraph
 
 FOLD_LIMIT = 1 << 20
 """Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""
-_TYPE_ONLY = ("Shape", "Size")
 
 
 @dataclass
@@ -95,7 +94,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
     for name, found in zip(node.outputs, types, strict=False):
         if name:
             state.types[name] = found
-            if node.op != ACCUMULATE:
+            if not operator.accumulator:  # whose output exporters declare as the flag
                 _compare(node, name, found, declared.get(name, Declared()))
     if _folded(state, node, operator, types):
         state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
@@ -129,7 +128,7 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
             raise unsupported(
                 node,
                 f"input {position} ({name!r}), its {attribute!r}, is computed at run time",
-                "a constant, an initializer, or a Shape of a tensor with static shape",
+                f"a constant, an initializer, or a {_type_only()} of a tensor with static shape",
             )
         if state.constants[name].ndim > 1:
             shape = list(state.constants[name].shape)
@@ -142,6 +141,10 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
         outputs += [""] * (position + 1 - len(outputs))
         outputs[position] = outputs[position] or f"{node.name}/overwritten"
     return replace(node, inputs=_cut(inputs), outputs=_cut(outputs), attrs=attrs)
+
+
+def _type_only() -> str:
+    return " or ".join(name for name, operator in registry().items() if operator.type_only)
 
 
 def _attribute(array: Array) -> AttrValue:
@@ -159,7 +162,7 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
     """Replace a node whose result is known now by constants."""
     if operator.inplace:
         return False
-    if node.op in _TYPE_ONLY:
+    if operator.type_only:
         shape = state.types[node.inputs[0]].shape
         operands: list[Array | None] = [np.broadcast_to(np.float32(0), shape)]
     elif all(n in state.constants for n in node.inputs if n):

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from deployer.core.declarations import Accumulator
 from deployer.core.ir import Graph, Node, Program, Tensor
+from deployer.core.operator import accumulator_of
 from deployer.core.plan import Options
-from deployer.frontend.raw_graph import ACCUMULATE
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -12,14 +13,15 @@ def apply(program: Program, options: Options) -> Program:
 
     A gradient that is no computed value, or that already lies in another accumulator, keeps its copy.
     """
-    if options.accumulate != 1:
+    if not options.sole_pass:
         return program
     tensors = dict(program.tensors)
     graphs = []
     for graph in program.graphs:
         kept: list[Node] = []
         for node in graph.nodes:
-            if node.op != ACCUMULATE or not _merged(tensors, node):
+            accumulator = accumulator_of(node)
+            if accumulator is None or not _merged(tensors, node, accumulator):
                 kept.append(node)
         graphs.append(Graph(graph.name, tuple(kept)))
     used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
@@ -28,9 +30,9 @@ def apply(program: Program, options: Options) -> Program:
     return replace(program, tensors=tensors, graphs=tuple(graphs))
 
 
-def _merged(tensors: dict[str, Tensor], node: Node) -> bool:
+def _merged(tensors: dict[str, Tensor], node: Node, accumulator: Accumulator) -> bool:
     """Move the gradient into the accumulator where that is possible; whether it was."""
-    buffer, gradient = node.inputs[0], _root(tensors, node.inputs[1])
+    buffer, gradient = node.inputs[accumulator.buffer], _root(tensors, node.inputs[accumulator.gradient])
     source, target = tensors[gradient], tensors[buffer]
     if source.role != "value" or source.type.bytes != target.type.bytes:
         return False

@@ -29,7 +29,7 @@ def run(schedule: Schedule) -> Lifetimes:
     for storage in sorted(first, key=lambda s: (first[s], s)):
         tensor = program.tensors[storage]
         loaded = tensor.role in ("weight", "constant", "data")
-        several = schedule.options.accumulate > 1
+        several = not schedule.options.sole_pass
         persistent = tensor.role in ("weight", "constant") or (tensor.role == "accumulator" and several)
         begin = 0 if loaded or persistent else first[storage]
         end = last_step if persistent else last[storage]

@@ -15,12 +15,13 @@ from deployer.core.plan import (
     Lifetime,
     Plan,
     PlanStep,
+    Running,
     Step,
     StepTiling,
     Tiling,
+    target_for,
 )
 from deployer.core.target import Target
-from deployer.planning.tile import target_for
 from deployer.planning.timeline import drafted, simulate
 from deployer.tilers.addresses.placement import Item, Placement, place
 from deployer.tilers.levels.candidates import rounded
@@ -38,7 +39,7 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def run(tiling: Tiling) -> Plan:
+def run(tiling: Tiling, running: Running) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
@@ -82,6 +83,7 @@ def run(tiling: Tiling) -> Plan:
         weights=program.weights,
         outputs=program.outputs,
         storage_of={n: program.storage(n) for n in (*program.data, *program.weights, *program.outputs)},
+        running=running,
     )
 
 
@@ -146,8 +148,8 @@ def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
 
 def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: list[Placement]) -> PlanStep:
     program = tiling.lifetimes.schedule.program
-    fresh = tiling.lifetimes.schedule.options.accumulate == 1
-    result, draft = simulate(step, choice, target, fresh), drafted(step, choice)
+    sole = tiling.lifetimes.schedule.options.sole_pass
+    result, draft = simulate(step, choice, target, sole), drafted(step, choice)
     operands = []
     for o in draft.operands:
         places = _places(step, choice, o.arg, target, placed)

@@ -16,7 +16,7 @@ def run(program: Program, options: Options) -> Schedule:
     steps: list[Step] = []
     for graph in program.graphs:
         warm: set[str] = set()
-        for node in _leanest(program, graph, options.accumulate):
+        for node in _leanest(program, graph, options.sole_pass):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
@@ -27,10 +27,10 @@ def run(program: Program, options: Options) -> Schedule:
     return Schedule(options, program, tuple(steps))
 
 
-def _leanest(program: Program, graph: Graph, accumulate: int) -> list[Node]:
+def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
     """The order of least peak: the graph's own with its sinks moved up, or the greedy one."""
     own = _ordered(program, graph)
-    lives = _Lives(program, own, accumulate)
+    lives = _Lives(program, own, sole)
     greedy = lives.greedy()
     return own if lives.peak(range(len(own))) <= lives.peak(greedy) else [own[i] for i in greedy]
 
@@ -41,7 +41,7 @@ class _Lives:
     Counted is what lives within the graph: values, and gradients in their accumulators where one pass makes an update.
     """
 
-    def __init__(self, program: Program, nodes: Sequence[Node], accumulate: int) -> None:
+    def __init__(self, program: Program, nodes: Sequence[Node], sole: bool) -> None:
         kept = {program.storage(name) for name in program.outputs}
         self.after: list[set[int]] = [set() for _ in nodes]
         self.waits: list[set[int]] = [set() for _ in nodes]
@@ -65,7 +65,7 @@ class _Lives:
             here = set()
             for storage in sorted(reads | writes):
                 role = program.tensors[storage].role
-                if role == "value" or (role == "accumulator" and accumulate == 1):
+                if role == "value" or (role == "accumulator" and sole):
                     here.add(storage)
                     self.bytes[storage] = program.tensors[storage].type.bytes
                     self.users.setdefault(storage, set()).add(index)

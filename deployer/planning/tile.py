@@ -1,9 +1,8 @@
 """Tile: level by level from the outermost, tiles, loop order and buffering per step and homes, by CP-SAT."""
 
-from deployer.core import target as targets
 from deployer.core.errors import InternalError
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.plan import Lifetimes, Options, Schedule, Tiling
+from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.timeline import simulate
 from deployer.tilers.levels.between import BetweenLevel, fits
@@ -69,22 +68,10 @@ def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gap
     return inner.tiling(problem, choice, spill, gaps)
 
 
-def target_of(options: Options) -> Target:
-    """The target under the options' budgets and cores."""
-    return targets.load(options.target).with_options(options.budgets or {}, options.cores)
-
-
-def target_for(schedule: Schedule) -> Target:
-    """The target under a schedule's options, with the loop costs of a program of its size."""
-    return target_of(schedule.options).sized(len(schedule.steps))
-
-
 def predicted(tiling: Tiling, target: Target) -> int:
     """Model cycles of one update: the training graph once per pass, the optimizer once."""
     schedule = tiling.lifetimes.schedule
-    accumulate = schedule.options.accumulate
-    total = 0
+    sole, total = schedule.options.sole_pass, 0
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
-        times = accumulate if step.graph == "train" else 1
-        total += times * simulate(step, choice, target, accumulate == 1).cycles
+        total += schedule.repeats(step) * simulate(step, choice, target, sole).cycles
     return total

@@ -22,15 +22,14 @@ from deployer.core.errors import (
     ToolMissing,
 )
 from deployer.core.level import Level
-from deployer.core.plan import Plan
+from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.planning.tile import target_of
 from deployer.running import objects, output
+from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.running.objects import Recipe
 
 T = TypeVar("T")
 U = TypeVar("U")
-COMMON = TARGETS_DIR / "common"
 SPENT = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
 """What a tool says where the machine, not its input, ends it; so in the C locale."""
 BROKEN = ("internal compiler error", "signal terminated program", "terminated with signal")
@@ -64,7 +63,7 @@ def run(
     """
     target = target_of(plan.options)
     tools = toolchain(target)
-    folders = (COMMON / "include", *(TARGETS_DIR / s for s in tools.sources))
+    folders = (COMMON / "include", *source_folders(tools))
     _check_headers(directory, folders)
     flags = [*tools.flags, *(tools.sanitize if sanitize else ()), *([f"-DHAL_PROFILE={profile}"] if profile else [])]
     includes = [*(f"-I{folder}" for folder in folders), "-idirafter", str(directory)]
@@ -195,17 +194,10 @@ def compiler(tools: Toolchain) -> list[str]:
 
 def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
     """The plan's kernels (a target's own before the common one), runtime and HAL."""
-    found = []
-    overrides = [TARGETS_DIR / s / "kernels" for s in tools.sources]
-    for symbol in sorted({s.kernel.symbol for s in plan.steps}):
-        places = [folder / f"{symbol}.c" for folder in (*overrides, COMMON / "kernels")]
-        existing = [p for p in places if p.is_file()]
-        if not existing:
-            raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
-        found.append(existing[0])
+    found = [kernel_source(symbol, tools) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
     found += sorted((COMMON / "runtime").glob("*.c"))
-    for source in tools.sources:
-        found += sorted(p for p in (TARGETS_DIR / source).iterdir() if p.suffix in (".c", ".S"))
+    for folder in source_folders(tools):
+        found += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     return found
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from deployer.core.errors import DeployerError, OptionProblem, RunFailed, ToolFailed, ToolMissing
 from deployer.core.ir import DTYPES, Program
 from deployer.core.operator import Array
-from deployer.core.plan import Plan
+from deployer.core.plan import Plan, target_of
 from deployer.core.target import Toolchain
-from deployer.planning.tile import target_of
 from deployer.running import output
 from deployer.running.build import toolchain
 
@@ -190,7 +189,7 @@ def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerEr
     ended = said.count("[loss ")
     if ended == 0:
         return RunFailed(cause, facts)
-    return ToolFailed(f"{cause}, in which it made {ended} of {plan.options.passes} passes", facts, "fewer --n-steps")
+    return ToolFailed(f"{cause}, in which it made {ended} of {plan.running.passes} passes", facts, "fewer --n-steps")
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:

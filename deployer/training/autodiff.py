@@ -11,6 +11,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.graph_sort import live_nodes
 from deployer.frontend.resolve import Resolved, static_form
+from deployer.operators.sums import SUM, sum_to
 
 _WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
 
@@ -107,19 +108,7 @@ class Rule:
 
     def reduce_to(self, name: str, shape: tuple[int, ...], out: str) -> None:
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
-        full = self.type(name).shape
-        lead = len(full) - len(shape)
-        axes = [i for i, size in enumerate(full) if i < lead or (size != 1 and shape[i - lead] == 1)]
-        if not axes:
-            self.emit("Identity", (name,), (out,))
-            return
-        inner = axes[-1] >= lead
-        reshaped = lead > 0 and inner
-        total = self.temp("reduced") if reshaped else out
-        source = self.constant("axes", np.array(axes, np.int64))
-        self.emit("ReduceSum", (name, source), (total,), keepdims=int(inner))
-        if reshaped:
-            self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
+        sum_to(self, name, shape, out)
 
 
 def differentiate(
@@ -212,7 +201,7 @@ class _Gradients:
             total, fresh = parts[0], self.tape.names.fresh
             for i, part in enumerate(parts[1:], 2):
                 out = fresh(f"{value}_grad" if i == len(parts) else f"{value}_grad_sum")
-                self.tape.append(value, "Add", (total, part), (out,), {})
+                self.tape.append(value, SUM, (total, part), (out,), {})
                 total = out
             self.totals[value] = total
         return self.totals[value]

@@ -18,7 +18,7 @@ from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.raw_graph import RawConstant, RawGraph
-from deployer.frontend.reader import ELEMENTS
+from deployer.frontend.reader import ELEMENTS, is_literal
 from deployer.frontend.resolve import Resolved, resolve
 from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreached
 from deployer.training.onnx_writer import input_form, node_proto
@@ -68,7 +68,7 @@ def load(path: Path) -> Forward:
         )
     inputs = inference_roles(raw).types
     model = load_model(path)
-    protos = [n for n, _ in inlined(model) if not (n.op_type == "Constant" and n.output)]
+    protos = [n for n, _ in inlined(model) if not is_literal(n)]
     named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
     nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]

@@ -8,16 +8,13 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from deployer.core.forms import schema_form
+from deployer.core.forms import MICROSOFT, schema_form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, operator_of
-from deployer.frontend.opsets import MICROSOFT, schema_version
+from deployer.frontend.opsets import schema_version
 from deployer.running.output import replace_file
 
 IR_VERSION = 10
-_DEFAULT_DOMAIN = {"AveragePoolGrad", "GeluGrad", "GlobalAveragePoolGrad", "MSELoss", "MSELossGrad", "SGD"}
-"""Operators that ONNX does not have, and that exporters write in the default domain all the same."""
-
 _KINDS = {int: AttributeProto.INT, float: AttributeProto.FLOAT, str: AttributeProto.STRING}
 
 
@@ -43,7 +40,8 @@ class OnnxGraph:
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
             value_info=[float_value(name, kind.shape) for name, kind in self.infos.items()],
         )
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
+        domains = [MICROSOFT, *sorted({node.domain for node in self.nodes} - {"", "ai.onnx", MICROSOFT})]
+        opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, model.SerializeToString(deterministic=True))
@@ -51,10 +49,9 @@ class OnnxGraph:
 
 
 def node_proto(node: Node) -> NodeProto:
-    """A node with its attributes; operators that ONNX does not have go to `com.microsoft`."""
-    standard = node.op in _DEFAULT_DOMAIN or onnx.defs.has(node.op)
+    """A node with its attributes; operators that ONNX does not have go to the domain they declare."""
     proto = helper.make_node(node.op, node.inputs, node.outputs, node.name)
-    proto.domain = "" if standard else MICROSOFT
+    proto.domain = "" if onnx.defs.has(node.op) else operator_of(node).domain
     proto.attribute.extend(_attribute(name, value) for name, value in sorted(node.attrs.items()))
     return proto
 

@@ -1,20 +1,20 @@
 """From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from deployer.core.declarations import Loss
 from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, written_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, check_passes, check_samples
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
-from deployer.frontend.raw_graph import ACCUMULATE
 from deployer.frontend.resolve import Resolved
 from deployer.running import output
 from deployer.training import forward
@@ -29,37 +29,6 @@ FLAG = "lazy_reset_grad"
 DRAWN = 4
 """Samples that are drawn where nobody says how many."""
 GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss: its operator, the name and type of what the output is compared with, and its outputs' names."""
-
-    op: str
-    target: str
-    target_type: Callable[[TensorType], TensorType | None]
-    needs: str
-    outputs: tuple[str, ...]
-    attrs: dict[str, AttrValue]
-
-
-def _labels(output: TensorType) -> TensorType | None:
-    shape = output.shape
-    return TensorType("int32", (shape[0], *shape[2:])) if len(shape) >= 2 and shape[1] >= 2 else None
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": Loss(
-        "SoftmaxCrossEntropyLoss",
-        "labels",
-        _labels,
-        "scores [N, C, ...] with at least two classes C",
-        ("loss", "log_prob"),
-        {"reduction": "mean"},
-    ),
-    "mse": Loss("MSELoss", "target", lambda output: output, "any float output", ("loss",), {}),
-}
-OPTIMIZERS: dict[str, str] = {"sgd": "SGD"}
 
 
 @dataclass(frozen=True)
@@ -106,16 +75,18 @@ def build_train_graph(
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
-    `loss` is a key of LOSSES, `optimizer` of OPTIMIZERS, `trainable` as `forward.choose_parameters` has it.
+    `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; `trainable`
+    is as `forward.choose_parameters` has it.
     `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
+    optimizer = optimizer or next(iter(optimizers()))
     _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
     source = forward.load(model)
-    case = _differentiated(source, LOSSES[loss], forward.choose_parameters(source, trainable))
+    case = _differentiated(source, losses()[loss], forward.choose_parameters(source, trainable))
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
     batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)
@@ -125,17 +96,17 @@ def build_train_graph(
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             write_train(case, train)
-            write_optimizer(case, OPTIMIZERS[optimizer], learning_rate, step)
+            write_optimizer(case, optimizers()[optimizer], learning_rate, step)
             dataset = _gold(case, train.parent, dataset)
             graphs = train.read_bytes(), step.read_bytes()
-        losses = np.array(dataset.expected_losses, np.float32)
+        gold = np.array(dataset.expected_losses, np.float32)
         inputs = numbers.npz_bytes(numbers.input_arrays(drawn, case.weights, batches, n_accum))
-        outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": losses})
+        outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": gold})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
     counts = len(case.model.raw.nodes) + 1, len(case.backward.nodes)
-    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, losses)))
+    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)))
 
 
 @dataclass(frozen=True)
@@ -164,7 +135,7 @@ class TrainGraph:
 
 
 def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None) -> None:
-    for kind, given, known in (("loss", loss, LOSSES), ("optimizer", optimizer, OPTIMIZERS)):
+    for kind, given, known in (("loss", loss, losses()), ("optimizer", optimizer, optimizers())):
         if given not in known:
             raise OptionProblem(f"there is no {kind} {given!r}", hint=f"one of {', '.join(known)}")
     if not (math.isfinite(rate) and rate > 0):
@@ -177,7 +148,13 @@ def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum
         )
 
 
-def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> TrainGraph:
+def _loss_of(operator: Operator) -> Loss:
+    assert operator.loss is not None, f"{operator.name} is no loss"
+    return operator.loss
+
+
+def _differentiated(source: Forward, operator: Operator, chosen: tuple[str, ...]) -> TrainGraph:
+    loss = _loss_of(operator)
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.taken |= {node.name for node in source.raw.nodes} | set(chosen)
     for reserved in (FLAG, loss.target):
@@ -193,25 +170,25 @@ def _differentiated(source: Forward, loss: Loss, chosen: tuple[str, ...]) -> Tra
     model = forward.training_forms(model, names)
     trained = {new: old for old, new in written.items()}
     state = model.resolved(model.parameter_types({n: n for n in trained}))
-    node, target = _attach(model, loss, state, names)
+    node, target = _attach(model, operator, state, names)
     nodes = (*model.raw.nodes, node)
     backward = differentiate(nodes, state, node.outputs[0], tuple(trained), names)
     return TrainGraph(model, node, {**model.inputs, loss.target: target}, trained, state, backward)
 
 
-def _attach(model: Forward, loss: Loss, state: Resolved, names: Names) -> tuple[Node, TensorType]:
+def _attach(model: Forward, operator: Operator, state: Resolved, names: Names) -> tuple[Node, TensorType]:
     """The loss node and the type of its target, both typed in `state`."""
-    output = state.types[model.output]
+    loss, output = _loss_of(operator), state.types[model.output]
     target = loss.target_type(output) if output.dtype == "float32" else None
     if target is None:
         raise ShapeMismatch(
-            f"output {model.output!r} does not fit {loss.op}",
+            f"output {model.output!r} does not fit {operator.name}",
             [("output", str(output)), ("needs", loss.needs)],
-            f"another loss ({', '.join(LOSSES)}), or the scores as the model's output",
+            f"another loss ({', '.join(losses())}), or the scores as the model's output",
         )
     outputs = tuple(map(names.fresh, loss.outputs))
-    node = Node(names.fresh(loss.op), loss.op, (model.output, loss.target), outputs, dict(loss.attrs))
-    types = operator_of(node).infer(node, (output, target))
+    node = Node(names.fresh(operator.name), operator.name, (model.output, loss.target), outputs, dict(loss.attrs))
+    types = operator.infer(node, (output, target))
     state.types.update({loss.target: target, **dict(zip(outputs, types, strict=True))})
     return node, target
 
@@ -219,10 +196,7 @@ def _attach(model: Forward, loss: Loss, state: Resolved, names: Names) -> tuple[
 def write_train(case: TrainGraph, path: Path) -> None:
     """The training graph: data, parameters, buffers, flag -> loss, one updated flag per parameter."""
     types, backward = case.types, case.backward
-    accumulate = [
-        Node(f"accumulate_{n}", ACCUMULATE, (n + BUFFER_SUFFIX, backward.gradients[n], FLAG), (_flag(n),))
-        for n in types
-    ]
+    accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
     nodes += map(node_proto, (case.loss, *backward.nodes, *accumulate))
     inputs = [value(n, kind) for n, kind in (case.data | types).items()]
@@ -242,25 +216,46 @@ def write_train(case: TrainGraph, path: Path) -> None:
     ).save(path)
 
 
+def _accumulation(parameter: str, gradient: str) -> Node:
+    operator = written_accumulator()
+    assert operator.accumulator is not None
+    places = operator.accumulator
+    names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
+    inputs = tuple(name for _, name in sorted(names.items()))
+    return Node(f"accumulate_{parameter}", operator.name, inputs, (_flag(parameter),))
+
+
 def _flag(parameter: str) -> str:
     return f"{parameter}_grad.accumulation.out"
 
 
-def write_optimizer(case: TrainGraph, op: str, rate: float, path: Path) -> None:
-    """The optimizer graph: each parameter with its buffer -> `<parameter>_updated`."""
+def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Path) -> None:
+    """The optimizer graph: each parameter with its buffer, and with what the optimizer keeps -> `<name>_updated`."""
+    declared = operator.optimizer
+    assert declared is not None, f"{operator.name} is no optimizer"
     nodes, inputs, outputs = [], [], []
+    names = Names({f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")})
+    given = {i: "learning_rate" for i, attribute in operator.static_inputs.items() if attribute == declared.rate}
+    given = {i: names.fresh(name) for i, name in given.items()}
     for name, kind in case.types.items():
-        buffer, updated = name + BUFFER_SUFFIX, f"{name}_updated"
-        nodes.append(node_proto(Node(f"{op.lower()}_{name}", op, (name, buffer), (updated,), {"lr": float(rate)})))
-        inputs += [float_value(n, kind.shape) for n in (name, buffer)]
-        outputs.append(float_value(updated, kind.shape))
-    OnnxGraph("optimizer", nodes, inputs, outputs, {}, {}, case.model.opset).save(path)
+        places = {declared.weight: name, declared.gradient: name + BUFFER_SUFFIX}
+        places |= {i: names.fresh(name + state.suffix) for i, state in sorted(declared.states.items())}
+        operands = tuple((places | given).get(i, "") for i in range(max(places | given) + 1))
+        results = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
+        changed = tuple(results.get(i, "") for i in range(max(results) + 1))
+        attrs: dict[str, AttrValue] = {} if given else {declared.rate: float(rate)}
+        nodes.append(node_proto(Node(f"{operator.name.lower()}_{name}", operator.name, operands, changed, attrs)))
+        inputs += [float_value(n, kind.shape) for n in places.values()]
+        outputs += [float_value(n, kind.shape) for n in results.values()]
+    constants: dict[str, Array] = {name: np.array(rate, np.float32) for name in given.values()}
+    OnnxGraph("optimizer", nodes, inputs, outputs, constants, {}, case.model.opset).save(path)
 
 
 def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     check_samples(case.data.values(), count)
     target, output = case.loss.inputs[1], case.state.types[case.model.output]
-    classes = {target: output.shape[1]} if case.data[target].dtype == "int32" else {}
+    axis = _loss_of(operator_of(case.loss)).class_axis
+    classes = {} if axis is None else {target: output.shape[axis]}
     return numbers.draw(case.data, classes, count, seed)
 
 

@@ -3,7 +3,7 @@
 import math
 
 from deployer.core.errors import OptionProblem
-from deployer.core.plan import Options
+from deployer.core.plan import Options, Running
 from deployer.core.target import Target, load, names
 from deployer.tilers.strategies.strategy import registry
 
@@ -16,10 +16,7 @@ def verify_options(options: Options) -> Target:
     """The target under the options; OptionProblem where they make no sense for it."""
     _need(options.target in names(), f"there is no target {options.target!r}")
     _need(options.strategy in registry(), f"there is no buffering {options.strategy!r}")
-    _need(1 <= options.passes <= MOST_PASSES, f"{options.passes} passes")
     _need(1 <= options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
-    tolerable = math.isfinite(options.tolerance) and 0 <= options.tolerance <= LARGEST_FLOAT
-    _need(tolerable, f"a tolerance of {options.tolerance}")
     try:
         target = load(options.target).with_options(options.budgets or {}, options.cores)
         target.within(options.outermost)
@@ -27,6 +24,13 @@ def verify_options(options: Options) -> Target:
         hint = f"make the artefact again with other options: {problem.hint}"
         raise OptionProblem(f"the options do not fit: {problem.cause}", problem.facts, hint) from problem
     return target
+
+
+def verify_running(running: Running) -> None:
+    """OptionProblem where a harness cannot do what is asked of it."""
+    _need(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
+    tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT
+    _need(tolerable, f"a tolerance of {running.tolerance}")
 
 
 def _need(holds: bool, cause: str) -> None:

@@ -14,6 +14,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
+from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
 
@@ -72,6 +73,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
     need(len(names) > USUAL, "plan", f"levels {names} are not at least two")
     need(plan.options == schedule.options, "plan", "the options differ from the tiling's")
+    verify_running(plan.running)
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     found = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
@@ -268,7 +270,7 @@ def _cycles(step: PlanStep, plan: Plan) -> None:
     waited = len(waits) == 2 * tiles + 1 == 2 * len(step.timeline.ingress_wait) + 1 and min(waits) >= 0
     waited = waited and total + sum(waits) <= step.cycles
     need(waited, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
-    fresh = plan.options.accumulate == 1
+    fresh = plan.options.sole_pass
     moved = [(o, not (o.fresh_on_flag and fresh)) for o in step.operands if o.slots]
     bytes_in = sum(_moved(step, o) for o, old in moved if o.mode != "out" and old)
     bytes_out = sum(_moved(step, o) for o, _ in moved if o.mode != "in")

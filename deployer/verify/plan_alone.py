@@ -24,7 +24,7 @@ from deployer.core.plan import (
     Tiling,
 )
 from deployer.core.target import Target
-from deployer.verify.options import verify_options
+from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
 from deployer.verify.tiling import check_choice, check_depth, need
 
@@ -41,6 +41,7 @@ def verify_plan_alone(plan: Plan) -> None:
     cycles.
     """
     target = verify_options(plan.options)
+    verify_running(plan.running)
     _interface(plan, target)
     homes = _homes(plan)
     for position, step in enumerate(plan.steps):

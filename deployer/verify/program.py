@@ -1,7 +1,7 @@
 """The judge of checked programs, a rule per function; it calls nothing of what made them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from deployer.core.errors import DeployerError, VerifyFailed
 from deployer.core.ir import DTYPES, Graph, Node, Program, Role, Tensor
@@ -83,12 +83,10 @@ def _storage(program: Program) -> None:
         same = tensor.type.bytes == root.type.bytes and tensor.type.dtype == root.type.dtype
         types = f"{tensor.type} in {root.type}"
         _need(same, "storage", f"{tensor.name!r} does not fit the memory of {root.name!r}", ("types", types))
-        holds = tensor.data is not None and len(tensor.data) == tensor.type.bytes
-        _need(
-            holds if tensor.role == "constant" else tensor.data is None,
-            "storage",
-            f"{tensor.name!r} has wrong content",
-        )
+        there = tensor.data is not None
+        holds = there and len(tensor.data or b"") == tensor.type.bytes
+        right = {"constant": holds, "weight": holds or not there}.get(tensor.role, not there)
+        _need(right, "storage", f"{tensor.name!r} has wrong content")
     for node in program.nodes:
         _in_place(program, node)
     for output, weight in program.updated.items():
@@ -219,15 +217,26 @@ def _needed_by(program: Program, graph: Graph, name: str) -> set[str]:
 
 
 def _loss_reaches_weights(program: Program) -> None:
-    """The loss depends on each updated weight; its update reads an accumulator that training writes."""
+    """The loss depends on each updated weight but an optimizer's state; updates read accumulators that are written."""
     if not program.updated:
         return
     train, optimizer = program.graphs[0], program.graphs[-1]
     before_loss = _needed_by(program, train, program.outputs[0])
     written = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
+    states = set(_states(program, optimizer))
     for output, weight in program.updated.items():
+        if weight in states:
+            continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
         read = _needed_by(program, optimizer, output) & set(program.accumulators)
         _need(bool(read), "reachable", f"the update of {weight!r} reads no accumulator")
         for name in sorted(read):
             _need(name in written, "reachable", f"no node of the training graph writes accumulator {name!r}")
+
+
+def _states(program: Program, graph: Graph) -> Iterator[str]:
+    """The memory of what optimizers keep from update to update."""
+    for node in graph.nodes:
+        declared = registry()[node.op].optimizer
+        for position in declared.states if declared else ():
+            yield _chain(program, node.inputs[position])[-1]

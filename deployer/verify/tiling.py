@@ -207,7 +207,7 @@ def _lifetimes(tiling: Tiling) -> None:
         span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
         covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
-        role = _keeps_to_role(life, tensor.role, use, schedule.options.accumulate)
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
@@ -217,7 +217,7 @@ def _lifetimes(tiling: Tiling) -> None:
     need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
 
 
-def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bool:
+def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
     """The harness loads weights, constants and samples; weights and constants last, accumulators over all passes.
 
     With one pass per update an accumulator may die at its update; other values stay in their graph.
@@ -225,7 +225,7 @@ def _keeps_to_role(life: Lifetime, role: Role, use: _Use, accumulate: int) -> bo
     if life.loaded != (role in ("weight", "constant", "data")):
         return False
     if role == "accumulator":
-        return life.persistent or accumulate == 1
+        return life.persistent or sole
     return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
 
 

@@ -52,7 +52,7 @@ class BetweenLevel:
         for step in self.schedule.steps:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
-            fixed, fresh, target = self.fixed[step.index], options.accumulate == 1, self.target
+            fixed, fresh, target = self.fixed[step.index], options.sole_pass, self.target
             found = staged_candidates(step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes)
             candidates.append(tuple(found))
         return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)

@@ -84,7 +84,7 @@ class InnerLevel:
         access = staged_access(step.access, stage) if stage else step.access
         operands = tuple(replace(o, tensor=stand_in[self.storage_of[o.tensor]]) for o in access.operands)
         key = digest((geometry(step), Access(access.dims, operands)))
-        fresh = self.schedule.options.accumulate == 1
+        fresh = self.schedule.options.sole_pass
         if key not in self._found:
             of = {o.tensor: stand_in[self.storage_of[o.tensor]] for o in step.access.operands}
             may = frozenset(name for name in stand_in.values() if name.startswith("+"))

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
-
 from deployer.core.plan import Lifetime, Lifetimes
 from deployer.tilers.levels.candidates import Candidate
 
@@ -42,7 +40,7 @@ def problem_of(
     schedule = lifetimes.schedule
     storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
     touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
-    weights = tuple(schedule.options.accumulate if s.graph == "train" else 1 for s in schedule.steps)
+    weights = tuple(schedule.repeats(s) for s in schedule.steps)
     return Problem(tuple(candidates), touches, eligible, capacity, weights)
 
 
@@ -126,6 +124,9 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     """The choice of least cycles CP-SAT finds, never worse than the hint; None where nothing fits."""
     if not problem.candidates:
         return Choice((), frozenset(), 0)
+    # Loading the solver takes longer than running what was planned before.
+    from ortools.sat.python import cp_model
+
     start = min((c for c in (hint, greedy(problem)) if c is not None), key=lambda c: c.cycles, default=None)
     model = cp_model.CpModel()
     picked = [[model.new_bool_var(f"x{s}_{i}") for i in range(len(c))] for s, c in enumerate(problem.candidates)]

@@ -155,8 +155,8 @@ def compiled(number: int) -> Compiled:
     try:
         write(training(which), folder)
         case = load(folder)
-        options = pipeline.accumulate_of(case, Options("host", buffering, budgets, cores, outermost=outermost))
-        tiling, plan = pipeline.plan_program(case.program, options)
+        options = Options("host", buffering, budgets, cores, outermost=outermost)
+        tiling, plan = pipeline.plan_case(case, options)
         pipeline.write_case(case, tiling, plan, folder / "out")
         output = read(folder / "out")
         return Compiled(training(which), output, "train")

@@ -47,8 +47,8 @@ def machine(trial: Trial) -> str:
         if not draw.chance(0.15):
             return "parsed"
         case = pipeline.load_training(trial.case)
-        options = pipeline.accumulate_of(case, Options(name, draw.one(("single", "double"))))
-        _, plan = pipeline.plan_program(case.program, options)
+        options = Options(name, draw.one(("single", "double")))
+        _, plan = pipeline.plan_case(case, options)
         check_written(generate.run(plan))
     return "planned"
 

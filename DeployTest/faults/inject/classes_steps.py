@@ -60,8 +60,8 @@ def wrong_number(program: Program) -> Sites:
 
 def times(program: Program, graph: int) -> int:
     """How often a graph runs."""
-    options = program.plan.options
-    return options.passes if graph == TRAIN else options.passes // options.accumulate
+    passes = program.plan.running.passes
+    return passes if graph == TRAIN else passes // program.plan.options.accumulate
 
 
 def graph_left(kind: str, graph: int, op: Op) -> None:
@@ -84,7 +84,7 @@ graph_left("the optimizer run twice", OPTIMIZER, Op.TWICE)
 def wrong_pass(program: Program) -> Sites:
     """After another pass than the last of an update, besides or instead."""
     accumulate = program.plan.options.accumulate
-    for pass_ in range(program.plan.options.passes):
+    for pass_ in range(program.plan.running.passes):
         update = pass_ // accumulate
         if pass_ % accumulate != accumulate - 1:
             extra = Action(Point.GRAPH, Op.EXTRA, TRAIN, ordinal=pass_)
@@ -101,7 +101,7 @@ def resetting(kind: str, op: Op, *values: int) -> None:
 
     @fault_class("resets", kind)
     def propose(program: Program) -> Sites:
-        for ordinal in (EVERY, *range(program.plan.options.passes)):
+        for ordinal in (EVERY, *range(program.plan.running.passes)):
             when = "in every pass" if ordinal == EVERY else f"in pass {ordinal}"
             yield -1, "", when, (Action(Point.GRAPH, op, TRAIN, ordinal=ordinal, values=values),)
 
@@ -178,7 +178,7 @@ def loaded_short(program: Program) -> Sites:
 def wrong_loss(program: Program) -> Sites:
     """Another word than the loss's home, in one pass or in all."""
     home = program.storage(program.plan.storage_of[program.plan.outputs[0]])
-    for ordinal in (EVERY, *range(program.plan.options.passes)):
+    for ordinal in (EVERY, *range(program.plan.running.passes)):
         for other in program.kept():
             if (other.level, other.start) != (home.level, home.start):
                 values = home.level, home.start, other.level, other.start

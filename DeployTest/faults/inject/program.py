@@ -14,9 +14,8 @@ from deployer.codegen import generate
 from deployer.codegen.c_names import Memory
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Span, nested
-from deployer.core.plan import Options, Plan, PlanOperand, PlanStep
+from deployer.core.plan import Options, Plan, PlanOperand, PlanStep, target_of
 from deployer.pipeline import Case
-from deployer.planning.tile import target_of
 from deployer.running import build
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, transformer
@@ -221,7 +220,7 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     case = pipeline.load_training(found[0] if found else recipe.generate(train))
     budgets = {"L1": recipe.l1, **({"L2": recipe.l2} if recipe.l2 else {})}
     chosen = Options("host", buffering, budgets, outermost="L3" if recipe.l2 else "L2")
-    tiling, plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, chosen))
+    tiling, plan = pipeline.plan_case(case, chosen)
     directory = folder / f"{recipe.name}-{buffering}"
     pipeline.write_case(case, tiling, plan, directory)
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))

@@ -19,6 +19,7 @@ class GeluGrad(Flat):
 
     name = "GeluGrad"
     custom = Form((2, 2), (1, 1))
+    domain = ""
     kernel = Kernel(
         "gelu_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.declarations import Finish
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -22,6 +23,8 @@ from deployer.core.operator import (
 )
 from deployer.core.versions import CONSUMED, Rule
 
+FINISH = Finish(scalar="relu")
+
 
 @register
 class Relu(Operator):
@@ -30,6 +33,7 @@ class Relu(Operator):
     name = "Relu"
     versions = (6, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    finish = FINISH
     kernel = Kernel("relu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -4,11 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Finish
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Kernel, Sample, register, rng
 from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, normal
+
+FINISH = Finish(pointer="gate", operand=1)
 
 
 @register
@@ -17,6 +20,7 @@ class ReluGrad(Flat):
 
     name = "ReluGrad"
     custom = Form((2, 2), (1, 1))
+    finish = FINISH
     kernel = Kernel(
         "relu_grad_f32",
         pointers=(("dy", "float32", False), ("y", "float32", False), ("dx", "float32", True)),

@@ -7,14 +7,17 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.activation import (
-    ACTIVATION,
+from deployer.core.declarations import ACTIVATION
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Kernel, Sample, Work, register, rng
+from deployer.core.versions import Rule
+from deployer.operators.broadcast import LOOPS, loop_scalars
+from deployer.operators.elementwise import Binary, binary_kernel, limited
+from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
     RELU,
     RELU_SCALAR,
-    TakesGate,
-    TakesRelu,
     check_gate,
     extra_work,
     finished,
@@ -23,18 +26,13 @@ from deployer.core.activation import (
     relu_args,
     through,
 )
-from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Kernel, Sample, Work, register, rng
-from deployer.core.versions import Rule
-from deployer.operators.broadcast import LOOPS, loop_scalars
-from deployer.operators.elementwise import Binary, binary_kernel, limited
 from deployer.operators.inputs import normal
 
 _PLAIN = binary_kernel("add_f32")
 
 
 @register
-class Add(TakesRelu, TakesGate, Binary):
+class Add(Binary):
     """Elementwise sum.
 
     Fusion sets attribute `activation` where Relu follows, and a third input where the gradient of a Relu does: its Y.
@@ -48,12 +46,12 @@ class Add(TakesRelu, TakesGate, Binary):
         pointers=(*_PLAIN.pointers[:2], GATE_POINTER, *_PLAIN.pointers[2:]),
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
-    gate_input = 2
+    pointed: ClassVar[dict[str, int]] = {GATE: 2}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""
         (y,) = super().infer(node, inputs)
-        check_gate(node, inputs, self.gate_input, y)
+        check_gate(node, inputs, self.pointed[GATE], y)
         return (y,)
 
     def apply(self, a: Array, b: Array) -> Array:
@@ -63,11 +61,11 @@ class Add(TakesRelu, TakesGate, Binary):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """A + B, and what is fused."""
         (y,) = super().reference(node, inputs)
-        return (finished(node, y, gate_array(inputs, self.gate_input)),)
+        return (finished(node, y, gate_array(inputs, self.pointed[GATE])),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY for both, summed over the axes each was broadcast along."""
-        dy = through(node, douts[0], b, self.gate_input)
+        dy = through(node, douts[0], b, self.pointed[GATE])
         for index in (0, 1):
             if b.wanted(index):
                 b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
@@ -76,7 +74,7 @@ class Add(TakesRelu, TakesGate, Binary):
         """As without a gate, which has the output's box."""
         plain = super().access(node, types)
         *inputs, y = plain.operands
-        return replace(plain, operands=(*inputs, *gate_operands(node, self.gate_input, y), y))
+        return replace(plain, operands=(*inputs, *gate_operands(node, self.pointed[GATE], y), y))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Strides of the gate, too, and whether Relu follows."""

@@ -1,5 +1,6 @@
 """ReduceSum: the sum over some axes."""
 
+from deployer.core.forms import LATE_AXES
 from deployer.core.operator import register
 from deployer.operators.arithmetic.reduction import Reduction
 
@@ -10,3 +11,4 @@ class ReduceSum(Reduction):
 
     name = "ReduceSum"
     versions = (1, 11, 13)
+    extras = (LATE_AXES,)

@@ -6,17 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.activation import ACTIVATION, RELU, RELU_SCALAR, TakesRelu, extra_work, finished, relu_args
+from deployer.core.declarations import ACTIVATION
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Sample, Work, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
 from deployer.operators.batch_norm.channels import channel_kernel, per_channel
+from deployer.operators.finishing import RELU, RELU_SCALAR, extra_work, finished, relu_args
 from deployer.operators.inputs import arrays, normal
 
 
 @register
-class ChannelNormalize(TakesRelu, Step):
+class ChannelNormalize(Step):
     """X[N, C, ...] with scale, B, mean and inv_std of C elements each; `activation` says that Relu follows."""
 
     name = "ChannelNormalize"

@@ -5,16 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
-from deployer.core.activation import (
-    ACTIVATION,
-    RELU,
-    RELU_SCALAR,
-    TakesRelu,
-    finished,
-    finished_form,
-    relu_args,
-    through,
-)
+from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -47,11 +38,12 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 
 
 @register
-class Conv(TakesRelu, Operator):
+class Conv(Operator):
     """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias.
 
     Attribute `activation`, which fusion sets, says that Relu follows.

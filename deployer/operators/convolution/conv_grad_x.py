@@ -2,20 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole
-from deployer.core.activation import (
-    GATE_POINTER,
-    TakesGate,
-    check_gate,
-    finished,
-    finished_form,
-    gate_args,
-    gate_array,
-    gate_operands,
-)
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
@@ -54,11 +45,21 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
+from deployer.operators.finishing import (
+    GATE,
+    GATE_POINTER,
+    check_gate,
+    finished,
+    finished_form,
+    gate_args,
+    gate_array,
+    gate_operands,
+)
 from deployer.operators.inputs import arrays, floats, normal
 
 
 @register
-class ConvGradX(TakesGate, Operator):
+class ConvGradX(Operator):
     """dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open.
 
     A third input, which fusion adds, is Y of the Relu that made X: dX is zero where that is.
@@ -67,7 +68,7 @@ class ConvGradX(TakesGate, Operator):
     name = "ConvGradX"
     custom = Form((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"})
     no_gradient = BACKWARD
-    gate_input = 2
+    pointed: ClassVar[dict[str, int]] = {GATE: 2}
     kernel = Kernel(
         "conv_grad_x_f32",
         pointers=(("dy", "float32", False), ("w", "float32", False), GATE_POINTER, ("dx", "float32", True)),
@@ -89,7 +90,7 @@ class ConvGradX(TakesGate, Operator):
         channels = w.shape[1] * node.attr_int("group", 1)
         x = (dy.shape[0], channels, *smallest_input(node, dy.shape, w.shape, inputs))
         fits(node, geometry(node, x, w.shape, inputs), dy.shape, inputs)
-        check_gate(node, inputs, self.gate_input, TensorType("float32", x))
+        check_gate(node, inputs, self.pointed[GATE], TensorType("float32", x))
         return (TensorType("float32", x),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -103,7 +104,7 @@ class ConvGradX(TakesGate, Operator):
             padded[..., rows, columns] += np.einsum("ngmhw,gmc->ngchw", douts, weights[..., kh, kw])
         (top, left), (height, width) = shape.begin, shape.size
         found = padded[..., top : top + height, left : left + width]
-        return (finished(node, found.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.gate_input)),)
+        return (finished(node, found.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, channels, rows and columns of X; the group's outputs are the reduction."""
@@ -112,7 +113,7 @@ class ConvGradX(TakesGate, Operator):
         found = (
             Operand("dy", node.inputs[0], "in", s.y, (At("n"), At("g"), At("m"), *reaches(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
-            *gate_operands(node, self.gate_input, dx),
+            *gate_operands(node, self.pointed[GATE], dx),
             dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)

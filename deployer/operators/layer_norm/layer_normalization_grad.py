@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.forms import Form
+from deployer.core.forms import Extra, Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
 from deployer.operators.inputs import arrays, floats, normal
@@ -18,6 +18,7 @@ class LayerNormalizationGrad(Operator):
 
     name = "LayerNormalizationGrad"
     custom = Form((5, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"})
+    extras = (Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),)
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

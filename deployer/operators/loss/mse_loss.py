@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
+from deployer.core.declarations import Loss
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
@@ -31,6 +32,8 @@ class MSELoss(Flat):
 
     name = "MSELoss"
     custom = Form((2, 2), (1, 1))
+    domain = ""
+    loss = Loss("mse", "target", lambda output: output, "any float output")
     kernel = Kernel(
         "mse_loss_f32",
         pointers=(("pred", "float32", False), ("target", "float32", False), ("y", "float32", True)),

@@ -18,6 +18,7 @@ class MSELossGrad(Flat):
 
     name = "MSELossGrad"
     custom = Form((2, 2), (1, 1))
+    domain = ""
     kernel = Kernel(
         "mse_loss_grad_f32",
         pointers=(("pred", "float32", False), ("target", "float32", False), ("dpred", "float32", True)),

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+from deployer.core.declarations import Loss
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, register
 from deployer.operators.inputs import arrays
 from deployer.operators.loss.classification import check_loss, log_softmax, loss_samples, negative_log_likelihood
+
+SCORES = "scores [N, C, ...] with at least two classes C"
+
+
+def _target(scores: TensorType) -> TensorType | None:
+    shape = scores.shape
+    return TensorType("int32", (shape[0], *shape[2:])) if len(shape) >= 2 and shape[1] >= 2 else None
 
 
 @register
@@ -14,6 +22,7 @@ class SoftmaxCrossEntropyLoss(Operator):
 
     name = "SoftmaxCrossEntropyLoss"
     versions = (12, 13)
+    loss = Loss("cross_entropy", "labels", _target, SCORES, 1, ("loss", "log_prob"), {"reduction": "mean"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""

@@ -6,22 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.activation import (
-    ACTIVATION,
-    GATE_POINTER,
-    RELU,
-    RELU_SCALAR,
-    TakesGate,
-    TakesRelu,
-    check_gate,
-    extra_work,
-    finished,
-    gate_args,
-    gate_array,
-    gate_operands,
-    relu_args,
-    through,
-)
+from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -43,6 +28,20 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.core.versions import Rule, without
+from deployer.operators.finishing import (
+    GATE,
+    GATE_POINTER,
+    RELU,
+    RELU_SCALAR,
+    check_gate,
+    extra_work,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    relu_args,
+    through,
+)
 from deployer.operators.inputs import floats
 
 Shape = tuple[int, ...]
@@ -62,7 +61,7 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 
 @register
-class Gemm(TakesRelu, TakesGate, Operator):
+class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
 
     Fusion sets attribute `activation` where Relu follows, and a fourth input where the gradient of a Relu does: its Y.
@@ -71,7 +70,7 @@ class Gemm(TakesRelu, TakesGate, Operator):
     name = "Gemm"
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
-    gate_input = 3
+    pointed: ClassVar[dict[str, int]] = {GATE: 3}
     flags = ("transA", "transB")
     kernel = Kernel(
         "gemm_f32",
@@ -108,7 +107,7 @@ class Gemm(TakesRelu, TakesGate, Operator):
             raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
         if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
             raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
-        check_gate(node, inputs, self.gate_input, TensorType("float32", y))
+        check_gate(node, inputs, self.pointed[GATE], TensorType("float32", y))
         return (TensorType("float32", y),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -122,12 +121,12 @@ class Gemm(TakesRelu, TakesGate, Operator):
         beta = node.attr_float("beta", 1.0)
         if c is not None and beta != 0.0:
             y = y + c * a.dtype.type(beta)
-        return (finished(node, y, gate_array(inputs, self.gate_input)),)
+        return (finished(node, y, gate_array(inputs, self.pointed[GATE])),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
         ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
-        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.gate_input)
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.pointed[GATE])
         full = b.type(node.outputs[0]).shape
 
         def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
@@ -193,7 +192,7 @@ class Gemm(TakesRelu, TakesGate, Operator):
             operands.append(Operand("c", c_name, "in", (size_c, rows_c, cols_c), axes))
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
         result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
-        operands += [*gate_operands(node, self.gate_input, result), result]
+        operands += [*gate_operands(node, self.pointed[GATE], result), result]
         dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction"))
         return Access(dims, tuple(operands))
 

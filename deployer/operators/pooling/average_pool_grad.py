@@ -30,6 +30,7 @@ class AveragePoolGrad(PoolGrad):
 
     name = "AveragePoolGrad"
     custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
+    domain = ""
     flags = ("ceil_mode", "count_include_pad")
     kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 

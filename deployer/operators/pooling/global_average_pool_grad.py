@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.forms import Form
+from deployer.core.forms import Extra, Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -32,6 +32,8 @@ class GlobalAveragePoolGrad(Operator):
 
     name = "GlobalAveragePoolGrad"
     custom = Form((1, 1), (1, 1), {"input_shape": "INTS"})
+    extras = (Extra("kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),)
+    domain = ""
     no_gradient = "it is itself a gradient"
     kernel = Kernel(
         "global_pool_grad_f32",

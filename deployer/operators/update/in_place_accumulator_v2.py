@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.declarations import Accumulator
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Extent, Flag, Kernel, Sample, mismatch, register, rng
@@ -20,6 +21,7 @@ class InPlaceAccumulatorV2(Flat):
 
     name = "InPlaceAccumulatorV2"
     custom = Form((3, 3), (0, 1))
+    accumulator = Accumulator(written=True)
     kernel = Kernel(
         "accumulate_f32",
         pointers=(("buffer", "float32", True), ("grad", "float32", False)),

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.declarations import Optimizer
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Sample, register, rng
@@ -21,6 +22,8 @@ class SGD(Flat):
 
     name = "SGD"
     custom = Form((2, 2), (1, 1), {"lr": "FLOAT"})
+    domain = ""
+    optimizer = Optimizer("sgd", rate="lr", usual=True)
     kernel = Kernel(
         "sgd_f32",
         pointers=(("w", "float32", True), ("g", "float32", False)),

@@ -15,6 +15,7 @@ class Constant(Folded):
 
     name = "Constant"
     versions = (1, 9, 11, 12, 13, 19, 21, 23, 24, 25)
+    literal = True
     unbounded = ("value_float", "value_floats")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

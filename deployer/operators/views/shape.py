@@ -16,6 +16,7 @@ class Shape(Folded):
 
     name = "Shape"
     versions = (1, 13, 15, 19, 21, 23, 24, 25)
+    type_only = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A vector of integers."""

@@ -16,6 +16,7 @@ class Size(Folded):
 
     name = "Size"
     versions = (1, 13, 19, 21, 23, 24, 25)
+    type_only = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar integer."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+from deployer.core.forms import LATE_AXES
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Sample, register, rng, unsupported
 from deployer.operators.inputs import normal
@@ -15,6 +16,7 @@ class Unsqueeze(View):
 
     name = "Unsqueeze"
     versions = (1, 11, 13, 21, 23, 24, 25)
+    extras = (LATE_AXES,)
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:

@@ -4,30 +4,24 @@ A kernel applies them to an output when its sum is complete, so the bits are tho
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, Operand
+from deployer.core.declarations import ACTIVATION
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, CType, GradientBuilder, Stride, mismatch, unsupported
+from deployer.operators.activation.relu import FINISH as RELU_FINISH
+from deployer.operators.activation.relu import Relu
+from deployer.operators.activation.relu_grad import FINISH as GATE_FINISH
+from deployer.operators.activation.relu_grad import ReluGrad
 
-ACTIVATION, RELU = "activation", "Relu"
-GATE = "gate"
+RELU = Relu.name
+GATE = GATE_FINISH.pointer
 """The kernel pointer behind which Y of a Relu lies: where it is not above zero, the result becomes zero."""
 GATE_POINTER = (GATE, "float32", False)
-RELU_SCALAR: tuple[str, CType] = ("relu", "u32")
-
-
-class TakesRelu:
-    """Mixin of an operator that applies Relu to its result where attribute `activation` says so."""
-
-
-class TakesGate:
-    """Mixin of an operator that applies ReluGrad to its result where input `gate_input` is there: Y of that Relu."""
-
-    gate_input: ClassVar[int]
+RELU_SCALAR: tuple[str, CType] = (RELU_FINISH.scalar, "u32")
 
 
 def has_relu(node: Node) -> bool:
@@ -97,16 +91,10 @@ def through(node: Node, dout: str, b: GradientBuilder, position: int | None = No
         raise NotDifferentiable(f"node {node.name!r} ({node.op}): its gate, {gate!r}, has no gradient")
     if gate:
         inner = b.temp("gated")
-        b.emit("ReluGrad", (dout, gate), (inner,))
+        b.emit(ReluGrad.name, (dout, gate), (inner,))
         dout = inner
     if has_relu(node):
         inner = b.temp("activated")
-        b.emit("ReluGrad", (dout, node.outputs[0]), (inner,))
+        b.emit(ReluGrad.name, (dout, node.outputs[0]), (inner,))
         dout = inner
     return dout
-
-
-def shown(op: str, args: Mapping[str, ArgValue], operands: Sequence[str]) -> str:
-    """The operator of a step with what is fused into it."""
-    relu = f"+{RELU}" if args.get(RELU_SCALAR[0]) == Const(1) else ""
-    return f"{op}{relu}{'+ReluGrad' if GATE in operands else ''}"

@@ -1,0 +1,198 @@
+"""Packages beside the deployer: their operators, optimizers, kernels and targets are used as its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from deployer.core.target import TARGETS_DIR
+from DeployTest.support.small_graphs import chain, constant, node
+from DeployTest.support.tolerances import assert_close
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+ROOT = Path(__file__).resolve().parents[2]
+RATE, MOMENTUM, PASSES, EACH = 0.05, 0.9, 8, 2
+Array = npt.NDArray[np.float64]
+Arrays = dict[str, Array]
+
+
+def distribution(folder: Path, name: str, **groups: str) -> None:
+    """What an installed distribution leaves beside its packages: its name, and an entry point per group."""
+    place = folder / f"{name}-1.0.dist-info"
+    place.mkdir(parents=True)
+    (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"[deployer.{group}]\nentry = {module}\n" for group, module in groups.items()]
+    (place / "entry_points.txt").write_text("\n".join(lines))
+
+
+def deployer(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process that finds what lies in a folder."""
+    command = [sys.executable, "-m", "deployer.cli", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with the package of operators, under a name of its own, and a package with a target."""
+    folder = tmp_path / "installed"
+    shutil.copytree(ROOT / "DeployTest/outside", folder / "lab_operators")
+    machine = folder / "lab_targets"
+    shutil.copytree(TARGETS_DIR / "host", machine / "lab_hal")
+    (machine / "__init__.py").write_text('"""A target."""\n')
+    text = (TARGETS_DIR / "host.toml").read_text()
+    for old, new in (('name = "host"', 'name = "lab"'), ('sources = ["host"]', 'sources = ["lab_hal"]')):
+        assert old in text
+        text = text.replace(old, new)
+    (machine / "lab.toml").write_text(re.sub(r"simulates = .*", 'simulates = "host"', text))
+    distribution(folder, "lab", operators="lab_operators", targets="lab_targets")
+    return folder
+
+
+def _model(path: Path, weights: Arrays) -> None:
+    nodes = (
+        node("Gemm", ("x", "w1", "b1"), ("h",)),
+        node("Softsign", ("h",), ("a",)),
+        node("Gemm", ("a", "w2"), ("y",)),
+    )
+    constants = tuple(constant(n, w.astype(np.float32)) for n, w in weights.items())
+    chain(*nodes, x=(4, 3), initializers=constants).save(path)
+
+
+def _weights(seed: int) -> Arrays:
+    draw = np.random.default_rng(seed)
+    return {n: draw.standard_normal(shape) * 0.5 for n, shape in (("w1", (3, 5)), ("b1", (5,)), ("w2", (5, 2)))}
+
+
+def _made(package: Path, folder: Path, *words: object) -> Path:
+    """A training case of a small model."""
+    _model(folder / "model.onnx", _weights(8))
+    made = deployer(package, "train-graph", folder / "model.onnx", "--loss", "mse", "-o", folder, *words)
+    assert made.returncode == 0, made.stderr
+    return folder / "model_train"
+
+
+def _trained(
+    weights: Arrays, x: npt.NDArray[np.float64], target: npt.NDArray[np.float64]
+) -> tuple[list[float], Arrays]:
+    """Losses, final weights and velocities in float64, by formulas of their own."""
+    w, losses = {n: a.astype(np.float32).astype(np.float64) for n, a in weights.items()}, []
+    v = {n: np.zeros_like(a) for n, a in w.items()}
+    total = {n: np.zeros_like(a) for n, a in w.items()}
+    for index in range(PASSES):
+        sample, wanted = x[index % len(x)], target[index % len(x)]
+        h = sample @ w["w1"] + w["b1"]
+        a = h / (1 + abs(h))
+        error = a @ w["w2"] - wanted
+        losses.append(float((error**2).mean()))
+        dy = 2 * error / error.size
+        dh = dy @ w["w2"].T / (1 + abs(h)) ** 2
+        for n, gradient in (("w1", sample.T @ dh), ("b1", dh.sum(0)), ("w2", a.T @ dy)):
+            total[n] += gradient
+        if index % EACH == EACH - 1:
+            for n in w:
+                v[n] = MOMENTUM * v[n] + total[n]
+                w[n] = w[n] - np.float32(RATE) * v[n]
+                total[n] = np.zeros_like(w[n])
+    return losses, w | {f"{n}_velocity": a for n, a in v.items()}
+
+
+@pytest.mark.parametrize("target", [pytest.param("host", marks=pytest.mark.slow), "lab"])
+def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
+    """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
+    weights, draw = _weights(6), np.random.default_rng(7)
+    x, wanted = (draw.standard_normal((3, 4, n)).astype(np.float32) for n in (3, 2))
+    _model(tmp_path / "model.onnx", weights)
+    np.savez(tmp_path / "data.npz", x=x, target=wanted)
+    words = ["--loss", "mse", "--optimizer", "momentum", "--lr", RATE, "--data", tmp_path / "data.npz"]
+    words += ["--n-accum", EACH, "--n-steps", PASSES, "-o", tmp_path]
+    made = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
+    assert made.returncode == 0, made.stderr
+    case, dump = tmp_path / "model_train", tmp_path / "final.npz"
+    run = deployer(package, "train", "-t", case, "-p", target, "-o", tmp_path / "out", "--dump", dump)
+    assert run.returncode == 0, run.stdout + run.stderr
+    losses, final = _trained(weights, x.astype(np.float64), wanted.astype(np.float64))
+    with np.load(dump) as found:
+        assert_close("MSELoss", found["loss"], np.array(losses))
+        for name, array in final.items():
+            assert_close("Gemm", found[name], array)
+    printed = (tmp_path / "out/OptimizerNetwork.c").read_text()
+    assert "momentum_sgd_f32" in printed
+
+
+@pytest.mark.slow
+def test_an_optimizer_alone(package: Path, tmp_path: Path) -> None:
+    """`deployer optimizer` begins with the declared state; another learning rate changes the weights alone."""
+    case, finals = _made(package, tmp_path, "--optimizer", "momentum"), []
+    for rate in (0.5, 0.25):
+        dump = tmp_path / f"{rate}.npz"
+        words = ["-t", case, "-o", tmp_path / str(rate), "--learning-rate", rate, "--dump", dump]
+        run = deployer(package, "optimizer", *words)
+        assert run.returncode == 0, run.stdout + run.stderr
+        with np.load(dump) as found:
+            finals.append({n: found[n] for n in found.files})
+    assert (finals[0]["w1_updated"] != finals[1]["w1_updated"]).any()
+    assert (finals[0]["w1_velocity_updated"] == finals[1]["w1_velocity_updated"]).all()
+
+
+TAKEN = {
+    "an operator": (
+        "operators",
+        ("softsign.py", 'name = "Softsign"', 'name = "Relu"'),
+        ("operator Relu is registered twice", "deployer.operators.activation.relu.Relu", "softsign.Softsign"),
+    ),
+    "an optimizer": (
+        "operators",
+        ("momentum_sgd.py", 'Optimizer("momentum"', 'Optimizer("sgd"'),
+        ("optimizer 'sgd' is registered twice", "deployer.operators.update.sgd.SGD", "momentum_sgd.MomentumSGD"),
+    ),
+    "a part is missing": ("operators", ("softsign.py", "versions = (1, 22)", ""), ("Softsign lacks versions",)),
+    "no module": ("operators", ("softsign.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),
+    "a folder": ("operators", ("__init__.py", '"kernels"', '"kernel"'), ("KERNELS of lab_operators is no folder",)),
+    "a target": ("targets", ("lab.toml", "", ""), ("target 'host' is there twice", "lab_targets/host.toml")),
+}
+
+
+@pytest.mark.parametrize("fault", TAKEN)
+def test_faults_of_a_package(package: Path, fault: str) -> None:
+    """A name that is taken is an error that names both places; so is a package that does not load."""
+    part, (file, old, new), texts = TAKEN[fault]
+    path = package / f"lab_{part}" / file
+    path.write_text(path.read_text().replace(old, new) if old else path.read_text())
+    if part == "targets":
+        path.rename(path.with_name("host.toml"))
+    found = deployer(package, part)
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "Traceback" not in found.stderr
+    for text in (*texts, "PackageProblem"):
+        assert text in found.stderr, found.stderr
+
+
+@pytest.mark.slow
+def test_two_files_of_a_kernel(package: Path, tmp_path: Path) -> None:
+    """A second C file for all targets under a kernel's name is refused, and both files are named."""
+    (package / "lab_operators/kernels/gemm_f32.c").write_text("/* another */\n")
+    found = deployer(package, "train", "-t", _made(package, tmp_path), "-o", tmp_path / "out")
+    assert found.returncode == 2, found.stdout + found.stderr
+    for text in ("kernel gemm_f32 has 2 C files", "common/kernels/gemm_f32.c", "lab_operators/kernels/gemm_f32.c"):
+        assert text in found.stderr
+
+
+@pytest.mark.slow
+def test_without_the_package(tmp_path: Path) -> None:
+    """Its operator and its optimizer are not there for anybody else."""
+    _model(tmp_path / "model.onnx", _weights(9))
+    words = ["--loss", "mse", "-o", tmp_path]
+    assert "'Softsign'" not in deployer(tmp_path, "operators").stdout
+    found = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", *words)
+    assert found.returncode == 2
+    assert "Softsign" in found.stderr
+    found = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", "--optimizer", "momentum", *words)
+    assert found.returncode == 2
+    assert "invalid choice: 'momentum'" in found.stderr

@@ -1,0 +1,37 @@
+"""Where the C of kernels lies: in a target's own folder, in the common one, or in that of another package."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from deployer.core.errors import BuildFailed
+from deployer.core.packages import PackageProblem, kernel_folders
+from deployer.core.target import TARGETS_DIR, Toolchain
+
+COMMON = TARGETS_DIR / "common"
+
+
+def source_folders(tools: Toolchain) -> tuple[Path, ...]:
+    """The folders of a target's HAL."""
+    return tuple(TARGETS_DIR / source for source in tools.sources)
+
+
+def kernel_source(symbol: str, tools: Toolchain) -> Path:
+    """The C file of a kernel: a target's own before the one for all; PackageProblem where two are for all."""
+    own = [p for p in _own(symbol, tools) if p.is_file()]
+    general = [folder / f"{symbol}.c" for folder in (COMMON / "kernels", *kernel_folders().values())]
+    there = [p for p in general if p.is_file()]
+    if len(there) > 1:
+        facts = [("files", "\n".join(map(str, there)))]
+        raise PackageProblem(f"kernel {symbol} has {len(there)} C files", facts, "another name for one of them")
+    if not own + there:
+        places = [*_own(symbol, tools), *general]
+        raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
+    return (own + there)[0]
+
+
+def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:
+    """Where a file for this target alone may lie: with the target, or in a package, in a folder of the HAL's name."""
+    for source in source_folders(tools):
+        yield source / "kernels" / f"{symbol}.c"
+    for folder in kernel_folders().values():
+        yield from (folder / source.name / f"{symbol}.c" for source in source_folders(tools))
