@@ -28,10 +28,11 @@ from deployer.core.access import (
     transfer,
     whole_axes,
 )
+from deployer.core.cost import rounded
 from deployer.core.errors import InternalError
 from deployer.core.plan import Lifetime
 from deployer.tilers.levels import exhaustive, model
-from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto, rounded
+from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto
 from deployer.tilers.levels.grid import boxes as grid_boxes
 from deployer.tilers.levels.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
 from deployer.tilers.levels.model import Choice, Problem, feasible, objective

@@ -13,11 +13,12 @@ from deployer.calibration import measure
 from deployer.calibration.measure import DISPATCH, KernelJob, Measured, TransferJob
 from deployer.calibration.overheads import LARGE, SMALL, Profiled, fit_overheads
 from deployer.core import target as targets
+from deployer.core.channel import Channel, Hop
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, Sample, Work, registry
 from deployer.core.safe_text import toml_comment, toml_string
-from deployer.core.target import Channel, Hop, KernelCost, SmallProgram, Target, costs_file
+from deployer.core.target import KernelCost, SmallProgram, Target, costs_file
 from deployer.running.output import check_writable, replace_file
 
 SIZES = (256, 1024, 4096, 16384, 65536)

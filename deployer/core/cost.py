@@ -1,10 +1,32 @@
-"""The one cost model: the solver, the simulator's clock and the report all ask here. Cycles everywhere."""
+"""The one cost model: the solver, the simulator's clock and the report all ask here. Cycles everywhere.
+
+The solver asks for many tiles at once, so what both ask takes arrays as well as integers.
+"""
 
 from dataclasses import dataclass, field
 
+from deployer.core.channel import Channel, Count, Hop
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Work
-from deployer.core.target import Channel, Hop, KernelCost, Target
+from deployer.core.plan import Buffering
+from deployer.core.target import KernelCost, Target
+
+
+def rounded(size: Count, alignment: int) -> Count:
+    """Bytes of a buffer that ends on the alignment."""
+    return -(-size // alignment) * alignment
+
+
+def staged_cycles(inner: Count, tiles: Count, busy: Count, exposed: Count, buffering: Buffering) -> Count:
+    """Cycles of a step whose tiles of a stage take `inner` in all, and the stage's engine `busy`.
+
+    Tiles on one slot wait for it; else it works meanwhile, but for `exposed` cycles and those of one tile.
+    """
+    if buffering == "single":
+        return inner + busy
+    around, beside = inner + exposed, busy + inner // tiles
+    longer: Count = around + (beside - around) * (beside > around)
+    return longer
 
 
 def cost_key(symbol: str, form: str) -> str:
@@ -17,15 +39,39 @@ def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
     return target.kernels.get(cost_key(symbol, form)) or target.kernels["default"]
 
 
-def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
-    """Cycles of one kernel call: dispatch, and the core that has most of the parallel pieces.
+@dataclass(frozen=True)
+class CallCost:
+    """What a kernel call costs: cycles of any call, and thousandths of its work on one core, of which the core that has
+    most of the `pieces` does `busiest`."""
+
+    call: int
+    milli: int
+    busiest: int
+    pieces: int
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the call."""
+        return self.call + -(-(self.milli * self.busiest // self.pieces) // 1000)
+
+    def part(self, share: float) -> float:
+        """Thousandths of a share of the call's work, as long as it is not cut to whole pieces."""
+        return self.milli * (self.busiest / self.pieces) * share
+
+
+def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
+    """The cost of a call with that work.
 
     The first call in a pass costs the kernel's `cold` cycles more, each tile after a step's first the target's `tile`.
     """
     cost = kernel_cost(target, symbol, work.form)
-    busiest = -(-work.parallel // target.cores)
-    milli = (work.products * cost.mac_milli + work.elements * cost.element_milli) * busiest // max(work.parallel, 1)
-    return target.dispatch + cost.call + -(-milli // 1000)
+    milli = work.products * cost.mac_milli + work.elements * cost.element_milli
+    return CallCost(target.dispatch + cost.call, milli, -(-work.parallel // target.cores), max(work.parallel, 1))
+
+
+def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
+    """Cycles of one kernel call: dispatch, and the core that has most of the parallel pieces."""
+    return call_cost(target, symbol, work).cycles
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
+from deployer.core.channel import Channel, Hop
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.level import ALIASES, DEPTH, USUAL, Level
 from deployer.core.packages import PackageProblem, target_folders
@@ -24,30 +25,6 @@ class TargetInvalid(UserError):
 
 
 @dataclass(frozen=True)
-class Channel:
-    """Cost of one transfer direction: setup cycles, then thousandths of a cycle per byte and per contiguous run."""
-
-    setup: int
-    byte_milli: int
-    line_milli: int
-
-    def cycles(self, size: int, lines: int, contention: int = 0) -> int:
-        """Cycles the engine is busy with `size` bytes in `lines` runs, a byte slower by `contention` thousandths."""
-        bytes_milli = size * self.byte_milli * (1000 + contention) // 1000
-        return self.setup + (bytes_milli + lines * self.line_milli + 999) // 1000
-
-
-@dataclass(frozen=True)
-class Hop:
-    """The DMA engine between a level and the next outer one; `shared` means one engine for both directions."""
-
-    issue: int
-    wait: int
-    shared: bool
-    inward: Channel
-    outward: Channel
-
-
 @dataclass(frozen=True)
 class KernelCost:
     """Cycles of a core: per call, more for the first call in a pass (its code is cold), then thousandths per

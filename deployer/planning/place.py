@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from deployer.core.access import box_shape
 from deployer.core.artefact import digest
+from deployer.core.cost import rounded
 from deployer.core.errors import PlacementInfeasible
 from deployer.core.ir import Tensor
 from deployer.core.level import SPILLED, Level, Slots
@@ -24,7 +25,6 @@ from deployer.core.plan import (
 from deployer.core.target import Target
 from deployer.planning.timeline import drafted, simulate
 from deployer.tilers.addresses.placement import Item, Placement, place
-from deployer.tilers.levels.candidates import rounded
 
 
 class PackingGap(Exception):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from deployer.core.cost import rounded
 from deployer.core.errors import InternalError, TilingInfeasible
 from deployer.core.plan import Lifetimes, Stage, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import rounded
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
 from deployer.tilers.levels.staging import Inside, Spill, stage_grid, staged_candidates

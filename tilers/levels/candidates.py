@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.cost import kernel_cost
+from deployer.core.channel import slowed
+from deployer.core.cost import call_cost, rounded
 from deployer.core.level import RESIDENT
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
-from deployer.core.target import Channel, Target
+from deployer.core.target import Target
 from deployer.tilers.levels.grid import Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
@@ -72,11 +73,6 @@ class Walks:
             tile = self.grid.tile(row)
             self._known[index] = tile, used_order(self.orders[order], tile, self.access)
         return self._known[index]
-
-
-def rounded(size: int, alignment: int) -> int:
-    """Bytes of a buffer that ends on the alignment."""
-    return -(-size // alignment) * alignment
 
 
 def enumerate_candidates(
@@ -138,13 +134,6 @@ def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: 
     return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
 
 
-def channel_cycles(channel: Channel, size: npt.NDArray[np.float64], lines: npt.NDArray[np.float64]) -> Ints:
-    """`Channel.cycles` for arrays."""
-    milli = np.rint(size) * channel.byte_milli + np.rint(lines) * channel.line_milli
-    found: Ints = (channel.setup + np.ceil(milli / 1000)).astype(np.int64)
-    return found
-
-
 def used_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
     """The order with the dims that are not split in declaration order behind those that are."""
     parallel = [d.name for d in access.dims if d.kind == "parallel"]
@@ -180,11 +169,11 @@ def movement(
     box = boxes(operand, grid)
     # Border tiles are smaller: the bytes of all loads together are those of the tensor, once per repetition.
     share = np.minimum(math.prod(operand.view) / (distinct_boxes(operand, grid) * box.elements), 1.0)
-    size, lines = (box.elements * element * share).astype(np.float64), (box.lines * share).astype(np.float64)
-    inward, outward = (channel_cycles(channel, size, lines) for channel in (hop.inward, hop.outward))
+    size, lines = (np.rint(count * share).astype(np.int64) for count in (box.elements * element, box.lines))
+    inward, outward = (channel.cycles(size, lines) for channel in (hop.inward, hop.outward))
     count = np.concatenate([load_counts(operand, grid, order) for order in orders])
     reads = operand.reads and not (operand.fresh_on_flag and fresh)
-    slot = -(-box.elements * element // target.alignment) * target.alignment
+    slot = rounded(box.elements * element, target.alignment)
     return Movement(
         arg,
         storage_of[operand.tensor],
@@ -205,12 +194,9 @@ def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
     for row in range(grid.size):
         tile = grid.tile(row)
         work = operator.work(step.node, step.access, tile)
-        cost = kernel_cost(target, symbol, work.form)
-        calls = int(all_calls[row])
+        cost, calls = call_cost(target, symbol, work), int(all_calls[row])
         share = math.prod(sizes[name] / length for name, length in tile.items())
-        busiest = -(-work.parallel // target.cores) / max(work.parallel, 1)
-        milli = (work.products * cost.mac_milli + work.elements * cost.element_milli) * busiest * share
-        totals[row] = calls * (target.dispatch + cost.call) + target.tile * (calls - 1) + math.ceil(milli / 1000)
+        totals[row] = calls * cost.call + target.tile * (calls - 1) + math.ceil(cost.part(share) / 1000)
     return totals
 
 
@@ -238,7 +224,7 @@ def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, ta
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single
-    slow_in, slow_out = (t * (1000 + target.contention) // 1000 for t in (total_in, total_out))
+    slow_in, slow_out = (slowed(total, target.contention) for total in (total_in, total_out))
     busy, one = kernels + starts * hop.issue + waits, kernels // calls
     double = fixed + np.maximum.reduce([first + busy + last, slow_in + one + last, first + one + slow_out])
     return size, np.where(most > 1, double, single)

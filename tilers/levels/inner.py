@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from deployer.core.access import Access
 from deployer.core.artefact import digest
+from deployer.core.cost import rounded
 from deployer.core.errors import TilingInfeasible
 from deployer.core.ir import AttrValue
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, rounded, smallest
+from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access

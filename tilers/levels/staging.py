@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deployer.core.access import Access, box_shape, tile_count
+from deployer.core.cost import staged_cycles
 from deployer.core.level import USUAL
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
@@ -41,10 +42,7 @@ class Costs:
 
     def around(self, cycles: int, buffering: Buffering) -> int:
         """Cycles of a step whose inner loop takes so many per tile of the stage."""
-        inner = cycles * self.tiles
-        if buffering == "single":
-            return inner + self.busy
-        return max(inner + self.exposed, self.busy + cycles)
+        return staged_cycles(cycles * self.tiles, self.tiles, self.busy, self.exposed, buffering)
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def staged_candidates(
             size, busy, exposed = _priced(spilled, mode, target)
             size += fixed
             chosen = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
-            cycles = inner + busy if mode == "single" else np.maximum(inner + exposed, busy + inner // counts)
+            cycles = staged_cycles(inner, counts, busy, exposed, mode)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
                 slots = {arg: int(n[index]) for arg, n in chosen.items()}
