@@ -25,7 +25,6 @@ class TargetInvalid(UserError):
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class KernelCost:
     """Cycles of a core: per call, more for the first call in a pass (its code is cold), then thousandths per
     multiply-accumulate and per element."""
