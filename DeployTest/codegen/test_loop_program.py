@@ -13,7 +13,8 @@ from deployer.codegen.c_text import Printer
 from deployer.codegen.generate import TEMPLATES
 from deployer.core import target as targets
 from deployer.core.cost import Clock
-from deployer.core.expr import (
+from deployer.core.safe_text import CText
+from deployer.planning.expr import (
     Clipped,
     Difference,
     Equal,
@@ -30,7 +31,7 @@ from deployer.core.expr import (
     mul,
     sub,
 )
-from deployer.core.loop_program import (
+from deployer.planning.loop_program import (
     Block,
     Call,
     Done,
@@ -47,7 +48,6 @@ from deployer.core.loop_program import (
     Transfer,
     Wait,
 )
-from deployer.core.safe_text import CText
 from deployer.planning.program_run import ProgramRun
 
 pytestmark = [pytest.mark.host]

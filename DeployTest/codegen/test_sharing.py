@@ -9,8 +9,9 @@ from deployer.codegen import generate, render
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, View
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
-from deployer.core.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
-from deployer.core.loop_program import (
+from deployer.core.operator import Kernel
+from deployer.planning.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
+from deployer.planning.loop_program import (
     Ahead,
     Arguments,
     Assign,
@@ -25,7 +26,6 @@ from deployer.core.loop_program import (
     Table,
     Transfer,
 )
-from deployer.core.operator import Kernel
 from DeployTest.support.cases import canonical_hash, compile_case, load_case, result_hash
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from deployer.calibration.argument import value_of
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
-from deployer.core.argument import value_of
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,

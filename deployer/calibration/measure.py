@@ -15,9 +15,9 @@ import numpy as np
 from mako.template import Template
 
 import deployer.templates
+from deployer.calibration.argument import value_of
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Tile
-from deployer.core.argument import value_of
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.level import RESIDENT

@@ -10,7 +10,8 @@ import numpy as np
 
 from deployer.codegen.c_names import Names
 from deployer.core.errors import InternalError
-from deployer.core.expr import (
+from deployer.core.safe_text import CText, code, identifier
+from deployer.planning.expr import (
     All,
     AtLeast,
     Choice,
@@ -34,8 +35,7 @@ from deployer.core.expr import (
     Tree,
     Var,
 )
-from deployer.core.loop_program import Declare, Done, If, Rotate, Statement, Table, Ticket, Tickets, Transfer
-from deployer.core.safe_text import CText, code, identifier
+from deployer.planning.loop_program import Declare, Done, If, Rotate, Statement, Table, Ticket, Tickets, Transfer
 
 WIDTH = 106
 Printable = CText | tuple[CText, ...]

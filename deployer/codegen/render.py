@@ -10,11 +10,11 @@ from deployer.codegen.c_text import WIDTH, Printer, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
-from deployer.core.expr import variables
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
+from deployer.planning.expr import variables
 from deployer.planning.lower import lower
 from deployer.planning.tile_loop import FLAG
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
-from deployer.core.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
-from deployer.core.loop_program import (
+from deployer.core.safe_text import CText, c_comment, code, identifier
+from deployer.planning.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
+from deployer.planning.loop_program import (
     Ahead,
     Arguments,
     Block,
@@ -28,7 +29,6 @@ from deployer.core.loop_program import (
     Table,
     Transfer,
 )
-from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.planning.tile_loop import FLAG
 
 LEAST_COMMON = 4

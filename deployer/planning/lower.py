@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deployer.core.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.loop_program import (
+from deployer.core.operator import Const
+from deployer.core.plan import Buffering, PlanOperand, PlanStep
+from deployer.planning.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
+from deployer.planning.loop_program import (
     Ahead,
     Arguments,
     Assign,
@@ -39,8 +41,6 @@ from deployer.core.loop_program import (
     Wait,
     Way,
 )
-from deployer.core.operator import Const
-from deployer.core.plan import Buffering, PlanOperand, PlanStep
 from deployer.planning.tile_loop import FLAG, TileLoop, all_of
 
 Guarded = tuple[tuple[Expr, ...], Statement]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deployer.core.cost import Clock
 from deployer.core.errors import InternalError
-from deployer.core.expr import (
+from deployer.planning.expr import (
     All,
     AtLeast,
     Choice,
@@ -22,7 +22,7 @@ from deployer.core.expr import (
     Sum,
     Var,
 )
-from deployer.core.loop_program import (
+from deployer.planning.loop_program import (
     Ahead,
     Arguments,
     Assign,

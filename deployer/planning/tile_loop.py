@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
 from deployer.core.errors import InternalError
-from deployer.core.expr import (
+from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
+from deployer.core.plan import PlanOperand, PlanStep
+from deployer.planning.expr import (
     All,
     AtLeast,
     Choice,
@@ -25,9 +27,7 @@ from deployer.core.expr import (
     sized,
     sub,
 )
-from deployer.core.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
-from deployer.core.plan import PlanOperand, PlanStep
+from deployer.planning.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
 
 FLAG = Var("lazy_reset")
 """Whether accumulators hold nothing yet: set in the first of the passes that add to them."""

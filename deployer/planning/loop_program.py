@@ -8,8 +8,8 @@ sizes are bytes, whatever the elements are.
 from dataclasses import dataclass
 from typing import Literal
 
-from deployer.core.expr import Expr, Node, Tree, Var
 from deployer.core.operator import Kernel
+from deployer.planning.expr import Expr, Node, Tree, Var
 
 Way = Literal["in", "out"]
 
