@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -38,20 +39,34 @@ def deployer(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
+BLOCK = re.compile(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A file in a how-to: its path, and its text in a fence."""
+
+
+def written(folder: Path) -> None:
+    """Every file that the how-tos have a reader write."""
+    for page in sorted((ROOT / "docs/how-to").glob("*.md")):
+        for path, text in BLOCK.findall(page.read_text()):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            assert not (folder / path).exists(), f"{page.name} has {path}, which another page has"
+            (folder / path).write_text(text)
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with the package of operators, under a name of its own, and a package with a target."""
+    """A folder with the packages of the how-tos, installed, and a machine with a HAL of its own."""
     folder = tmp_path / "installed"
-    shutil.copytree(ROOT / "DeployTest/outside", folder / "lab_operators")
+    written(folder)
     machine = folder / "lab_targets"
     shutil.copytree(TARGETS_DIR / "host", machine / "lab_hal")
-    (machine / "__init__.py").write_text('"""A target."""\n')
     text = (TARGETS_DIR / "host.toml").read_text()
     for old, new in (('name = "host"', 'name = "lab"'), ('sources = ["host"]', 'sources = ["lab_hal"]')):
         assert old in text
         text = text.replace(old, new)
     (machine / "lab.toml").write_text(re.sub(r"simulates = .*", 'simulates = "host"', text))
-    distribution(folder, "lab", operators="lab_operators", targets="lab_targets")
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    points = {group.removeprefix("deployer."): names["lab"] for group, names in project["entry-points"].items()}
+    distribution(folder, project["name"], **points)
     return folder
 
 
@@ -103,7 +118,7 @@ def _trained(
     return losses, w | {f"{n}_velocity": a for n, a in v.items()}
 
 
-@pytest.mark.parametrize("target", [pytest.param("host", marks=pytest.mark.slow), "lab"])
+@pytest.mark.parametrize("target", [pytest.param("host", marks=pytest.mark.slow), "lab", "board"])
 def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
     """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
     weights, draw = _weights(6), np.random.default_rng(7)
