@@ -131,6 +131,15 @@ def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int,
     assert set(answers) == {True, False}
 
 
+@pytest.mark.parametrize("apart", [8, 1009])
+def test_search_is_exact_for_steps_far_apart(apart: int) -> None:
+    """The smallest instance, with many steps between births."""
+    items = [Item(f"b{i}", 4 * size, apart * first, apart * last) for i, (size, first, last) in enumerate(TIGHT[0])]
+    assert not check_against_every_offset(items, lower_bound(items), 4)
+    for item in items:
+        assert check_against_every_offset([x for x in items if x is not item], lower_bound(items), 4)
+
+
 @given(buffers(most=6, steps=6), st.integers(-8, 8))
 @settings(deadline=None, max_examples=150)
 def test_search_finds_what_some_offsets_give(items: list[Item], spare: int) -> None:
