@@ -85,6 +85,14 @@ def test_source_round_trip(tmp_path: Path) -> None:
     assert artefact.from_jsonable(Source, artefact.to_jsonable(source)) == source
 
 
+def test_options_of_a_field_come_in_any_order() -> None:
+    """A value is what one of the options of its field takes, wherever None and classes stand among them."""
+    for hint in (int | str | None, None | int | str, TensorType | None | int | str, str | TensorType | int):
+        assert [artefact.from_jsonable(hint, x) for x in (3, "a")] == [3, "a"]
+        with pytest.raises((TypeError, ValueError)):
+            artefact.from_jsonable(hint, [3])
+
+
 def test_unsorted_graph_is_sorted_and_stable(tmp_path: Path) -> None:
     straight = Case().program(tmp_path)
     reverse = Case(train=replace(TRAIN, nodes=TRAIN.nodes[::-1])).program(tmp_path)
@@ -251,6 +259,21 @@ def test_unused_initializers_and_dead_nodes_vanish(tmp_path: Path) -> None:
 def test_further_outputs_of_a_training_graph_are_not_kept(tmp_path: Path) -> None:
     train = with_nodes(TRAIN, node("Relu", ("y",), ("r",)), outputs=(*TRAIN.outputs, value("r", None)))
     assert Case(train=train).program(tmp_path) == Case().program(tmp_path)
+
+
+def test_constants_among_the_inputs_of_the_optimizer(tmp_path: Path) -> None:
+    """Initializers that it lists as inputs, first and last, are constants; the others keep their types."""
+    inputs = (value("first", (1,)), *OPTIMIZER.inputs, value("last", (1,)))
+    initializers = (constant("first", np.array([0.5], "f4")), constant("last", np.array([2], "f4")))
+    nodes = (
+        node("Mul", (BUFFER, "first"), ("half",)),
+        node("Mul", ("half", "last"), ("g",)),
+        node("SGD", ("w", "g"), ("w_updated",), lr=0.25),
+    )
+    optimizer = replace(OPTIMIZER, nodes=nodes, inputs=inputs, initializers=initializers)
+    program = Case(optimizer=optimizer).program(tmp_path)
+    assert (program.data, program.weights, program.accumulators) == (("x", "t"), ("w",), (BUFFER,))
+    assert program.tensors["w_updated"].type == TensorType("float32", (4, 3))
 
 
 def test_initializer_that_is_also_an_input_is_a_constant(tmp_path: Path) -> None:

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployer.tilers.addresses.branch_and_bound import pack
+from deployer.tilers.addresses import placement
+from deployer.tilers.addresses.branch_and_bound import (
+    FIRST_RUN,
+    FIXED_ORDERS,
+    GROWTH,
+    LEARNT_ORDERS,
+    Answer,
+    _Search,
+    _Spent,
+    pack,
+)
 from deployer.tilers.addresses.placement import Item, Placement, lower_bound, place
 from DeployTest.support.small_graphs import DATA
 
@@ -121,6 +131,15 @@ def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int,
     assert set(answers) == {True, False}
 
 
+@pytest.mark.parametrize("apart", [8, 1009])
+def test_search_is_exact_for_steps_far_apart(apart: int) -> None:
+    """The smallest instance, with many steps between births."""
+    items = [Item(f"b{i}", 4 * size, apart * first, apart * last) for i, (size, first, last) in enumerate(TIGHT[0])]
+    assert not check_against_every_offset(items, lower_bound(items), 4)
+    for item in items:
+        assert check_against_every_offset([x for x in items if x is not item], lower_bound(items), 4)
+
+
 @given(buffers(most=6, steps=6), st.integers(-8, 8))
 @settings(deadline=None, max_examples=150)
 def test_search_finds_what_some_offsets_give(items: list[Item], spare: int) -> None:
@@ -186,6 +205,62 @@ def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: 
     found = place(items, 500)
     check_placement(items, found, 4)
     assert found.height == found.bound
+
+
+@pytest.mark.parametrize("shape", [(48, 12, 8, 5), (40, 12, 8, 5), (54, 12, 8, 5), (0, 12, 8, 5), (27, 20, 10, 6)])
+def test_each_order_is_worth_a_try(shape: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances of which first fit reaches the bound in one order alone, another one each: nothing is searched."""
+    monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
+    items = random_buffers(*shape)
+    found = place(items, 1 << 20)
+    check_placement(items, found, 4)
+    assert found.height == found.bound
+
+
+@pytest.mark.parametrize("shape", [(0, 60, 30, 10), (5, 120, 30, 25), (1, 100, 60, 30)])
+def test_dense_steps_first_reaches_the_bound(shape: tuple[int, int, int, int]) -> None:
+    """Instances that no order of first fit packs at the bound, nor branch and bound of all buffers in time."""
+    items = random_buffers(*shape)
+    found = place(items, 1 << 20)
+    check_placement(items, found, 4)
+    assert found.height == found.bound
+
+
+def test_heights_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousandths above the bound as declared; what was packed is not packed again at a greater height."""
+    tight = [Item(f"b{i}", 4000 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[1])]
+    bound, packed = lower_bound(tight), dict[frozenset[str], int]()
+    asked = set()
+
+    def spy(items: Sequence[Item], capacity: int, alignment: int, nodes: int) -> Answer:
+        names = frozenset(x.name for x in items)
+        assert capacity <= packed.get(names, capacity)
+        asked.add(capacity)
+        answer = pack(items, capacity, alignment, nodes)
+        packed.update({names: capacity} if answer.offsets is not None else {})
+        return answer
+
+    monkeypatch.setattr(placement, "pack", spy)
+    place(tight, 1 << 30)
+    assert asked == {bound * (1000 + thousandths) // 1000 for thousandths in (0, *placement.SLACK, *placement.GAPS)}
+
+
+def test_orders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each order gets as many nodes in a turn; one that learns gets them in runs of as many as the first turn has."""
+    given: dict[tuple[str, ...], list[int]] = {}
+
+    def run(search: _Search) -> bool:
+        given.setdefault(search.order, []).append(search.run_limit - search.nodes)
+        search.nodes = search.run_limit
+        raise _Spent
+
+    monkeypatch.setattr(_Search, "_run", run)
+    unit, turns = FIRST_RUN * 5, (1, GROWTH, GROWTH**2)
+    limit = unit * sum(turns) * len((*FIXED_ORDERS, *LEARNT_ORDERS))
+    answer = pack([Item(f"b{i}", 8, 0, 0) for i in range(5)], 100, 4, limit)
+    assert (answer.offsets, answer.proven, answer.nodes) == (None, False, limit)
+    assert all(given[order] == [unit * turn for turn in turns] for order in FIXED_ORDERS)
+    assert all(given[order] == [unit] * sum(turns) for order in LEARNT_ORDERS)
 
 
 @pytest.mark.parametrize("seed", range(6))

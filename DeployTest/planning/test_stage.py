@@ -8,10 +8,12 @@ import pytest
 
 from deployer import pipeline
 from deployer.core import artefact
+from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement
+from deployer.tilers.levels.staging import stage_costs
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.cases import (
     Built,
@@ -80,6 +82,20 @@ def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
         assert not tiling.spilled
         plans.append((plan.steps, plan.homes, plan.levels))
     assert plans[0] == plans[1]
+
+
+def test_two_engines_share_the_work(built: Built) -> None:
+    """A hop with an engine per direction takes from half as long to as long as one with a single engine."""
+    host, tiling = targets.load("host"), built.tiling
+    program, faster = tiling.lifetimes.schedule.program, 0
+    storage_of = {name: program.storage(name) for name in program.tensors}
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        if choice.stage and choice.stage.buffering == "double":
+            machines = (replace(host, hops=(host.hops[0], replace(host.hops[1], shared=one))) for one in (True, False))
+            one, two = (stage_costs(step, choice.stage, storage_of, machine, True) for machine in machines)
+            assert two.busy <= one.busy <= 2 * two.busy
+            faster += two.busy < one.busy
+    assert faster > 0
 
 
 def test_residents_make_room(models_root: Path) -> None:

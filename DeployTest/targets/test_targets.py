@@ -71,7 +71,7 @@ def test_all_faults_at_once(folder: Path) -> None:
         (r"^cores = \d+", "cores = 0"),
         (r"^alignment = \d+", 'alignment = "four"'),
         (r"^budget = \d+", "budget = 262145"),
-        (r"^bytes = 2031616", "size = 2031616"),
+        (r"^bytes = 2031616\nbudget = ", "size = 2031616\nallowed = "),
         (r'^compiler = \["riscv64-unknown-elf-gcc"\]', 'compiler = "gcc"'),
         (r"^sanitize = .*$", ""),
     )
@@ -82,7 +82,9 @@ def test_all_faults_at_once(folder: Path) -> None:
         "alignment is missing or no int",
         "level L1: budget + reserved exceeds bytes",
         "levels[1] lacks 'bytes'",
+        "levels[1] lacks 'budget'",
         "levels[1] has no key 'size'",
+        "levels[1] has no key 'allowed'",
         "toolchain.compiler: ",
         "toolchain lacks 'sanitize'",
     )
