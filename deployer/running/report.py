@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from deployer.codegen.render import tile_text
+from deployer.core.errors import DeployerWarning
 from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import json_text, one_line
@@ -90,9 +91,10 @@ def _losses(found: Sequence[float], wanted: Sequence[float], tolerance: float) -
     return float(distances.max(initial=0.0)), texts
 
 
-def as_json(report: Report) -> str:
-    """The report as JSON."""
-    return json_text(_printable(asdict(report)), allow_nan=False)
+def as_json(report: Report, warnings: Sequence[DeployerWarning] = ()) -> str:
+    """The report as JSON, with the warnings about the case's files."""
+    record = {**asdict(report), "warnings": [warning.record for warning in warnings]}
+    return json_text(_printable(record), allow_nan=False)
 
 
 def _printable(value: Any) -> Any:

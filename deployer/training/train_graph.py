@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.declarations import Loss
-from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch
+from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, written_accumulator
 from deployer.core.safe_text import one_line, parameter_name
@@ -72,6 +72,7 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
+    warn: Warn = told_by_python,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
@@ -80,6 +81,7 @@ def build_train_graph(
     `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
+    `warn` is told what is odd in the model and harmless.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -87,6 +89,8 @@ def build_train_graph(
     _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
     source = forward.load(model)
     case = _differentiated(source, losses()[loss], forward.choose_parameters(source, trainable))
+    for warning in case.state.warnings.values():
+        warn(warning)
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
     batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)

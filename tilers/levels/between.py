@@ -76,10 +76,10 @@ class BetweenLevel:
 
     def _too_full(self) -> TilingInfeasible:
         """The error of a program without steps, whose outputs are constants."""
-        level, needed = self.target.levels[LEVEL], max(alive(self.lifetimes, self.target, frozenset()))
+        level, needed = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
         facts = [("needed", f"{needed} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
-        return TilingInfeasible(cause, facts, f"--{level.name.lower()} {needed}")
+        return TilingInfeasible(cause, facts, self.target.budget_flag(level, needed))
 
     def _too_small(self, name: str) -> TilingInfeasible:
         """The error of that step. What may be spilled depends on the capacity, so does what is enough."""
