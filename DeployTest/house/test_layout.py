@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -55,6 +56,20 @@ def test_packages_are_listed() -> None:
     assert set(tools["packages"]) == wanted
     assert tools["package-dir"] == {"deployer": "deployer", **{name: folder for folder, name in MAPPED.items()}}
     assert tools["include-package-data"] is False
+
+
+def test_dependencies_are_used() -> None:
+    """What an installation brings is imported somewhere, and nothing else is, but for Python's own."""
+    needed = {re.split(r"[<>=]", text)[0] for text in project()["project"]["dependencies"]}
+    modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in needed}
+    found: set[str] = set()
+    for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            found |= {a.name.split(".")[0] for a in node.names} if isinstance(node, ast.Import) else set()
+            found |= (
+                {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) and not node.level else set()
+            )
+    assert found - set(sys.stdlib_module_names) - {"deployer"} == modules
 
 
 def test_package_data_is_listed() -> None:
