@@ -262,9 +262,17 @@ def test_no_traces_of_a_machine() -> None:
 
 def test_records_are_short() -> None:
     """Decision records fit a page and are numbered without gaps; the changelog has a line per change."""
-    records = sorted((ROOT / ".github/decisions").glob("*.md"))
+    records = sorted((ROOT / ".github/decisions").glob("[0-9]*.md"))
     assert [int(p.name[:4]) for p in records] == list(range(1, len(records) + 1))
     for path in records:
         assert len(path.read_text().splitlines()) <= LONGEST_RECORD, path.name
     for line in (ROOT / ".github/CHANGELOG.md").read_text().splitlines():
         assert len(line) <= 140, line
+
+
+def test_records_are_listed() -> None:
+    """The index of decision records has every one of them under its title, in order."""
+    folder = ROOT / ".github/decisions"
+    titles = {path.name: path.read_text().splitlines()[0] for path in sorted(folder.glob("[0-9]*.md"))}
+    wanted = [f"- [{name[:4]}]({name}) {re.sub('^# [0-9]{4}:? ', '', title)}" for name, title in titles.items()]
+    assert [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("- ")] == wanted
