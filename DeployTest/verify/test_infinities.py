@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployer.core.plan import Options, Plan
+from deployer.core.plan import Options, Plan, Running
 from deployer.running import report
 from deployer.running.run import Outcome
 from deployer.verify import verdict
@@ -32,7 +32,7 @@ PAIRS = [
     (-INF, NAN, NAN),
 ]
 """Two values and how far apart they are."""
-NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {})
+NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
 
 
 def f32(*numbers: float) -> np.ndarray:

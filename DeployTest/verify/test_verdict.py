@@ -15,7 +15,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.plan import Options, Plan
+from deployer.core.plan import Options, Plan, Running
 from deployer.frontend.dataset import Dataset
 from deployer.pipeline import Case
 from deployer.running import report
@@ -129,7 +129,7 @@ def judged(outcome: Outcome, expected: Expected) -> tuple[str, ...]:
     return report.run(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
 
 
-_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {})
+_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
 
 
 def seen(outcome: Outcome, expected: Expected) -> bool:
