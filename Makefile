@@ -46,7 +46,8 @@ detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 
 golden: $(READY)
-	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py --update-golden
+	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py \
+		DeployTest/house/test_layout.py --update-golden
 
 clean:
 	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import pipeline, reentry, requests
+from deployer import ending, pipeline, reentry, requests
 from deployer.codegen import generate
 from deployer.core import target as targets
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.operator import Operator, registry
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
@@ -51,14 +51,20 @@ def kind_of(a: argparse.Namespace) -> str:
     return {"infer": "inference", "optimizer": "optimizer"}.get(a.command, "training")
 
 
-def load_case(a: argparse.Namespace) -> Case:
-    """The case a command works on."""
-    kind = kind_of(a)
+def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
+    """The case a command works on, and the warnings about its files, which are told at once."""
+    kind, warnings = kind_of(a), list[DeployerWarning]()
+
+    def warn(warning: DeployerWarning) -> None:
+        warnings.append(warning)
+        ending.tell(str(warning))
+
     if kind == "inference":
-        return pipeline.load_inference_case(a.test)
+        return pipeline.load_inference_case(a.test, warn), warnings
     if kind == "optimizer":
-        return pipeline.load_optimizer_case(a.test, a.learning_rate)
-    return pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs)
+        return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs, warn)
+    return case, warnings
 
 
 def choices_of(a: argparse.Namespace) -> Options:
@@ -92,7 +98,7 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
     requests.check_flags(a, kind_of(a), _simulator_flags(a))
     with ExitStack() as held:
         with _timed(console, timings) as progress:
-            case = load_case(a)
+            case, warnings = load_case(a)
             requests.check_case(a, case, choices_of(a))
             options = None if a.skipgen else options_of(a)
             directory = a.output or Path("out") / case.directory.name / a.platform
@@ -108,7 +114,7 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
         if outcome is None:
             console.print(f"built {directory / 'network'}, not run")
             return 0
-        return _judge(a, case, plan, outcome, directory, console, timings)
+        return _judge(a, case, warnings, plan, outcome, directory, console, timings)
 
 
 def _written(a: argparse.Namespace) -> set[str]:
@@ -160,6 +166,7 @@ def _extras(
 def _judge(
     a: argparse.Namespace,
     case: Case,
+    warnings: Sequence[DeployerWarning],
     plan: Plan,
     outcome: Outcome,
     directory: Path,
@@ -168,7 +175,7 @@ def _judge(
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
     result = report.run(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
-    output.write(directory, {"report.json": report.as_json(result)})
+    output.write(directory, {"report.json": report.as_json(result, warnings)})
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}
         if outcome.losses:
@@ -204,7 +211,7 @@ def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[pipeline.Pr
 def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     """Compile a case to C, from its files or from a dumped tiling."""
     requests.check_flags(a, kind_of(a), _simulator_flags(a))
-    case = load_case(a)
+    case, _ = load_case(a)
     requests.check_case(a, case, choices_of(a))
     options = None if a.from_file else options_of(a)
     directory = a.output or Path("out") / case.directory.name / a.platform
@@ -252,6 +259,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         seed=a.seed or 0,
         data=a.data,
         force=a.force,
+        warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(made))
     return 0

@@ -49,7 +49,7 @@ def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
         _silence()
         return PIPE_CLOSED
     except KeyboardInterrupt:
-        _tell("interrupted")
+        tell("interrupted")
         return INTERRUPTED
     except Exception as error:
         return _ended(_told(error), words)
@@ -82,11 +82,12 @@ def _ended(error: DeployerError, words: Sequence[str]) -> int:
     if error.exit_code == InternalError.exit_code:
         place = write_report(error, words)
         text += f"\n  {'report':<14} {place}" if place else "\n  no report could be written"
-    _tell(text)
+    tell(text)
     return error.exit_code
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """Put lines on standard error, whoever reads there."""
     with suppress(OSError, ValueError):
         print("\n".join(map(escaped, text.split("\n"))), file=sys.stderr, flush=True)
 

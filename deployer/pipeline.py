@@ -9,7 +9,7 @@ import numpy as np
 from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
-from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed
+from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, told_by_python
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -59,13 +59,15 @@ def load_training(
     n_accum: int | None = None,
     learning_rate: float | None = None,
     changing: int | None = None,
+    warn: Warn = told_by_python,
 ) -> Case:
     """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
 
-    `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs.
+    `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
+    is told what is odd in the files and harmless, here and below.
     """
     folder = parse.train_dir(directory)
-    program = _training_program(folder, learning_rate, changing)
+    program = _training_program(folder, learning_rate, changing, warn)
     dataset = load(folder, program, n_steps=n_steps, n_accum=n_accum)
     note = "outputs.npz"
     if learning_rate is not None or len(dataset.expected_losses) < dataset.n_batches or not dataset.expected_weights:
@@ -76,14 +78,15 @@ def load_training(
     return Case(folder, program, dataset, {}, dict(dataset.expected_weights), note)
 
 
-def _training_program(folder: Path, learning_rate: float | None, changing: int | None) -> Program:
+def _training_program(folder: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> Program:
     source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    program = check.run(source, data_inputs=changing or data_inputs(folder), learning_rate=learning_rate)
+    count = changing or data_inputs(folder)
+    program = check.run(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
     verify_program(program)
     return program
 
 
-def load_optimizer_case(directory: Path, learning_rate: float | None = None) -> Case:
+def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = told_by_python) -> Case:
     """The optimizer graph of a training case alone, on its initial weights and gradients drawn from a fixed seed.
 
     `directory` is the training or the optimizer folder; the float64 reference says what must come out.
@@ -92,7 +95,7 @@ def load_optimizer_case(directory: Path, learning_rate: float | None = None) -> 
     if name.endswith("_optimizer"):
         directory = directory.resolve().with_name(name.removesuffix("_optimizer") + "_train")
     folder = parse.train_dir(directory)
-    joint = _training_program(folder, learning_rate, None)
+    joint = _training_program(folder, learning_rate, None, warn)
     weights = load(folder, joint).weights
     program = optimizer_program(joint)
     draw = np.random.default_rng(0)
@@ -121,9 +124,9 @@ def optimizer_program(joint: Program) -> Program:
     )
 
 
-def load_inference_case(directory: Path) -> Case:
+def load_inference_case(directory: Path, warn: Warn = told_by_python) -> Case:
     """Read and check an inference case."""
-    program = check.run(parse.run(directory / "network.onnx", None))
+    program = check.run(parse.run(directory / "network.onnx", None), warn=warn)
     verify_program(program)
     inputs, expected = load_inference(directory, program)
     return Case(directory, program, None, inputs, expected, "outputs.npz")

@@ -27,7 +27,8 @@ static void print_count(const char *label, uint64_t value) {
 }
 
 static uint32_t report_loss(uint32_t pass, float computed, float reference) {
-    const float difference = computed > reference ? computed - reference : reference - computed;
+    const float apart = computed > reference ? computed - reference : reference - computed;
+    const float difference = computed == reference ? 0.0f : apart; /* equal infinities are no distance apart */
     print_count("[loss ", pass);
     print_value("] computed=", format_f32, computed);
     print_value(" ref=", format_f32, reference);

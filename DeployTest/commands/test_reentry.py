@@ -115,7 +115,7 @@ ALONE = {
     "an argument too few": (without("steps", 0, "args", "n"), "the kernel has"),
     "levels": (put("levels", 0, "name", value="L9"), "are not the target's"),
     "tables": (put("table_bytes", value=-4), "[table]"),
-    "steps": (put("steps", value=[]), "there are no steps"),
+    "steps": (put("steps", value=[]), "[lifetime] the home of"),
     "graph of nobody": (put("steps", 0, "graph", value="q"), "is in graph 'q', out of order"),
     "order of graphs": (put("steps", 0, "graph", value="optimizer"), "out of order"),
     "a storage too few": (without("storage_of", "loss"), "storages are not those of"),

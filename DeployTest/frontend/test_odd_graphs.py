@@ -29,7 +29,7 @@ from DeployTest.support.tolerances import assert_close
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 NAN, INF = float("nan"), float("inf")
-FC, LOSS, LOSS_GRAD, PRODUCT, ACCUMULATE = TRAIN.nodes
+FC, LOSS, _, PRODUCT, ACCUMULATE = TRAIN.nodes
 CLASSES = 4
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -55,6 +56,20 @@ def test_packages_are_listed() -> None:
     assert set(tools["packages"]) == wanted
     assert tools["package-dir"] == {"deployer": "deployer", **{name: folder for folder, name in MAPPED.items()}}
     assert tools["include-package-data"] is False
+
+
+def test_dependencies_are_used() -> None:
+    """What an installation brings is imported somewhere, and nothing else is, but for Python's own."""
+    needed = {re.split(r"[<>=]", text)[0] for text in project()["project"]["dependencies"]}
+    modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in needed}
+    found: set[str] = set()
+    for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            found |= {a.name.split(".")[0] for a in node.names} if isinstance(node, ast.Import) else set()
+            found |= (
+                {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) and not node.level else set()
+            )
+    assert found - set(sys.stdlib_module_names) - {"deployer"} == modules
 
 
 def test_package_data_is_listed() -> None:
@@ -247,9 +262,21 @@ def test_no_traces_of_a_machine() -> None:
 
 def test_records_are_short() -> None:
     """Decision records fit a page and are numbered without gaps; the changelog has a line per change."""
-    records = sorted((ROOT / ".github/decisions").glob("*.md"))
+    records = sorted((ROOT / ".github/decisions").glob("[0-9]*.md"))
     assert [int(p.name[:4]) for p in records] == list(range(1, len(records) + 1))
     for path in records:
         assert len(path.read_text().splitlines()) <= LONGEST_RECORD, path.name
     for line in (ROOT / ".github/CHANGELOG.md").read_text().splitlines():
         assert len(line) <= 140, line
+
+
+def test_records_are_listed(update_golden: bool) -> None:
+    """The index of decision records has every one of them under its title, in order; `make golden` rewrites it."""
+    index = ROOT / ".github/decisions/README.md"
+    titles = {path.name: path.read_text().splitlines()[0] for path in sorted(index.parent.glob("[0-9]*.md"))}
+    wanted = [f"- [{name[:4]}]({name}) {re.sub('^# [0-9]{4}:? ', '', title)}" for name, title in titles.items()]
+    lines = index.read_text().splitlines()
+    if update_golden:
+        lines = [*(line for line in lines if not line.startswith("- ")), *wanted]
+        index.write_text("\n".join(lines) + "\n")
+    assert [line for line in lines if line.startswith("- ")] == wanted

@@ -5,31 +5,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, helper
+import onnx_graphsurgeon as gs
 
-from .generator import Array, save_forward, sgd_case
+from .generator import Array, Value, forward_graph, layer, save_forward, sgd_case
 
 Pair = tuple[int, int]
 
 
 class ConvNet:
-    """A forward model under construction: `x` names its newest value, `shape` is that value's [N, C, H, W]."""
+    """A forward model under construction: `x` is its newest value, `shape` that value's [N, C, H, W]."""
 
     def __init__(self, name: str, shape: Sequence[int], seed: int, batch_norm: bool) -> None:
         """Begin with the input."""
-        self.name, self.inputs, self.batch_norm = name, {"input": tuple(shape)}, batch_norm
-        self.x, self.shape = "input", tuple(shape)
+        self.graph, self.batch_norm = forward_graph(name, input=shape), batch_norm
+        self.x, self.shape = self.graph.inputs[0], tuple(shape)
         self.generator = np.random.default_rng(seed)
-        self.nodes: list[NodeProto] = []
-        self.weights: dict[str, Array] = {}
 
-    def node(self, op: str, label: str, inputs: Sequence[str], **attrs: Any) -> str:
+    def node(self, op: str, label: str, *inputs: gs.Tensor, **attrs: Any) -> Value:
         """A node named `label`, and the newest value."""
-        self.x = f"{label}_out"
-        self.nodes.append(helper.make_node(op, inputs, [self.x], label, **attrs))
+        self.x = layer(self.graph, op, label, inputs, **attrs)
         return self.x
 
-    def conv(self, label: str, outputs: int, kernel: Pair, stride: int = 1, *, depthwise: bool = False) -> str:
+    def conv(self, label: str, outputs: int, kernel: Pair, stride: int = 1, *, depthwise: bool = False) -> Value:
         """A convolution with SAME padding and He-normal weights, then the batch norm; without that it has a bias.
 
         Pads are explicit, the odd one at the end, as TensorFlow and `SAME_UPPER` have them.
@@ -38,19 +35,18 @@ class ConvNet:
         group = channels if depthwise else 1
         fan_in = channels // group * kernel[0] * kernel[1]
         drawn = self.generator.standard_normal((outputs, channels // group, *kernel))
-        self.weights[f"{label}.weight"] = (drawn * np.sqrt(2 / fan_in)).astype(np.float32)
-        operands = [self.x, f"{label}.weight"]
+        parameters = [gs.Constant(f"{label}.weight", (drawn * np.sqrt(2 / fan_in)).astype(np.float32))]
         if not self.batch_norm:
-            self.weights[f"{label}.bias"] = self._around(0.0, 0.1, outputs)
-            operands.append(f"{label}.bias")
+            parameters.append(gs.Constant(f"{label}.bias", self._around(0.0, 0.1, outputs)))
         out = [-(-length // stride) for length in size]
         total = [max((o - 1) * stride + k - length, 0) for o, k, length in zip(out, kernel, size, strict=True)]
         pads = [t // 2 for t in total] + [t - t // 2 for t in total]
         self.shape = (batch, outputs, *out)
-        self.node("Conv", label, operands, kernel_shape=kernel, strides=(stride, stride), pads=pads, group=group)
+        form = {"kernel_shape": kernel, "strides": (stride, stride), "pads": pads, "group": group}
+        self.node("Conv", label, self.x, *parameters, **form)
         return self.norm(f"{label}.bn") if self.batch_norm else self.x
 
-    def norm(self, label: str) -> str:
+    def norm(self, label: str) -> Value:
         """Batch normalization in training form; its running statistics start at 0 and 1 and are not trained.
 
         Biases lie about 1, so that few values are close to where Relu bends: there the rounding of one value decides
@@ -58,18 +54,20 @@ class ConvNet:
         They differ, because a scale before a depthwise layer and its batch norm has no gradient beside equal biases.
         """
         channels = self.shape[1]
-        self.weights[f"{label}.weight"] = self._around(1.0, 0.1, channels)
-        self.weights[f"{label}.bias"] = self._around(1.0, 1.0, channels)
-        self.weights[f"{label}.running_mean"] = np.zeros(channels, np.float32)
-        self.weights[f"{label}.running_var"] = np.ones(channels, np.float32)
-        parts = [f"{label}.{part}" for part in ("weight", "bias", "running_mean", "running_var")]
-        return self.node("BatchNormalization", label, [self.x, *parts], training_mode=1)
+        parts = {
+            "weight": self._around(1.0, 0.1, channels),
+            "bias": self._around(1.0, 1.0, channels),
+            "running_mean": np.zeros(channels, np.float32),
+            "running_var": np.ones(channels, np.float32),
+        }
+        constants = [gs.Constant(f"{label}.{part}", array) for part, array in parts.items()]
+        return self.node("BatchNormalization", label, self.x, *constants, training_mode=1)
 
-    def relu(self, label: str) -> str:
+    def relu(self, label: str) -> Value:
         """The positive part."""
-        return self.node("Relu", label, [self.x])
+        return self.node("Relu", label, self.x)
 
-    def separable(self, label: str, outputs: int, stride: int = 1) -> str:
+    def separable(self, label: str, outputs: int, stride: int = 1) -> Value:
         """A depthwise 3x3 and a pointwise convolution, each with its batch norm and Relu."""
         self.conv(f"{label}.depthwise", self.shape[1], (3, 3), stride, depthwise=True)
         self.relu(f"{label}.depthwise.relu")
@@ -79,18 +77,16 @@ class ConvNet:
     def classes(self, count: int) -> None:
         """One row per image, and a fully connected layer of scores."""
         features = self.shape[1]
-        self.node("Flatten", "flatten", [self.x])
+        self.node("Flatten", "flatten", self.x)
         drawn = self.generator.standard_normal((count, features))
-        self.weights["fc.weight"] = (drawn * np.sqrt(1 / features)).astype(np.float32)
-        self.weights["fc.bias"] = self._around(0.0, 0.1, count)
-        self.node("Gemm", "fc", [self.x, "fc.weight", "fc.bias"], transB=1)
+        weight = gs.Constant("fc.weight", (drawn * np.sqrt(1 / features)).astype(np.float32))
+        self.node("Gemm", "fc", self.x, weight, gs.Constant("fc.bias", self._around(0.0, 0.1, count)), transB=1)
         self.shape = (self.shape[0], count)
 
     def case(self, out: Path, samples: int, seed: int, **options: Any) -> Path:
         """Write the case of the model with cross entropy against random labels; returns its *_train folder."""
-        path = out / f"{self.name}.onnx"
-        save_forward(path, self.nodes, self.weights, self.inputs, {self.x: self.shape})
-        shape = self.inputs["input"]
+        path = save_forward(out / f"{self.graph.name}.onnx", self.graph, self.x, self.shape)
+        shape = self.graph.inputs[0].shape
         draw = np.random.default_rng(seed)
         data = {
             "input": draw.standard_normal((samples, *shape)).astype(np.float32),

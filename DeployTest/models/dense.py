@@ -6,26 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import helper
+import onnx_graphsurgeon as gs
 
-from .generator import Array, save_forward, sgd_case, uniform
+from .generator import Array, forward_graph, layer, save_forward, sgd_case, uniform
 
 
 def dense(path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool) -> Path:
     """Write Gemm layers `<label>.weight` [out, in], `<label>.bias` [out], with Relu between if asked for."""
-    generator = np.random.default_rng(seed)
-    nodes, weights, x = [], {}, "input"
+    generator, graph = np.random.default_rng(seed), forward_graph(path.stem, input=(batch, widths[0]))
+    [x] = graph.inputs
     for label, (fan_in, fan_out) in zip(labels, pairwise(widths), strict=True):
-        weights[f"{label}.weight"] = uniform(generator, fan_in, fan_out, fan_in)
-        weights[f"{label}.bias"] = uniform(generator, fan_in, fan_out)
+        weight = gs.Constant(f"{label}.weight", uniform(generator, fan_in, fan_out, fan_in))
+        bias = gs.Constant(f"{label}.bias", uniform(generator, fan_in, fan_out))
         last = label == labels[-1]
-        operands = [x, f"{label}.weight", f"{label}.bias"]
-        x = "output" if last else f"{label}_out"
-        nodes.append(helper.make_node("Gemm", operands, [x], label, transB=1))
+        x = layer(graph, "Gemm", label, [x, weight, bias], "output" if last else "", transB=1)
         if relu and not last:
-            nodes.append(helper.make_node("Relu", [x], [f"{label}_relu"], f"{label}_relu"))
-            x = f"{label}_relu"
-    return save_forward(path, nodes, weights, {"input": (batch, widths[0])}, {"output": (batch, widths[-1])})
+            x = layer(graph, "Relu", f"{label}_relu", [x], f"{label}_relu")
+    return save_forward(path, graph, x, (batch, widths[-1]))
 
 
 def autoencoder(

@@ -18,7 +18,7 @@ def generate(
     net.relu("stem.relu")
     for i in range(1, BLOCKS + 1):
         net.separable(f"block{i}", CHANNELS)
-    net.node("GlobalAveragePool", "pool", [net.x])
+    net.node("GlobalAveragePool", "pool", net.x)
     net.classes(12)
     return net.case(out, samples, seed + 1, **{"learning_rate": 0.005} | options)
 

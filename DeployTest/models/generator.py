@@ -2,39 +2,43 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+import onnx_graphsurgeon as gs
 
 from deployer import ending, values
-from deployer.running import output
+from deployer.running.output import write
 from deployer.training.train_graph import Report, build_train_graph
 
 Array = npt.NDArray[Any]
+Value = gs.Variable
 Generate = Callable[..., Path]
 OPSET = 17
 
 
-def save_forward(
-    path: Path,
-    nodes: Sequence[NodeProto],
-    weights: Mapping[str, Array],
-    inputs: Mapping[str, Sequence[int]],
-    outputs: Mapping[str, Sequence[int]],
-) -> Path:
-    """Write a float32 model with its weights as initializers."""
-    values = [
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in part.items()]
-        for part in (inputs, outputs)
-    ]
-    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, path.stem, *values, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    output.write(path.parent, {path.name: model.SerializeToString(deterministic=True)})
+def forward_graph(name: str, **inputs: Sequence[int]) -> gs.Graph:
+    """A float32 model with these inputs and no node yet."""
+    values = [gs.Variable(label, np.float32, tuple(shape)) for label, shape in inputs.items()]
+    return gs.Graph(name=name, inputs=values, opset=OPSET, ir_version=10)
+
+
+def layer(graph: gs.Graph, op: str, label: str, inputs: Sequence[gs.Tensor], output: str = "", **attrs: Any) -> Value:
+    """Append a node named `label`, whose domain is ONNX's unless `domain` says otherwise; its output."""
+    made, domain = gs.Variable(output or f"{label}_out"), attrs.pop("domain", None)
+    graph.nodes.append(gs.Node(op, label, dict(sorted(attrs.items())), list(inputs), [made], domain))
+    return made
+
+
+def save_forward(path: Path, graph: gs.Graph, output: Value, shape: Sequence[int]) -> Path:
+    """Write a model with one output; the same graph gives the same bytes."""
+    output.to_variable(np.float32, tuple(shape))
+    graph.outputs = [output]
+    model = gs.export_onnx(graph)
+    write(path.parent, {path.name: model.SerializeToString(deterministic=True)})
     return path
 
 

@@ -19,7 +19,7 @@ def generate(
     net.relu("stem.relu")
     for i, (channels, stride) in enumerate(BLOCKS, 1):
         net.separable(f"block{i}", channels, stride)
-    net.node("GlobalAveragePool", "pool", [net.x])
+    net.node("GlobalAveragePool", "pool", net.x)
     net.classes(2)
     return net.case(out, samples, seed + 1, **{"learning_rate": 0.002} | options)
 

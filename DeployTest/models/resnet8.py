@@ -19,7 +19,7 @@ def residual(net: ConvNet, label: str, channels: int, stride: int) -> None:
     net.x, net.shape = x, shape
     if shape != out:
         net.conv(f"{label}.shortcut", channels, (1, 1), stride)
-    net.node("Add", f"{label}.add", [y, net.x])
+    net.node("Add", f"{label}.add", y, net.x)
     net.relu(f"{label}.relu2")
 
 
@@ -33,7 +33,7 @@ def generate(
     for i, (channels, stride) in enumerate(STACKS, 1):
         residual(net, f"stack{i}", channels, stride)
     size = net.shape[2:]
-    net.node("AveragePool", "pool", [net.x], kernel_shape=size, strides=size)
+    net.node("AveragePool", "pool", net.x, kernel_shape=size, strides=size)
     net.classes(10)
     return net.case(out, samples, seed + 1, **{"learning_rate": 0.004} | options)
 

@@ -18,6 +18,7 @@ from deployer.core.plan import Options, Plan, Tiling
 from deployer.pipeline import Case
 from deployer.running import report
 from deployer.running.run import Outcome
+from deployer.verify import verdict
 from deployer.verify.tolerances import TOLERANCES
 
 HERE = Path(__file__).resolve().parents[1]
@@ -158,8 +159,8 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
     pairs += [(outcome.arrays[name], wanted) for name, wanted in case.expected.items()]
     worst = 0.0
     for found, wanted in pairs:
-        distance = np.abs(np.asarray(found, np.float64).ravel() - np.asarray(wanted, np.float64).ravel())
-        worst = max(worst, float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0)))
+        distance = verdict.distances(np.asarray(found), np.asarray(wanted))
+        worst = max(worst, float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max(initial=0.0)))
     return worst
 
 

@@ -25,11 +25,12 @@ from deployer.core.operator import (
     Stride,
     registry,
 )
+from deployer.core.target import load
+from deployer.running import build
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "targets" / "common"
-FLAGS = ("-std=c11", "-O2", "-mfma", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
 """Kernels call nothing but the HAL, so nothing else is there to call."""
 GUARD = 16
@@ -70,10 +71,12 @@ def library() -> ctypes.CDLL:
         (folder / "math.c").write_text(_MATH)
         sources = [str(COMMON / "kernels" / f"{symbol}.c") for symbol in sorted(kernels)]
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
-        command = ["gcc", *FLAGS, *WARNINGS, *LINK, *includes, "stub.c", "math.c", *sources, "-o", "all.so"]
+        tools = build.toolchain(load("host"))
+        flags = (*build.compiler(tools), *build.flags_of(tools), *FLAGS, *LINK, *includes)
+        command = [*flags, "stub.c", "math.c", *sources, "-o", "all.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"gcc refused a kernel:\n{done.stderr}")
+            raise RuntimeError(f"{command[0]} refused a kernel:\n{done.stderr}")
         return ctypes.CDLL(str(folder / "all.so"))
     finally:
         shutil.rmtree(folder)

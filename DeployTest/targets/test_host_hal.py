@@ -28,7 +28,7 @@ def run(command, **options):
 
 
 def compile_c(output, sources, *flags):
-    result = run(["gcc", *FLAGS, *flags, *INCLUDES, f"-I{output.parent}", "-o", output, *sources])
+    result = run(["gcc", *FLAGS, *flags, *INCLUDES, f"-I{output.parent}", "-o", output, *sources, "-lm"])
     assert result.returncode == 0, result.stderr.decode()
     return output
 

@@ -15,7 +15,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.plan import Options, Plan
+from deployer.core.plan import Options, Plan, Running
 from deployer.frontend.dataset import Dataset
 from deployer.pipeline import Case
 from deployer.running import report
@@ -129,7 +129,7 @@ def judged(outcome: Outcome, expected: Expected) -> tuple[str, ...]:
     return report.run(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
 
 
-_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {})
+_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
 
 
 def seen(outcome: Outcome, expected: Expected) -> bool:
@@ -201,7 +201,7 @@ def test_a_fault_in_the_last_tensor_alone(case: tuple[Case, Expected]) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_is_never_equal(value: float, case: tuple[Case, Expected]) -> None:
-    """Neither in a weight, nor in an expected one, nor in both, nor in a loss."""
+    """Neither in a weight, nor in an expected one, nor in both, nor in a loss; an infinity to the same one alone."""
     right, expected = trained(case[0], Fault()), case[1]
     name = sorted(expected.arrays)[-1]
     broken = right.arrays[name].copy()
@@ -210,9 +210,14 @@ def test_nan_is_never_equal(value: float, case: tuple[Case, Expected]) -> None:
     wild = replace(expected, arrays={**expected.arrays, name: broken})
     lost = replace(expected, losses=(*expected.losses[:-1], value))
     assert any(name in fault for fault in judged(wrong, expected))
-    assert any("is expected, which nothing can be compared with" in fault for fault in judged(right, wild))
-    assert any("is expected, which nothing can be compared with" in fault for fault in judged(wrong, wild))
-    assert any(fault.startswith("loss") for fault in judged(replace(right, losses=lost.losses), lost))
+    assert any(name in fault for fault in judged(right, wild))
+    assert bool(judged(wrong, wild)) == bool(np.isnan(value))
+    if np.isnan(value):
+        for outcome in (right, wrong):
+            assert f"{name}: NaN is expected, which nothing is equal to" in judged(outcome, wild)
+    assert any(fault.startswith("loss") for fault in judged(right, lost))
+    lost_too = judged(replace(right, losses=lost.losses), lost)
+    assert any(fault.startswith("loss") for fault in lost_too) == bool(np.isnan(value))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

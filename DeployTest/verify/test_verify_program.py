@@ -30,7 +30,7 @@ def program(tmp_path: Path) -> Program:
 def tensor(program: Program, name: str, /, **changes: object) -> Program:
     """The program with one tensor changed."""
     changed = replace(program.tensors[name], **changes)  # type: ignore[arg-type]
-    return program.with_tensors({**program.tensors, name: changed})
+    return replace(program, tensors={**program.tensors, name: changed})
 
 
 def nodes(program: Program, graph: int, edit: Callable[[tuple[Node, ...]], tuple[Node, ...]]) -> Program:
@@ -49,12 +49,12 @@ def node_change(program: Program, op: str, /, **changes: object) -> Program:
 
 def without(program: Program, name: str) -> Program:
     """The program with one tensor missing."""
-    return program.with_tensors({k: t for k, t in program.tensors.items() if k != name})
+    return replace(program, tensors={k: t for k, t in program.tensors.items() if k != name})
 
 
 def with_tensor(program: Program, added: Tensor) -> Program:
     """The program with one more tensor."""
-    return program.with_tensors({**program.tensors, added.name: added})
+    return replace(program, tensors={**program.tensors, added.name: added})
 
 
 def with_dead_node(program: Program) -> Program:
@@ -79,7 +79,7 @@ def without_accumulation(program: Program) -> Program:
     """No node of the training graph writes the accumulator."""
     shorter = nodes(program, 0, lambda all_: tuple(n for n in all_ if n.name in ("scale", "fc", "MSELoss_loss")))
     gone = {x for n in program.graphs[0].nodes for x in n.outputs} - {x for n in shorter.nodes for x in n.outputs}
-    return shorter.with_tensors({k: t for k, t in shorter.tensors.items() if k not in gone})
+    return replace(shorter, tensors={k: t for k, t in shorter.tensors.items() if k not in gone})
 
 
 def with_empty(program: Program) -> Program:

@@ -157,7 +157,7 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
-    words = [*build.compiler(tools), *tools.flags, *(f"-I{folder}" for folder in folders), *map(str, sources)]
+    words = [*build.compiler(tools), *build.flags_of(tools), *(f"-I{folder}" for folder in folders), *map(str, sources)]
     words += build.link_words(tools, words[0], target, {level.name: level.budget for level in target.levels})
     path, stamp = directory / "network", directory / "network.sha256"
     text = hashlib.sha256("\0".join(words).encode())

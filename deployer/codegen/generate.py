@@ -19,7 +19,6 @@ from deployer.core.safe_text import TEMPLATE_OPTIONS
 
 TEMPLATES = Path(deployer.templates.__file__).parent
 FILE_NAMES = {"train": "TrainingNetwork.c", "optimizer": "OptimizerNetwork.c", "infer": "InferenceNetwork.c"}
-NETWORK_FILES = (*FILE_NAMES.values(), "Network.h")
 
 
 def sources(plan: Plan) -> tuple[str, ...]:

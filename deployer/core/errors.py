@@ -1,6 +1,7 @@
-"""Errors with a place, a cause, numbers and a way out; the user's and our own are different types."""
+"""Errors and warnings with a place, a cause, numbers and a way out; the user's and our own are different types."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 
 from deployer.core.safe_text import escaped
 
@@ -8,14 +9,12 @@ LONGEST_LINE = 4000
 """Characters of a line of a message; what lies beyond helps nobody."""
 
 
-class DeployerError(Exception):
-    """An error that can be shown to a person.
+class _Told(Exception):
+    """What is shown to a person.
 
     `cause` says what is wrong and where in one line; `facts` are (label, text) lines with the numbers;
-    `hint` says what to try. Only a failed comparison ends with 1: an error of no further kind is ours.
+    `hint` says what to try.
     """
-
-    exit_code = 70
 
     def __init__(self, cause: str, facts: Sequence[tuple[str, str]] = (), hint: str = "") -> None:
         super().__init__(cause)
@@ -23,10 +22,15 @@ class DeployerError(Exception):
         self.facts = tuple(facts)
         self.hint = hint
 
+    @property
+    def title(self) -> str:
+        """The first word."""
+        return type(self).__name__
+
     def __str__(self) -> str:
         rows = [*self.facts, *([("try", self.hint)] if self.hint else [])]
         width = max([14, *(len(label) for label, _ in rows)])
-        lines = [f"{type(self).__name__}: {_shown(self.cause)}"]
+        lines = [f"{self.title}: {_shown(self.cause)}"]
         indent = "\n" + " " * (width + 3)
         lines += [f"  {_shown(label):<{width}} {indent.join(map(_shown, text.splitlines()))}" for label, text in rows]
         return "\n".join(lines)
@@ -36,6 +40,32 @@ def _shown(text: str) -> str:
     """One line of a message: names in it cannot begin another, nor command the terminal."""
     line = escaped(text)
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
+
+
+class DeployerError(_Told):
+    """An error that can be shown to a person. Only a failed comparison ends with 1: one of no further kind is ours."""
+
+    exit_code = 70
+
+
+class DeployerWarning(_Told, UserWarning):
+    """What is odd in an input and harmless: it is told, and the command goes on."""
+
+    title = "Warning"
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The warning for a report in JSON."""
+        return {"cause": self.cause, "facts": dict(self.facts), "hint": self.hint}
+
+
+Warn = Callable[[DeployerWarning], None]
+"""Who is told of a warning."""
+
+
+def told_by_python(warning: DeployerWarning) -> None:
+    """The way of Python's own warnings, for callers that name no other."""
+    warnings.warn(warning, stacklevel=2)
 
 
 class UserError(DeployerError):

@@ -1,7 +1,7 @@
 """The typed graph: tensors, nodes, and the program that joins the training and the optimizer graph."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -135,7 +135,3 @@ class Program:
         while self.tensors[name].storage != name:
             name = self.tensors[name].storage
         return name
-
-    def with_tensors(self, tensors: dict[str, Tensor]) -> "Program":
-        """The same program over another table of tensors."""
-        return replace(self, tensors=tensors)

@@ -52,10 +52,11 @@ class SmallProgram:
 class Toolchain:
     """How a program is compiled and started.
 
-    `compiler` may be replaced through the environment variable `compiler_env`. `link` knows `{targets}`, the folder of
-    the deployer's targets, `{folder}`, that of a package's target, `{libgcc}`, the compiler's library under the flags
-    `libgcc`, and `{NAME_bytes}`, what the plan takes of the level of that name in small letters. `sources` are folders
-    beside the TOML, or else among the deployer's targets.
+    `compiler` may be replaced through the environment variable `compiler_env`. Each of the flags `optional` is given
+    where the compiler takes it. `link` knows `{targets}`, the folder of the deployer's targets, `{folder}`, that of a
+    package's target, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{NAME_bytes}`, what the plan
+    takes of the level of that name in small letters. `sources` are folders beside the TOML, or else among the
+    deployer's targets.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
     searched in `$run_env/bin` and PATH.
@@ -65,6 +66,7 @@ class Toolchain:
     compiler: tuple[str, ...]
     compiler_env: str
     flags: tuple[str, ...]
+    optional: tuple[str, ...]
     sanitize: tuple[str, ...]
     libgcc: tuple[str, ...]
     link: tuple[str, ...]

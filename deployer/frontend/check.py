@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.declarations import Optimizer
-from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
+from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, optimizers, registry
@@ -20,11 +20,17 @@ from deployer.frontend.resolve import Resolved, resolve
 _INT32 = np.iinfo(np.int32)
 
 
-def run(source: Source, *, data_inputs: int | None = None, learning_rate: float | None = None) -> Program:
+def run(
+    source: Source,
+    *,
+    data_inputs: int | None = None,
+    learning_rate: float | None = None,
+    warn: Warn = told_by_python,
+) -> Program:
     """Type, fold, lower and join the graphs of a case.
 
     `data_inputs` is the number of inputs that change per sample (None: all before the first trained weight),
-    `learning_rate` replaces that of the optimizer.
+    `learning_rate` replaces that of the optimizer. `warn` is told what is odd in the files and harmless.
     Raises GraphProblem, UnsupportedOperator, ShapeMismatch and OptionProblem.
     """
     main = source.main
@@ -32,15 +38,15 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     if not main.outputs:
         raise GraphProblem(f"the {main.name} graph has no outputs", hint="declare the loss, or the results, as outputs")
     if source.optimizer is None:
-        return _inference(main)
+        return _inference(main, warn)
     check_producers(source.optimizer)
     _check_shadowed(source.optimizer, main)
     optimizer = _with_rate(rename_private(source.optimizer, main), learning_rate)
     roles = training_roles(main, optimizer, data_inputs)
     loss = main.outputs[0]
-    train = _resolved(main, (loss,), roles.types)
+    train = _resolved(main, (loss,), roles.types, warn)
     _check_loss(main, train, loss, roles.types)
-    update = _resolved(optimizer, optimizer.outputs, optimizer_types(optimizer, roles.types))
+    update = _resolved(optimizer, optimizer.outputs, optimizer_types(optimizer, roles.types), warn)
     for state, graph in ((train, main), (update, optimizer)):
         _check_inplace(state, graph.name, roles)
     _check_reached(train, roles, loss)
@@ -64,9 +70,9 @@ def run(source: Source, *, data_inputs: int | None = None, learning_rate: float 
     return program
 
 
-def _inference(main: RawGraph) -> Program:
+def _inference(main: RawGraph, warn: Warn) -> Program:
     roles = inference_roles(main)
-    state = _resolved(main, main.outputs, roles.types)
+    state = _resolved(main, main.outputs, roles.types, warn)
     _check_inplace(state, main.name, roles)
     graph = Graph("infer", _live(state, main.outputs, roles))
     _check_kernels(graph, state)
@@ -82,12 +88,14 @@ def _check_constant_labels(program: Program) -> None:
     check_classes(program, constants, "constant")
 
 
-def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorType]) -> Resolved:
+def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorType], warn: Warn) -> Resolved:
     known = registry()
     nodes = live_nodes(topological(graph), outputs, {}, lambda n: n.op in known and bool(known[n.op].inplace))
     state = resolve(graph, nodes, inputs)
     for name in outputs:
         state.check_computed(name, f"the {graph.name} graph")
+    for warning in state.warnings.values():
+        warn(warning)
     return state
 
 

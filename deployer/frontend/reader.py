@@ -1,7 +1,7 @@
 """ONNX files to raw graphs, without ONNX's own checker, which rejects real training graphs."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +53,9 @@ def read_graph(path: Path, name: str) -> RawGraph:
         versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
-    declared = {v.name: _declared(v) for v in (*graph.value_info, *graph.output)}
-    inputs = tuple(Input(v.name, _declared(v)) for v in graph.input)
+    declared = {v.name: _declared(v, _shown) for v in graph.value_info}
+    declared |= {v.name: _declared(v, _element) for v in graph.output}
+    inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
 
@@ -154,25 +155,30 @@ def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
 
 
 def _element(name: str, element: int) -> str:
+    """The type on a target; ShapeMismatch where there is none."""
     if element not in ELEMENTS:
-        known = TensorProto.DataType.values()
-        kind = TensorProto.DataType.Name(element) if element in known else str(element)
         raise ShapeMismatch(
-            f"{name!r} has element type {kind}, which no target has",
+            f"{name!r} has element type {_shown(name, element)}, which no target has",
             hint="cast it to float32, float64, float16, int32, int64 or bool in the exporter",
         )
     return ELEMENTS[element]
 
 
-def _declared(value: onnx.ValueInfoProto) -> Declared:
-    """What a declaration says; ShapeMismatch where that is no tensor."""
+def _shown(name: str, element: int) -> str:
+    """The type on a target, or ONNX's word for one that no target has."""
+    known = TensorProto.DataType.values()
+    return ELEMENTS.get(element, TensorProto.DataType.Name(element) if element in known else str(element))
+
+
+def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> Declared:
+    """What a declaration says, its type in the words of `element`; ShapeMismatch where that is no tensor."""
     kind = value.type.WhichOneof("value")
     if kind not in ("tensor_type", None):
         raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
     if kind is None:
         return Declared()
     tensor = value.type.tensor_type
-    dtype = _element(value.name, tensor.elem_type) if tensor.elem_type else ""
+    dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
         return Declared(dtype)
     return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
@@ -25,7 +25,7 @@ class Resolved:
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
     the outputs that a node may name though nothing here computes them, each with its node. `read` are the file's nodes
-    in today's form.
+    in today's form. `warnings` are by the value they are about.
     """
 
     types: dict[str, TensorType]
@@ -34,6 +34,7 @@ class Resolved:
     storage: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, Node] = field(default_factory=dict)
     read: list[Node] = field(default_factory=list)
+    warnings: dict[str, DeployerWarning] = field(default_factory=dict)
 
     def check_computed(self, name: str, reader: str) -> None:
         """UnsupportedOperator where a reader wants what is not computed."""
@@ -59,7 +60,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         _find(node, graph.domains.get(node.name, ""))
         for part in _todays(state, node, graph.versions.get(node.name, ())):
             state.read.append(part)
-            _add(state, graph.declared, part, _find(part, ""))
+            _add(state, graph, part, _find(part, ""))
     return state
 
 
@@ -82,7 +83,7 @@ def _find(node: Node, domain: str) -> Operator:
     )
 
 
-def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator: Operator) -> None:
+def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> None:
     """Type one node and fold, lower, alias or keep it."""
     for name in raw.inputs:
         state.check_computed(name, f"node {raw.name!r} ({raw.op})")
@@ -95,7 +96,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
         if name:
             state.types[name] = found
             if not operator.accumulator:  # whose output exporters declare as the flag
-                _compare(node, name, found, declared.get(name, Declared()))
+                _compare(state, graph, node, name)
     if _folded(state, node, operator, types):
         state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
         return
@@ -105,7 +106,7 @@ def _add(state: Resolved, declared: Mapping[str, Declared], raw: Node, operator:
         made = {name for part in lowered for name in part.outputs}
         state.dropped.update((name, node) for name in node.outputs if name and name not in made)
         for part in lowered:
-            _add(state, declared, part, _find(part, ""))
+            _add(state, graph, part, _find(part, ""))
         return
     if operator.view:
         state.storage[node.outputs[0]] = node.inputs[0]
@@ -187,17 +188,26 @@ def _type_of(array: Array) -> TensorType:
     return TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
 
 
-def _compare(node: Node, name: str, found: TensorType, said: Declared) -> None:
-    """Raise ShapeMismatch where a declaration contradicts the node; one element may have any rank."""
-    fits = said.dtype in ("", found.dtype)
-    if fits and said.shape is not None:
-        same_rank = len(said.shape) == len(found.shape)
-        exact = same_rank and all(a in (-1, b) for a, b in zip(said.shape, found.shape, strict=False))
-        fits = exact or (found.size == 1 and all(a in (-1, 1) for a in said.shape))
-    if not fits:
-        shape = "?" if said.shape is None else ",".join("?" if a < 0 else str(a) for a in said.shape)
-        raise ShapeMismatch(
-            f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it",
-            [("declared", f"{said.dtype or '?'}[{shape}]"), ("inferred", str(found))],
-            "correct the declaration, or drop it from the file",
-        )
+def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
+    """Judge a declaration that contradicts the node: ShapeMismatch of an output of the graph, a warning of any other
+    value, whose type follows from the node whatever the file says.
+    """
+    found, said = state.types[name], graph.declared.get(name, Declared())
+    if _agrees(found, said):
+        return
+    shape = "?" if said.shape is None else ",".join("?" if a < 0 else str(a) for a in said.shape)
+    cause = f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it"
+    facts = [("declared", f"{said.dtype or '?'}[{shape}]"), ("inferred", str(found))]
+    hint = "correct the declaration, or drop it from the file"
+    if name in graph.outputs:
+        raise ShapeMismatch(cause, facts, hint)
+    state.warnings.setdefault(name, DeployerWarning(f"{cause}, and the latter is used", facts, hint))
+
+
+def _agrees(found: TensorType, said: Declared) -> bool:
+    """Whether a declaration leaves room for a type; one element may have any rank."""
+    if said.dtype not in ("", found.dtype) or said.shape is None:
+        return said.dtype in ("", found.dtype)
+    same_rank = len(said.shape) == len(found.shape)
+    exact = same_rank and all(a in (-1, b) for a, b in zip(said.shape, found.shape, strict=False))
+    return exact or (found.size == 1 and all(a in (-1, 1) for a in said.shape))

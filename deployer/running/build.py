@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,7 +66,11 @@ def run(
     tools = toolchain(target)
     folders = (COMMON / "include", *source_folders(tools))
     _check_headers(directory, folders)
-    flags = [*tools.flags, *(tools.sanitize if sanitize else ()), *([f"-DHAL_PROFILE={profile}"] if profile else [])]
+    flags = [
+        *flags_of(tools),
+        *(tools.sanitize if sanitize else ()),
+        *([f"-DHAL_PROFILE={profile}"] if profile else []),
+    ]
     includes = [*(f"-I{folder}" for folder in folders), "-idirafter", str(directory)]
     chosen = tools.compiler_env if os.environ.get(tools.compiler_env) else ""
     words = Words(tuple(compiler(tools)), chosen, tuple(flags), tuple(includes))
@@ -192,6 +197,23 @@ def compiler(tools: Toolchain) -> list[str]:
     return words
 
 
+def flags_of(tools: Toolchain) -> tuple[str, ...]:
+    """The toolchain's flags, with those of the optional ones that its compiler takes."""
+    command = tuple(compiler(tools))
+    known = objects.identity(command) if tools.optional else ()
+    return (*tools.flags, *(flag for flag in tools.optional if _takes((*command, *tools.flags, flag), known)))
+
+
+@cache
+def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
+    """Whether a compiler, known by its identity, compiles an empty file without a warning under these words."""
+    try:
+        _ran([*command, "-x", "c", "-c", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
+    except BuildFailed:
+        return False
+    return True
+
+
 def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
     """The plan's kernels (a target's own before the common one), runtime and HAL."""
     found = [kernel_source(symbol, tools) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
@@ -213,7 +235,14 @@ def _compile(source: Path, made: Path, words: Words, lasting: bool = False) -> N
 
 
 def _call(command: list[str], what: str, made: Path) -> None:
-    """Run a tool that makes a file; ToolFailed where the machine or a fault of its own ends it, else BuildFailed."""
+    """Run a tool that makes a file; ToolFailed where it makes none, and what running it raises."""
+    facts = _ran(command, what)
+    if not made.is_file():
+        raise ToolFailed(f"{what} failed: {command[0]!r} wrote no {made.name}", facts, "another compiler")
+
+
+def _ran(command: list[str], what: str) -> list[tuple[str, str]]:
+    """Run a tool; ToolFailed where the machine or a fault of its own ends it, else BuildFailed. What it said."""
     try:
         result = subprocess.run(
             command,
@@ -234,5 +263,4 @@ def _call(command: list[str], what: str, made: Path) -> None:
         raise ToolFailed(f"{what} failed: {command[0]!r}: {ended}", facts, "start it again, or another compiler")
     if result.returncode != 0:
         raise BuildFailed(f"{what} failed", facts)
-    if not made.is_file():
-        raise ToolFailed(f"{what} failed: {command[0]!r} wrote no {made.name}", facts, "another compiler")
+    return facts

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from deployer.codegen.render import tile_text
+from deployer.core.errors import DeployerWarning
 from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import json_text, one_line
@@ -50,12 +51,12 @@ class Report:
 def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
     """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
 
-    Losses may differ by `tolerance`, arrays by `relative` times their largest expected magnitude more; movements by
-    what tolerances.toml allows.
+    Losses may differ by `tolerance`, arrays by `relative` times their largest finite expected magnitude more;
+    movements by what tolerances.toml allows.
     """
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
     wild = verdict.wild({**expected.arrays, **expected.accumulators})
-    faults += [f"{name}: NaN or infinity is expected, which nothing can be compared with" for name in wild]
+    faults += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     moved = verdict.movements(outcome.arrays, expected) if not wild else ()
     held = verdict.accumulated(outcome.accumulators, expected) if not wild else ()
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
@@ -63,7 +64,8 @@ def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, rela
     faults += [f"{name} is frozen and has changed" for name in verdict.changed(outcome.arrays, expected.frozen)]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
     for found in differences:
-        largest = float(np.abs(expected.arrays[found.name]).max(initial=0.0))
+        wanted = expected.arrays[found.name]
+        largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
         if not found.largest <= tolerance + relative * largest:
             faults.append(f"{found.name}{list(found.index)}: differs by {found.largest:.3e}")
     return Report(
@@ -83,15 +85,16 @@ def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, rela
 
 def _losses(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
     """The largest difference of all losses, NaN if one is, and the faults."""
-    distances = [abs(a - b) for a, b in zip(found, wanted, strict=True)]
+    distances = verdict.distances(np.array(found), np.array(wanted))
     beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance]
-    largest = max(distances, key=lambda d: d if d == d else math.inf, default=0.0)
-    return largest, [f"loss {i}: computed {found[i]:.9g}, expected {wanted[i]:.9g}" for i in beyond]
+    texts = [f"loss {i}: computed {found[i]:.9g}, expected {wanted[i]:.9g}" for i in beyond]
+    return float(distances.max(initial=0.0)), texts
 
 
-def as_json(report: Report) -> str:
-    """The report as JSON."""
-    return json_text(_printable(asdict(report)), allow_nan=False)
+def as_json(report: Report, warnings: Sequence[DeployerWarning] = ()) -> str:
+    """The report as JSON, with the warnings about the case's files."""
+    record = {**asdict(report), "warnings": [warning.record for warning in warnings]}
+    return json_text(_printable(record), allow_nan=False)
 
 
 def _printable(value: Any) -> Any:

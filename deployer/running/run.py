@@ -22,6 +22,8 @@ from deployer.running.build import toolchain
 
 TIMEOUT = 600.0
 LOSS_BYTES = DTYPES["float32"]
+UNFIT = 4
+"""What a program ends with on a machine that does not compute as kernels need."""
 RESULTS = "output.bin"
 """What a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
@@ -67,7 +69,7 @@ def run(
         status, said, errors = _supervised(command, folder, plan)
         if status not in (0, 1) or "BENCH" not in own_lines(said):
             full = shutil.disk_usage(folder).free < sum(sizes)
-            raise _broken(f"{directory / name}", status, full, _last_words(plan, said, errors))
+            raise _broken(f"{directory / name}", status, full, _last_words(plan, said, errors), tools)
         found = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
         if RESULTS not in found:
             raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, said, errors))
@@ -76,10 +78,15 @@ def run(
     return _outcome(plan, program, dump, passes, own_lines(said))
 
 
-def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]]) -> DeployerError:
+def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]], tools: Toolchain) -> DeployerError:
     """Whose fault it is that a program did not end well."""
     if full:
         return ToolFailed(f"{place} ended with status {status}: the disk is full", facts, "free some space")
+    if status == UNFIT:
+        cause = f"{place} does not compute on this machine as kernels need, so its results would be others"
+        return ToolFailed(
+            cause, facts, f"another compiler in {tools.compiler_env}, no flags of fast math, or another machine"
+        )
     if -status in OUTSIDE:
         hint = "start it again where memory, time, file sizes and the processor's instructions suffice"
         return ToolFailed(f"{place} was ended by signal {-status} ({signal.strsignal(-status)})", facts, hint)

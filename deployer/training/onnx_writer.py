@@ -6,11 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+import onnx_graphsurgeon as gs
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from deployer.core.forms import MICROSOFT, schema_form
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, Operator, operator_of
 from deployer.frontend.opsets import schema_version
 from deployer.running.output import replace_file
 
@@ -40,20 +50,44 @@ class OnnxGraph:
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
             value_info=[float_value(name, kind.shape) for name, kind in self.infos.items()],
         )
-        domains = [MICROSOFT, *sorted({node.domain for node in self.nodes} - {"", "ai.onnx", MICROSOFT})]
-        opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        opsets = _imports(self.opset, {node.domain for node in self.nodes})
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, model.SerializeToString(deterministic=True))
-        return path
+        return _saved(model, path)
+
+
+def save_graph(graph: gs.Graph, path: Path) -> Path:
+    """Write a graph whose nodes are all ours, with the folder; the same graph gives the same bytes.
+
+    Nodes of a user's file are no such nodes: the library cannot write again what it read of lists without elements.
+    """
+    graph.import_domains = _imports(graph.opset, {node.domain for node in graph.nodes})
+    graph.producer_name, graph.ir_version = "deployer", IR_VERSION
+    return _saved(gs.export_onnx(graph), path)
+
+
+def _imports(opset: int, domains: set[str]) -> list[OperatorSetIdProto]:
+    """What a file imports: ONNX's operators, and version 1 of all other domains."""
+    others = [MICROSOFT, *sorted(domains - {"", "ai.onnx", MICROSOFT})]
+    return [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in others)]
+
+
+def _saved(model: ModelProto, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, model.SerializeToString(deterministic=True))
+    return path
 
 
 def node_proto(node: Node) -> NodeProto:
     """A node with its attributes; operators that ONNX does not have go to the domain they declare."""
     proto = helper.make_node(node.op, node.inputs, node.outputs, node.name)
-    proto.domain = "" if onnx.defs.has(node.op) else operator_of(node).domain
+    proto.domain = written_domain(operator_of(node))
     proto.attribute.extend(_attribute(name, value) for name, value in sorted(node.attrs.items()))
     return proto
+
+
+def written_domain(operator: Operator) -> str:
+    """The domain in which a file has an operator: ONNX's where that has it, else the one it declares."""
+    return "" if onnx.defs.has(operator.name) else operator.domain
 
 
 def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Node, dict[str, Array]]:

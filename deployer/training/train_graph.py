@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx_graphsurgeon as gs
 
 from deployer.core.declarations import Loss
-from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
+from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, written_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
@@ -21,7 +22,15 @@ from deployer.training import forward
 from deployer.training import samples as numbers
 from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
-from deployer.training.onnx_writer import OnnxGraph, flag_value, float_value, node_proto, value
+from deployer.training.onnx_writer import (
+    OnnxGraph,
+    flag_value,
+    float_value,
+    node_proto,
+    save_graph,
+    value,
+    written_domain,
+)
 from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
@@ -72,6 +81,7 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
+    warn: Warn = told_by_python,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
@@ -80,6 +90,7 @@ def build_train_graph(
     `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
+    `warn` is told what is odd in the model and harmless.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -87,6 +98,8 @@ def build_train_graph(
     _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
     source = forward.load(model)
     case = _differentiated(source, losses()[loss], forward.choose_parameters(source, trainable))
+    for warning in case.state.warnings.values():
+        warn(warning)
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
     batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)
@@ -233,22 +246,29 @@ def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Pat
     """The optimizer graph: each parameter with its buffer, and with what the optimizer keeps -> `<name>_updated`."""
     declared = operator.optimizer
     assert declared is not None, f"{operator.name} is no optimizer"
-    nodes, inputs, outputs = [], [], []
     names = Names({f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")})
-    given = {i: "learning_rate" for i, attribute in operator.static_inputs.items() if attribute == declared.rate}
-    given = {i: names.fresh(name) for i, name in given.items()}
+    value = np.array(rate, np.float32)
+    given = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
+    constants = {i: gs.Constant(names.fresh("learning_rate"), value) for i in given}
+    attrs = {} if given else {declared.rate: float(rate)}
+    graph = gs.Graph(name="optimizer", opset=case.model.opset)
     for name, kind in case.types.items():
         places = {declared.weight: name, declared.gradient: name + BUFFER_SUFFIX}
         places |= {i: names.fresh(name + state.suffix) for i, state in sorted(declared.states.items())}
-        operands = tuple((places | given).get(i, "") for i in range(max(places | given) + 1))
-        results = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
-        changed = tuple(results.get(i, "") for i in range(max(results) + 1))
-        attrs: dict[str, AttrValue] = {} if given else {declared.rate: float(rate)}
-        nodes.append(node_proto(Node(f"{operator.name.lower()}_{name}", operator.name, operands, changed, attrs)))
-        inputs += [float_value(n, kind.shape) for n in places.values()]
-        outputs += [float_value(n, kind.shape) for n in results.values()]
-    constants: dict[str, Array] = {name: np.array(rate, np.float32) for name in given.values()}
-    OnnxGraph("optimizer", nodes, inputs, outputs, constants, {}, case.model.opset).save(path)
+        operands = {i: gs.Variable(n, np.float32, kind.shape) for i, n in places.items()}
+        updated = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
+        results = {i: gs.Variable(n, np.float32, kind.shape) for i, n in updated.items()}
+        lists = _listed(operands | constants), _listed(results)
+        label, domain = f"{operator.name.lower()}_{name}", written_domain(operator)
+        graph.nodes.append(gs.Node(operator.name, label, attrs, *lists, domain))
+        graph.inputs += operands.values()
+        graph.outputs += results.values()
+    save_graph(graph, path)
+
+
+def _listed(values: Mapping[int, gs.Tensor]) -> list[gs.Tensor]:
+    """Operands by position as a list; between them some may be absent."""
+    return [values.get(i, gs.Variable.empty()) for i in range(max(values) + 1)]
 
 
 def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:

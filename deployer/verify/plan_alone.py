@@ -73,7 +73,6 @@ def _interface(plan: Plan, target: Target) -> None:
     check_depth(len(names), plan.options, target)
     need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")
     need(0 <= plan.table_bytes <= LARGEST, "table", f"tables have {plan.table_bytes} B")
-    need(bool(plan.steps), "plan", "there are no steps")
     _distinct(plan.data, "data inputs")
     _distinct(plan.weights, "weights")
     _distinct(plan.outputs, "outputs")
@@ -85,7 +84,7 @@ def _interface(plan: Plan, target: Target) -> None:
 
 def _homes(plan: Plan) -> dict[str, Home]:
     """A home per storage, of its type's bytes; the harness fills and reads what is there for that."""
-    homes, final = {home.storage: home for home in plan.homes}, len(plan.steps) - 1
+    homes, final = {home.storage: home for home in plan.homes}, max(len(plan.steps) - 1, 0)
     _distinct(tuple(home.storage for home in plan.homes), "homes")
     levels = [level.name for level in plan.levels]
     data = {plan.storage_of[name] for name in plan.data}

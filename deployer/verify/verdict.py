@@ -69,6 +69,8 @@ class Movement:
 
 
 def _share(part: float, whole: float) -> float:
+    if math.isinf(part):
+        return math.inf
     return part / whole if whole else math.inf if part else 0.0
 
 
@@ -76,26 +78,32 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 10 else f"{share:.2g} times that"
 
 
+def distances(found: Array, wanted: Array) -> Array:
+    """|found - wanted| per element: 0 between equal infinities, infinite between others, NaN where one of both is."""
+    left = _wide(found)
+    return np.abs(_minus(left, _wide(wanted).reshape(left.shape)))
+
+
 def difference(name: str, found: Array, wanted: Array) -> Difference:
-    """The largest difference; NaN where a value, or the expected one, is NaN, or infinite on both sides."""
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(found.astype(np.float64) - wanted.astype(np.float64).reshape(found.shape))
+    """The largest difference; NaN, which is larger than any, where a value or the expected one is NaN."""
+    distance = distances(found, wanted)
     if not distance.size:
         return Difference(name, 0.0, ())
-    at = int(np.argmax(np.where(np.isnan(distance), np.inf, distance)))
-    return Difference(name, float(distance.flat[at]), tuple(int(i) for i in np.unravel_index(at, distance.shape)))
+    at = int(np.argmax(distance))  # the first NaN where there is one
+    return Difference(name, float(distance[at]), tuple(int(i) for i in np.unravel_index(at, found.shape)))
 
 
 def movements(found: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """How far each tensor moved that an optimizer moves, in the order of their names."""
-    scale = _root_mean_square([_wide(expected.arrays[n]) - _wide(expected.initial[n]) for n in expected.initial])
+    wanted = {n: _minus(_wide(expected.arrays[n]), _wide(expected.initial[n])) for n in sorted(expected.initial)}
+    scale = _root_mean_square(list(wanted.values()))
     rows = []
-    for name in sorted(expected.initial):
+    for name, way in wanted.items():
         before, after = _wide(expected.initial[name]), _wide(expected.arrays[name])
-        moved, wanted = _wide(found[name]) - before, after - before
-        halves = np.spacing(np.maximum(np.abs(before), np.abs(after)).astype(np.float32)).astype(np.float64) / 2
+        largest = _finite(np.maximum(np.abs(before), np.abs(after)))
+        halves = np.spacing(largest.astype(np.float32)).astype(np.float64) / 2
         rounding = TOLERANCES.roundings * (expected.updates + 1) * _norm(halves)
-        rows.append(_movement(name, moved, wanted, rounding, scale))
+        rows.append(_movement(name, _minus(_wide(found[name]), before), way, rounding, scale))
     return tuple(rows)
 
 
@@ -107,10 +115,21 @@ def accumulated(found: Arrays, expected: Expected) -> tuple[Movement, ...]:
 
 
 def _movement(name: str, moved: Array, wanted: Array, rounding: float, scale: float) -> Movement:
-    allowed = TOLERANCES.movement * _norm(wanted) + rounding + TOLERANCES.cancellation * scale * math.sqrt(wanted.size)
-    with np.errstate(invalid="ignore"):  # infinities of a run that broke
-        error = _norm(moved - wanted)
-        return Movement(name, _norm(moved), _norm(wanted), error, allowed, _share(error, _norm(wanted)))
+    """What is allowed follows from the finite elements; the others have to be the very infinities."""
+    share = TOLERANCES.movement * _norm(_finite(wanted))
+    allowed = share + rounding + TOLERANCES.cancellation * scale * math.sqrt(wanted.size)
+    error = _norm(_minus(moved, wanted))
+    return Movement(name, _norm(moved), _norm(wanted), error, allowed, _share(error, _norm(wanted)))
+
+
+def _minus(left: Array, right: Array) -> Array:
+    """The difference per element, zero where both are the same infinity."""
+    with np.errstate(invalid="ignore"):
+        return np.where(left == right, 0.0, left - right)
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
 
 
 def _wide(array: Array) -> Array:
@@ -124,13 +143,15 @@ def _norm(values: Array) -> float:
 
 
 def _root_mean_square(parts: list[Array]) -> float:
-    count = sum(p.size for p in parts)
-    return math.sqrt(sum(float(np.square(p).sum()) for p in parts) / count) if count else 0.0
+    """Of the finite elements."""
+    finite = [_finite(p) for p in parts]
+    count = sum(p.size for p in finite)
+    return math.sqrt(sum(float(np.square(p).sum()) for p in finite) / count) if count else 0.0
 
 
 def wild(arrays: Arrays) -> list[str]:
-    """Names of arrays that hold NaN or an infinity: nothing can be compared with those."""
-    return [name for name in sorted(arrays) if not np.isfinite(arrays[name]).all()]
+    """Names of arrays that hold NaN, which nothing is equal to, NaN neither."""
+    return [name for name in sorted(arrays) if np.isnan(arrays[name]).any()]
 
 
 def changed(found: Arrays, frozen: Arrays) -> list[str]:

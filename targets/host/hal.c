@@ -40,15 +40,24 @@ void host_fail(const char *check, const char *format, ...) {
     exit(3);
 }
 
-void host_usage(const char *format, ...) {
+static _Noreturn void end(int code, const char *format, va_list arguments) {
     fflush(stdout);
     fputs("hal: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    exit(code);
+}
+
+void host_usage(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    exit(2);
+    end(2, format, arguments);
+}
+
+void host_unfit(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    end(4, format, arguments);
 }
 
 const char *host_text(const char *format, ...) {
@@ -120,6 +129,7 @@ static FILE *open_file(const char *flag, const char *path, const char *mode) {
 }
 
 void hal_init(int argc, char **argv) {
+    exact_init();
     host.cores = hal_sim.cores;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--trace")) {

@@ -1,6 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_check.c what must not happen at the same time, hal_guard.c stray writes. */
+ * hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -36,10 +36,16 @@ extern host_t host;
 _Noreturn void host_fail(const char *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Ends the run with code 2: the command line, a file or the map is wrong. */
 _Noreturn void host_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Ends the run with code 4: the machine cannot compute what the kernels need. */
+_Noreturn void host_unfit(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *host_allocate(uint64_t count, uint64_t bytes);
 /* A text that stays valid for the next few calls. */
 const char *host_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t host_random(uint32_t *state); /* xorshift, state not 0 */
+
+/* ---- hal_exact.c ---- */
+
+void exact_init(void); /* does not return where fmaf rounds more than once */
 
 /* ---- hal_order.c ---- */
 

@@ -4,6 +4,10 @@ A packing can be pushed down until every buffer lies on offset 0 or on another b
 ascending order of offset, each on those already placed, and no packing that is pushed down is missed. Whatever is still
 unplaced lies at the last offset or above, which bounds the height of every section from below. Where no unplaced buffer
 spans the border of two sections any more, the two sides are problems of their own.
+
+All that is MiniMalloc's (M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine
+Learning", ASPLOS 2023), as are the fixed orders of ties, their turns with growing limits, and the pruning of buffers on
+which nothing lies. Ours are the orders that are learnt, and the bounding of children together, as arrays.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -28,7 +32,8 @@ FIRST_RUN = 2
 GROWTH = 4
 """By how much turns grow. Most instances are solved by a short run in some order or a long one in another."""
 FIXED_ORDERS = (("load", "life", "area"), ("load", "area", "life"), ("life", "area", "load"))
-"""Which of two buffers that may start at the same offset comes first: the one with more of the first key, and so on."""
+"""Which of two buffers that may start at the same offset comes first: the one with more of the first key, and so on;
+after MiniMalloc's orders by total load, width and area."""
 LEARNT_ORDERS = (("pressure", "load", "life", "area"), ("blame", "load", "life"))
 """Orders that change from run to run: pressure is how often the worst section of a buffer was overfull, blame is the
 buffer's area times how often it was unplaced in an overfull section."""
@@ -191,7 +196,7 @@ class _Search:
             else:
                 return True
             if not (part.overlaps[chosen] & (child.least != PLACED)).any():
-                return False  # nothing lies on it, so that another place for it changes nothing
+                return False  # nothing lies on it, so that another place for it changes nothing (MiniMalloc)
         return False
 
     def _stack(self, node: _Node) -> bool:

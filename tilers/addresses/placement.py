@@ -76,13 +76,11 @@ def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int =
     return best
 
 
-def first_fit(items: Sequence[Item], order: Sequence[int]) -> Placement:
-    """Place the items in the given order, each at the lowest offset where it overlaps no live one."""
-    return _filled([items[i] for i in order], [], lower_bound(items))
-
-
 def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int) -> Placement:
-    """First fit in that order beside what is placed; `bound` is that of all together."""
+    """First fit in that order beside what is placed: each at the lowest offset where it overlaps no live one.
+
+    `bound` is that of all together.
+    """
     placed = list(placed)
     for item in items:
         busy = sorted((at, at + x.bytes) for x, at in placed if x.first <= item.last and item.first <= x.last)

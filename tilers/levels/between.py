@@ -32,7 +32,11 @@ class BetweenLevel:
         self.fixed = alive(lifetimes, target, frozenset(x.storage for x in self.eligible))
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
-        """What a strategy spills. Raises TilingInfeasible where a step does not fit with everything spilled."""
+        """What a strategy spills. Raises TilingInfeasible where a step, or what is kept without one, does not fit with
+        everything spilled.
+        """
+        if not self.schedule.steps and max(self.fixed) > self.capacity:
+            raise self._too_full()
         problem = self._problem(name, inner)
         choice = solve(problem)
         if choice is None:
@@ -69,6 +73,13 @@ class BetweenLevel:
             needed.append((min(c.bytes for c in found if not c.resident), -step.index))
         most, index = max(needed)
         return most, self.schedule.steps[-index]
+
+    def _too_full(self) -> TilingInfeasible:
+        """The error of a program without steps, whose outputs are constants."""
+        level, needed = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
+        facts = [("needed", f"{needed} B"), ("free", f"{self.capacity} B of {level.budget} B")]
+        cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
+        return TilingInfeasible(cause, facts, self.target.budget_flag(level, needed))
 
     def _too_small(self, name: str) -> TilingInfeasible:
         """The error of that step. What may be spilled depends on the capacity, so does what is enough."""

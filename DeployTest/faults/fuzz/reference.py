@@ -57,10 +57,11 @@ def session(data: bytes | Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(data if isinstance(data, bytes) else str(data), options)
 
 
-def _without_dead_nodes(path: Path) -> bytes | Path:
-    """The model without nodes whose results nobody reads: they mean nothing to the compiler, which does not judge them.
+def _what_counts(path: Path) -> bytes | Path:
+    """The model without nodes whose results nobody reads, and without declared types of values in between: to the
+    compiler the first mean nothing, and the second follow from the nodes.
 
-    The file itself where it has none, or external data, which lies beside it.
+    The file itself where it has neither, or external data, which lies beside it.
     """
     model = onnx.load(path, load_external_data=False)
     makers = {name: node for node in model.graph.node for name in node.output if name}
@@ -72,8 +73,10 @@ def _without_dead_nodes(path: Path) -> bytes | Path:
         read |= new
         unvisited.extend(sorted(new))
     live = [node for node in model.graph.node if read.intersection(filter(None, node.output))]
-    if len(live) == len(model.graph.node) or any(tensor.external_data for tensor in model.graph.initializer):
+    bare = len(live) == len(model.graph.node) and not model.graph.value_info
+    if bare or any(tensor.external_data for tensor in model.graph.initializer):
         return path
+    del model.graph.value_info[:]
     del model.graph.node[:]
     model.graph.node.extend(live)
     return model.SerializeToString()
@@ -86,7 +89,7 @@ def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Arr
     """
     trial.phase("onnxruntime")
     try:
-        runtime = session(_without_dead_nodes(model))
+        runtime = session(_what_counts(model))
     except Exception as error:  # ONNX Runtime has no common type of its errors
         return _refused(str(error), shown)
     finally:

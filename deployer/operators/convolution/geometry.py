@@ -138,16 +138,6 @@ class Geometry:
         return (self.n, self.group, self.m, *self.out)
 
     @property
-    def x_shape(self) -> Shape:
-        """X as the graph has it."""
-        return (self.n, self.group * self.c, *self._own(self.size))
-
-    @property
-    def w_shape(self) -> Shape:
-        """W as the graph has it."""
-        return (self.group * self.m, self.c, *self._own(self.kernel))
-
-    @property
     def y_shape(self) -> Shape:
         """Y as the graph has it."""
         return (self.n, self.group * self.m, *self._own(self.out))

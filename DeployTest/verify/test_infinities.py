@@ -1,0 +1,169 @@
+"""Infinities in what is compared: equal ones are no distance apart, others infinitely far, and NaN equals nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer.core.plan import Options, Plan, Running
+from deployer.running import report
+from deployer.running.run import Outcome
+from deployer.verify import verdict
+from deployer.verify.tolerances import TOLERANCES
+from deployer.verify.verdict import Expected
+from DeployTest.support.cases import worst_difference
+from DeployTest.support.command_line import LOSS, deployer
+from DeployTest.support.small_graphs import Case, chain, node
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+INF, NAN = np.inf, np.nan
+PAIRS = [
+    (INF, INF, 0.0),
+    (-INF, -INF, 0.0),
+    (INF, -INF, INF),
+    (-INF, INF, INF),
+    (INF, 1.0, INF),
+    (1.0, -INF, INF),
+    (NAN, NAN, NAN),
+    (NAN, INF, NAN),
+    (-INF, NAN, NAN),
+]
+"""Two values and how far apart they are."""
+NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
+
+
+def f32(*numbers: float) -> np.ndarray:
+    """A vector of float32."""
+    return np.array(numbers, np.float32)
+
+
+def faults(outcome: Outcome, expected: Expected, relative: float = 0.0) -> tuple[str, ...]:
+    """What the verdict has against an outcome."""
+    return report.run(NO_PLAN, outcome, expected, TOLERANCES.weight, relative).faults
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("found", "wanted", "apart"), PAIRS)
+def test_values(found: float, wanted: float, apart: float) -> None:
+    """In outputs and in losses, at the element where they are."""
+    one, other = f32(1, found, 2), f32(1, wanted, 2)
+    row = verdict.difference("y", one, other)
+    np.testing.assert_equal(row.largest, apart)
+    assert row.index == ((0,) if apart == 0 else (1,))
+    for relative in (0.0, 1e-6):
+        said = faults(Outcome("", (), {"y": one}, {}, 0), Expected("test", arrays={"y": other}), relative)
+        assert [f for f in said if f.startswith("y[1]: differs by")] == said_where(
+            apart, f"y[1]: differs by {apart:.3e}"
+        )
+    losses = faults(Outcome("", (0.5, found), {}, {}, 0), Expected("test", losses=(0.5, wanted)))
+    assert losses == tuple(said_where(apart, f"loss 1: computed {found:.9g}, expected {wanted:.9g}"))
+
+
+def said_where(apart: float, text: str) -> list[str]:
+    """The text, unless nothing is apart."""
+    return [] if apart == 0 else [text]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("found", "wanted", "apart"), PAIRS)
+def test_movements(found: float, wanted: float, apart: float) -> None:
+    """Of weights and accumulators: an infinity excuses no other element, nor does it condemn one."""
+    initial, rest = f32(0, 0, 0), 2.0
+    expected = Expected("test", arrays={"w": f32(1, wanted, rest)}, initial={"w": initial}, updates=1)
+    held = Expected("test", accumulators={"g": f32(1, wanted, rest)})
+    for other in (rest, 3.0):
+        values = f32(1, found, other)
+        [moved] = verdict.movements({"w": values}, expected)
+        [sums] = verdict.accumulated({"g": values}, held)
+        assert moved.passed == sums.passed == (apart == 0 and other == rest), (moved, sums)
+        said = faults(Outcome("", (), {"w": values}, {}, 0), expected)
+        assert bool(said) == (apart != 0 or other != rest)
+
+
+def test_still_infinite() -> None:
+    """A weight that is infinite before and after the run has not moved there."""
+    wide = {"w": f32(INF, 1)}
+    expected = Expected("test", arrays=wide, initial={"w": f32(INF, 0)}, updates=1)
+    assert not faults(Outcome("", (), wide, {}, 0), expected)
+    for broken in (f32(-INF, 1), f32(0, 1), f32(NAN, 1)):
+        [row] = verdict.movements({"w": broken}, expected)
+        assert not row.passed
+
+
+def test_sizes_are_not_stretched() -> None:
+    """One value is not compared with each of several."""
+    with pytest.raises(ValueError, match="reshape"):
+        verdict.distances(f32(1, 1), f32(1))
+
+
+def test_largest_of_a_case() -> None:
+    """The largest difference that the tests look at."""
+    for found, wanted, apart in PAIRS:
+
+        class Samples:
+            expected_losses = (wanted,)
+
+        class Given:
+            dataset, expected = Samples, {"w": f32(1)}
+
+        outcome = Outcome("", (found,), {"w": f32(1)}, {}, 0)
+        assert worst_difference(Given, outcome) == (INF if np.isnan(apart) else apart)  # type: ignore[arg-type]
+
+
+LOG_CASES = [
+    ((0.0, 0.0, 1.0), (-INF, -INF, 0.0), 0, "0.00e+00"),
+    ((0.0, 0.0, 1.0), (-INF, INF, 0.0), 1, "inf"),
+    ((0.0, 0.0, 1.0), (-INF, 5.0, 0.0), 1, "inf"),
+    ((0.0, 1.0, 1.0), (-INF, -INF, 0.0), 1, "inf"),
+    ((-1.0, 1.0, 1.0), (NAN, 0.0, 0.0), 1, "nan"),
+]
+
+
+@pytest.mark.parametrize(("x", "wanted", "code", "largest"), LOG_CASES)
+def test_inference_command(
+    x: tuple[float, ...],
+    wanted: tuple[float, ...],
+    code: int,
+    largest: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Logarithms of zero, on the command line and in report.json."""
+    model = chain(node("Log", ("x",), ("y",)), out=(3,), x=(3,))
+    model.save(tmp_path / "m" / "network.onnx")
+    np.savez(tmp_path / "m" / "inputs.npz", x=f32(*x))
+    np.savez(tmp_path / "m" / "outputs.npz", y=f32(*wanted))
+    capsys.readouterr()
+    assert deployer("infer", "-t", tmp_path / "m", "-o", tmp_path / "c") == code
+    assert f"largest difference {largest} (y)" in capsys.readouterr().out
+    [row] = json.loads((tmp_path / "c" / "report.json").read_text())["weights"]
+    assert row["largest"] == (0.0 if code == 0 else largest)
+
+
+FAR = float(2**70)
+"""Its square is beyond float32."""
+RUNS = [(INF, 0, "0.000000e+00"), (-INF, 4, "inf"), (1.0, 4, "inf"), (NAN, 4, "nan")]
+
+
+@pytest.mark.parametrize(("gold", "errors", "apart"), RUNS)
+def test_training_command(
+    gold: float, errors: int, apart: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loss that overflows while no weight moves: the program's own comparison says what the verdict says."""
+    weights, zeros = np.full((4, 3), 0.5, np.float32), np.zeros((2, 3), np.float32)
+    arrays = {"arr_0002": weights}
+    for prefix in ("", "mb1_"):
+        arrays |= {f"{prefix}arr_0000": zeros, f"{prefix}arr_0001": np.full((2, 4), FAR, np.float32)}
+    case = Case(arrays=dict(arrays), gold={"loss": f32(*[gold] * 4), "w": weights})
+    case.program(tmp_path)
+    folder = case.dataset(tmp_path)
+    capsys.readouterr()
+    assert deployer("train", "-t", folder, "-o", tmp_path / "c", "--dma-order", "late") == (1 if errors else 0)
+    said = capsys.readouterr().out
+    assert f"Errors: {errors} out of 4" in said
+    assert {row[3] for row in LOSS.findall(said)} == {apart}
+    assert {row[1] for row in LOSS.findall(said)} == {"inf"}
+    assert len(re.findall(r"^FAULT loss", said, re.MULTILINE)) == errors
