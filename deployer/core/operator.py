@@ -16,6 +16,7 @@ from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
+from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
 from deployer.core.versions import Rule
@@ -82,8 +83,6 @@ class Length:
 class Flag:
     """The lazy-reset flag of the running pass, 0 or 1."""
 
-
-SWEEP_LENGTHS = (16, 64, 200, 512, 1024, 2048, 4096)
 
 ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag
 CType = Literal["u32", "i32", "f32"]
@@ -265,7 +264,7 @@ class Operator(ABC):
         if len(shapes) != 1:
             yield from samples
             return
-        for size in SWEEP_LENGTHS:
+        for (size,) in measured("vectors"):
             inputs = [x if x is None or x.size == 1 else np.resize(x, size) for x in first.inputs]
             yield Sample(f"n{size}", tuple(inputs), first.attrs, first.outputs, onnx=False)
 

@@ -28,9 +28,6 @@ from deployer.core.versions import without
 from deployer.operators.broadcast import broadcast_access, loop_args, loop_scalars
 from deployer.operators.inputs import arrays, normal, operands
 
-TRANSCENDENTAL = 24
-"""Element operations of one expf or logf of math_f32.h, counted from its source."""
-
 
 class Flat(Operator):
     """Elementwise over operands of one size; the output is the kernel pointer that is written."""

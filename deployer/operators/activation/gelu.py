@@ -8,8 +8,9 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng, unsupported
-from deployer.operators.elementwise import TRANSCENDENTAL, Flat
+from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 
 
@@ -40,7 +41,7 @@ class Gelu(Flat):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """An error function per element."""
-        return Work(macs=0, elements=tile["n"] * TRANSCENDENTAL, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
 
     def samples(self) -> Iterator[Sample]:
         """Both signs, a shape that no tile divides, and values far from zero."""

@@ -7,9 +7,10 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Kernel, Sample, Work, register, rng
 from deployer.operators.activation.gelu import distribution
-from deployer.operators.elementwise import TRANSCENDENTAL, Flat
+from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 
 
@@ -40,7 +41,7 @@ class GeluGrad(Flat):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """An error function and an exponential per element."""
-        return Work(macs=0, elements=2 * tile["n"] * TRANSCENDENTAL, parallel=tile["n"])
+        return Work(macs=0, elements=2 * tile["n"] * FACTS.transcendental, parallel=tile["n"])
 
     def samples(self) -> Iterator[Sample]:
         """Both signs, and values far from zero."""

@@ -7,9 +7,10 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng
 from deployer.core.versions import CONSUMED, Rule
-from deployer.operators.elementwise import TRANSCENDENTAL, Flat
+from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 
 
@@ -38,7 +39,7 @@ class Log(Flat):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A logarithm per element."""
-        return Work(macs=0, elements=tile["n"] * TRANSCENDENTAL, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
 
     def samples(self) -> Iterator[Sample]:
         """Both sides of one, and a shape that no tile divides."""

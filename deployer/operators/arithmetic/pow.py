@@ -9,9 +9,10 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, Work, register, rng, unsupported
 from deployer.core.versions import Rule
-from deployer.operators.elementwise import TRANSCENDENTAL, Binary, binary_kernel, binary_samples, limited
+from deployer.operators.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.operators.inputs import arrays
 
 
@@ -52,7 +53,7 @@ class Pow(Binary):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A logarithm and an exponential per output element."""
         count = math.prod(tile.values())
-        return Work(macs=0, elements=count * 2 * TRANSCENDENTAL, parallel=count)
+        return Work(macs=0, elements=count * 2 * FACTS.transcendental, parallel=count)
 
     def samples(self) -> Iterator[Sample]:
         """Positive bases with any exponent; small integer and half exponents; negative bases."""

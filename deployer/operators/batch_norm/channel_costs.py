@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from deployer.core.access import Access
 from deployer.core.ir import Node
+from deployer.core.kernel_facts import measured
 from deployer.core.operator import Array, Sample, Work, rng
 from deployer.operators.batch_norm.channels import Channelwise
 from deployer.operators.inputs import normal
-
-LAYERS = ((1, 64, 25, 5), (1, 16, 32, 16), (1, 64, 8, 8), (1, 8, 24, 24), (1, 128, 3, 3), (1, 8, 10, 5), (2, 32, 7, 7))
 
 
 class Step(Channelwise):
@@ -23,7 +22,7 @@ class Step(Channelwise):
     def sweep(self) -> Iterator[Sample]:
         """Layers of small networks, and parts of them."""
         r = rng(72)
-        for shape in LAYERS:
+        for shape in measured("channels"):
             inputs: list[Array] = [normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self._inputs())]
             yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=self._outputs(), onnx=False)
 

@@ -7,6 +7,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
 from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -27,10 +28,7 @@ from deployer.core.operator import (
     rng,
 )
 from deployer.operators.convolution.geometry import (
-    BLOCK,
     FORMS,
-    LAYERS,
-    REGION_SETUP,
     form_of,
     geometry,
     lost_macs,
@@ -141,10 +139,10 @@ class Conv(Operator):
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
-        blocks = tile["n"] * tile["g"] * -(-tile["m"] // BLOCK) * pixels
+        blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        setup = REGION_SETUP * regions(access, tile)
+        setup = FACTS.region_setup * regions(access, tile)
         products = tile["c"] * kh * kw
         lost = 0 if form == "depthwise" else lost_macs(tile["m"], products, kh * kw)
         elements, form = channels * (pixels + setup), finished_form(form, node, access)
@@ -166,7 +164,8 @@ class Conv(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Regular, pointwise, depthwise and strided layers, and the same with Relu."""
         r = rng(42)
-        for label, x, w, attrs in LAYERS:
+        for layer in measured_layers():
+            x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
             given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
             yield Sample(label, given, attrs)
             yield Sample(f"{label} relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)

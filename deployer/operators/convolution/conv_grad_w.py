@@ -7,6 +7,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand, Window
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -28,8 +29,6 @@ from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     FORMS,
-    LAYERS,
-    WEIGHT_SETUP,
     fits,
     form_of,
     geometry,
@@ -122,7 +121,7 @@ class ConvGradW(Operator):
         form = form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
-        elements = channels * (kh * kw * rows + WEIGHT_SETUP)
+        elements = channels * (kh * kw * rows + FACTS.weight_setup)
         each = kh * kw * rows * tile["ow"]
         lost = 0 if form == "depthwise" else round(tile["g"] * lost * each)
         return Work(channels * each, elements, tile["g"] * blocks * kh, form, lost)
@@ -136,8 +135,8 @@ class ConvGradW(Operator):
     def sweep(self) -> Iterator[Sample]:
         """The layers on which Conv is measured."""
         r = rng(46)
-        for label, x, w, attrs in LAYERS:
-            yield _sample(r, label, x, w, attrs)
+        for layer in measured_layers():
+            yield _sample(r, layer.label, layer.x, layer.w, layer.attrs)
 
 
 def _sample(

@@ -9,6 +9,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -29,12 +30,8 @@ from deployer.core.operator import (
 )
 from deployer.operators.convolution.geometry import (
     BACKWARD,
-    BLOCK,
     CONV_ATTRS,
     FORMS,
-    LAYERS,
-    LINE_SETUP,
-    REGION_SETUP,
     dilations,
     fits,
     form_of,
@@ -154,9 +151,9 @@ class ConvGradX(Operator):
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
         lost = 0 if form == "depthwise" else lost_macs(tile["c"], products, max(taps, 1))
-        blocks = tile["n"] * tile["g"] * -(-tile["c"] // BLOCK) * pixels
+        blocks = tile["n"] * tile["g"] * -(-tile["c"] // FACTS.block) * pixels
         macs, lost = round(pixels * channels * products), round(tile["n"] * tile["g"] * pixels * lost)
-        setup = LINE_SETUP if form == "depthwise" else REGION_SETUP
+        setup = FACTS.line_setup if form == "depthwise" else FACTS.region_setup
         return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access), lost)
 
     def samples(self) -> Iterator[Sample]:
@@ -174,8 +171,9 @@ class ConvGradX(Operator):
         First ones are left out, and parts of a layer that lack a neighbour's dY.
         """
         r = rng(44)
-        for label, x, w, attrs in LAYERS:
-            if x[1] > BLOCK and attrs.get("pads", (1, 1, 1, 1)) == (1, 1, 1, 1):
+        for layer in measured_layers():
+            x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
+            if x[1] > FACTS.block and attrs.get("pads", (1, 1, 1, 1)) == (1, 1, 1, 1):
                 plain = _sample(r, label, x, w, attrs)
                 yield plain
                 yield _gated(r, replace(plain, label=f"{label} gated"), x)

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, Axis, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.limits import check_elements
 from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
 
@@ -45,61 +46,6 @@ FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("valid", (1, 2, 5, 6), (2, 2, 3, 3), {"auto_pad": "VALID"}),
 )
 """Shapes of X and W, and attributes: every form once, for tests."""
-
-_PAD: dict[str, AttrValue] = {"pads": (1, 1, 1, 1)}
-_SIDES: dict[str, AttrValue] = {"pads": (0, 1, 0, 1)}
-_STRIDED: dict[str, AttrValue] = {"strides": (2, 2)}
-LAYERS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
-    ("3x3 16-16", (1, 16, 16, 16), (16, 16, 3, 3), _PAD),
-    ("3x3 16-16 wide", (1, 16, 8, 32), (16, 16, 3, 3), _PAD),
-    ("3x3 16-8 rows", (1, 16, 6, 32), (8, 16, 3, 3), _SIDES),
-    ("3x3 3-16", (1, 3, 16, 16), (16, 3, 3, 3), _PAD),
-    ("3x3 8-8", (1, 8, 6, 8), (8, 8, 3, 3), _PAD),
-    ("3x3 32-16", (1, 32, 8, 16), (16, 32, 3, 3), _PAD),
-    ("3x3 64-16", (1, 64, 8, 8), (16, 64, 3, 3), _PAD),
-    ("3x3 strided", (1, 16, 16, 16), (16, 16, 3, 3), {**_PAD, **_STRIDED}),
-    ("3x3 32-16 strided", (1, 32, 16, 16), (16, 32, 3, 3), {**_PAD, **_STRIDED}),
-    ("3x3 3-8 strided", (1, 3, 24, 48), (8, 3, 3, 3), {**_PAD, **_STRIDED}),
-    ("10x4 1-32", (1, 1, 29, 10), (32, 1, 10, 4), {"pads": (5, 1, 4, 1), **_STRIDED}),
-    ("10x4 1-16 valid", (1, 1, 25, 10), (16, 1, 10, 4), _STRIDED),
-    ("3x3 8-8 valid", (1, 8, 14, 12), (8, 8, 3, 3), {}),
-    ("1x1 16-32", (1, 16, 16, 16), (32, 16, 1, 1), {}),
-    ("1x1 16-16 small", (1, 16, 8, 4), (16, 16, 1, 1), {}),
-    ("1x1 64-64", (1, 64, 25, 5), (64, 64, 1, 1), {}),
-    ("1x1 64-64 rows", (1, 64, 6, 5), (64, 64, 1, 1), {}),
-    ("1x1 64-16", (1, 64, 16, 8), (16, 64, 1, 1), {}),
-    ("1x1 8-16", (1, 8, 24, 24), (16, 8, 1, 1), {}),
-    ("1x1 16-8", (1, 16, 5, 5), (8, 16, 1, 1), {}),
-    ("1x1 32-32", (1, 32, 12, 6), (32, 32, 1, 1), {}),
-    ("1x1 128-64", (1, 128, 3, 3), (64, 128, 1, 1), {}),
-    ("1x1 64-128", (1, 64, 6, 6), (128, 64, 1, 1), {}),
-    ("1x1 strided", (1, 16, 16, 16), (32, 16, 1, 1), _STRIDED),
-    ("1x1 32-64 strided", (1, 32, 16, 16), (64, 32, 1, 1), _STRIDED),
-    ("1x1 16-16 strided", (1, 16, 8, 32), (16, 16, 1, 1), _STRIDED),
-    ("1x1 8-16 strided", (1, 8, 16, 16), (16, 8, 1, 1), _STRIDED),
-    ("1x1 64-64 strided", (1, 64, 8, 8), (64, 64, 1, 1), _STRIDED),
-    ("depthwise 32", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD}),
-    ("depthwise 64", (1, 64, 25, 5), (64, 1, 3, 3), {"group": 64, **_PAD}),
-    ("depthwise 32 rows", (1, 32, 12, 5), (32, 1, 3, 3), {"group": 32, **_SIDES}),
-    ("depthwise 8", (1, 8, 8, 8), (8, 1, 3, 3), {"group": 8, **_PAD}),
-    ("depthwise 8 wide", (1, 8, 14, 48), (8, 1, 3, 3), {"group": 8, **_SIDES}),
-    ("depthwise 16", (1, 16, 24, 24), (16, 1, 3, 3), {"group": 16, **_PAD}),
-    ("depthwise 128", (1, 128, 6, 6), (128, 1, 3, 3), {"group": 128, **_PAD}),
-    ("depthwise 64 small", (1, 64, 3, 3), (64, 1, 3, 3), {"group": 64, **_PAD}),
-    ("depthwise strided", (1, 32, 16, 16), (32, 1, 3, 3), {"group": 32, **_PAD, **_STRIDED}),
-    ("depthwise 64 strided", (1, 64, 12, 12), (64, 1, 3, 3), {"group": 64, **_PAD, **_STRIDED}),
-    ("depthwise 8 strided", (1, 8, 25, 24), (8, 1, 3, 3), {"group": 8, **_PAD, **_STRIDED}),
-)
-"""Shapes of X and W, and attributes, on which kernels are measured."""
-
-
-BLOCK = 4
-"""Outputs, channels or neighbours, that kernels work on at once."""
-ALONE = 8
-"""What it takes to find a block that is not a whole one, in multiply-accumulates of its own."""
-REGION_SETUP, LINE_SETUP, WEIGHT_SETUP = 8, 64, 32
-"""What a kernel spends on a channel besides its elements, in elements: for each part of the plane with taps of its own;
-in the gradient of X of a depthwise layer; in the gradient of W."""
 
 
 @dataclass(frozen=True)
@@ -210,24 +156,22 @@ def lost_macs(channels: int, products: float, taps: float) -> float:
     """What a group's channels at one output cost besides their products, in multiply-accumulates.
 
     Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
-    The factors are rough: most narrow layers measured were within 30 %, strided ones of one tap took half.
     """
-    rest = channels % BLOCK
-    return rest * ((2 + 3.4 / taps) * (products + ALONE) - products)
+    rest = channels % FACTS.block
+    return rest * ((FACTS.apart + FACTS.apart_taps / taps) * (products + FACTS.alone) - products)
 
 
 def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
     """What a group's outputs by channels lose in the gradient of W, in pairs of both, and how many blocks cores share.
 
-    One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone. The
-    factors are rough, as those of `lost_macs`.
+    One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone.
     """
-    fours, rest = divmod(outputs, BLOCK)
+    fours, rest = divmod(outputs, FACTS.block)
     if not one_tap:
-        return channels * rest / 3, (fours + (rest > 0)) * channels
-    squares = fours > 0 and channels % BLOCK == 0
-    lost = channels * (BLOCK * fours * (0 if squares else 1.7) + rest * 3.5)
-    return lost, (fours or rest) * (channels // BLOCK if squares else channels)
+        return channels * rest / FACTS.several_taps, (fours + (rest > 0)) * channels
+    squares = fours > 0 and channels % FACTS.block == 0
+    lost = channels * (FACTS.block * fours * (0 if squares else FACTS.no_square) + rest * FACTS.beside_square)
+    return lost, (fours or rest) * (channels // FACTS.block if squares else channels)
 
 
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:

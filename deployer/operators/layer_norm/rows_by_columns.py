@@ -12,6 +12,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import measured
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -31,7 +32,6 @@ from deployer.core.operator import (
 from deployer.operators.inputs import floats, normal
 
 EPSILON = 1e-5
-SHAPES = ((4, 64), (64, 32), (16, 128), (8, 640), (64, 128))
 
 
 class Layerwise(Operator):
@@ -110,7 +110,7 @@ class Layerwise(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Layers of small transformers, and parts of them."""
         r = rng(96)
-        for shape in SHAPES:
+        for shape in measured("rows"):
             yield self._sample(r, "x".join(map(str, shape)), shape, -1)
 
     def _named(self, written: bool) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -24,7 +25,6 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.elementwise import TRANSCENDENTAL
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import (
     LABEL_SCALARS,
@@ -127,7 +127,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """An exponential and a division per element."""
         count = math.prod(tile.values())
-        return Work(macs=0, elements=count * (TRANSCENDENTAL + 2), parallel=count)
+        return Work(macs=0, elements=count * (FACTS.transcendental + 2), parallel=count)
 
     def samples(self) -> Iterator[Sample]:
         """Those of the losses without dloss, and with one of every shape."""

@@ -8,6 +8,7 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -45,8 +46,6 @@ from deployer.operators.finishing import (
 from deployer.operators.inputs import floats
 
 Shape = tuple[int, ...]
-BLOCK = 4
-"""Rows and columns of the blocks of outputs that cores share."""
 
 
 def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -227,9 +226,9 @@ class Gemm(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        outputs, columns = batch * m * n, -(-n // BLOCK)
-        form = "outer" if k == 1 else "vector" if m < BLOCK else "matrix"
-        rows = -(-m // BLOCK) if form == "matrix" else m
+        outputs, columns = batch * m * n, -(-n // FACTS.block)
+        form = "outer" if k == 1 else "vector" if m < FACTS.block else "matrix"
+        rows = -(-m // FACTS.block) if form == "matrix" else m
         return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
 
     def samples(self) -> Iterator[Sample]:
@@ -270,10 +269,7 @@ class Gemm(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Vectors times matrices, outer products, small batches and squares, in every transpose form."""
         r = rng(2)
-        shapes = [(1, 10, 8), (1, 64, 32), (1, 64, 128), (1, 128, 64), (1, 32, 640), (2, 48, 64), (1, 16, 128)]
-        shapes += [(8, 8, 1), (8, 64, 1), (10, 8, 1), (64, 32, 1), (64, 128, 1)]
-        shapes += [(4, 128, 128), (4, 8, 128), (128, 16, 4), (16, 16, 16), (32, 32, 32), (64, 64, 64), (10, 20, 30)]
-        for m, n, k in shapes:
+        for m, n, k in measured("products"):
             for ta in (0, 1):
                 for tb in (0, 1):
                     a = r.standard_normal((k, m) if ta else (m, k)).astype(np.float32)

@@ -7,6 +7,7 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import measured
 from deployer.core.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.pooling.windows import (
@@ -81,7 +82,7 @@ class AveragePoolGrad(PoolGrad):
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""
         r = rng(88)
-        for channels, side, kernel in ((8, 8, 2), (16, 8, 2), (8, 16, 2), (8, 8, 3), (16, 16, 3)):
+        for channels, side, kernel in measured("pool_grads"):
             shape = (1, channels, side, side)
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "input_shape": shape}
             found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))

@@ -10,6 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import measured
 from deployer.core.limits import check_elements
 from deployer.core.operator import (
     ArgValue,
@@ -199,7 +200,7 @@ class Pool(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""
         r = rng(83)
-        for channels, side, kernel in ((4, 8, 2), (16, 8, 2), (4, 16, 3), (8, 16, 3)):
+        for channels, side, kernel in measured("pools"):
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
             label = f"{channels}x{side}x{side} {kernel}"
             yield Sample(label, (normal(r, 1, channels, side, side),), attrs, onnx=False)

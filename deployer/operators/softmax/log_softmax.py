@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.ir import Node
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, register, rng
 from deployer.core.versions import Rule
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import log_softmax
-from deployer.operators.softmax.rows import LONG, POWERS, Along, along_kernel, coerced
+from deployer.operators.softmax.rows import POWERS, Along, along_kernel, coerced
 
 
 @register
@@ -36,5 +37,5 @@ class LogSoftmax(Along):
         yield Sample("last_of_three", (normal(r, 3, 4, 5),))
         yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
         yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
-        yield Sample("long", (normal(r, 2, LONG + 7),))
+        yield Sample("long", (normal(r, 2, FACTS.longest_row + 7),))
         yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})

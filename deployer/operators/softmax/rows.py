@@ -7,12 +7,9 @@ from typing import ClassVar
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import ArgValue, Const, Extent, Kernel, Operator, Sample, Stride, Work, mismatch, rng
-from deployer.operators.elementwise import TRANSCENDENTAL
 from deployer.operators.inputs import floats, normal
-
-LONG = 1024
-"""Rows of more elements are worked on in phases, which can be cut anywhere: they need not fit the innermost level."""
 
 
 class Along(Operator):
@@ -22,7 +19,7 @@ class Along(Operator):
     phases: ClassVar[tuple[tuple[str, ...], ...]]
     """For long rows: an operator, its inputs and its output each, by the kernel's names of operands and by others;
     reductions are along the axis."""
-    flops = TRANSCENDENTAL
+    flops = FACTS.transcendental
     """Operations per element."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -39,7 +36,7 @@ class Along(Operator):
         """The phases, where rows are long."""
         shape = floats(node, inputs, 1)[0].shape
         axis = node.attr_int("axis", -1) % len(shape)
-        if shape[axis] <= LONG:
+        if shape[axis] <= FACTS.longest_row:
             return None
         along: dict[str, AttrValue] = {"axes": (axis,), "keepdims": 1}
         nodes = []
@@ -81,7 +78,7 @@ class Along(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Few and many rows and classes."""
         r, count = rng(33), len(self.kernel.pointers) - 1
-        for shape in ((1, 10), (4, 10), (8, 100), (64, 10), (16, 32)):
+        for shape in measured("softmax"):
             yield Sample(f"{shape[0]}x{shape[1]}", tuple(normal(r, *shape) for _ in range(count)), onnx=False)
 
 

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.ir import Node
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.core.versions import Rule
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.softmax.rows import LONG, POWERS, Along, along_kernel, coerced
+from deployer.operators.softmax.rows import POWERS, Along, along_kernel, coerced
 
 
 @register
@@ -40,8 +41,8 @@ class Softmax(Along):
         yield Sample("last_of_three", (normal(r, 3, 4, 5),))
         yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
         yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
-        yield Sample("long", (normal(r, 2, LONG + 7),))
-        yield Sample("long_middle", (normal(r, 2, LONG + 1, 3),), {"axis": 1})
+        yield Sample("long", (normal(r, 2, FACTS.longest_row + 7),))
+        yield Sample("long_middle", (normal(r, 2, FACTS.longest_row + 1, 3),), {"axis": 1})
         yield Sample("one", (normal(r, 3, 1),))
         yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from deployer.core.forms import Form
 from deployer.core.ir import Node
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.softmax.rows import LONG, Along, along_kernel
+from deployer.operators.softmax.rows import Along, along_kernel
 from deployer.operators.softmax.softmax import softmax
 
 
@@ -41,7 +42,7 @@ class SoftmaxGrad(Along):
             ("last", (7, 5), -1),
             ("first", (5, 7), 0),
             ("middle", (3, 4, 5), 1),
-            ("long", (2, LONG + 7), 1),
+            ("long", (2, FACTS.longest_row + 7), 1),
         ):
             inputs = (normal(r, *shape), softmax(normal(r, *shape), axis))
             yield Sample(label, inputs, {"axis": axis}, onnx=False)
