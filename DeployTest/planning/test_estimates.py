@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployer import pipeline
-from deployer.core.channel import Channel
 from deployer.core.cost import call_cost, kernel_cycles, rounded, staged_cycles
+from deployer.core.level import Channel
 from deployer.core.operator import Work
-from deployer.core.plan import Options, Step, StepTiling, Tiling
-from deployer.core.target import Target, load, target_for
+from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
+from deployer.core.target import Target, load
 from deployer.planning.timeline import simulate
 from deployer.tilers.levels import candidates
 from deployer.tilers.levels.grid import grid_at

@@ -1,14 +1,17 @@
 """What a node of a file may have: numbers of inputs and outputs, and attributes with their kinds.
 
-The form of an operator that ONNX knows is its schema's; other operators declare theirs in their own file.
+The form of an operator that ONNX knows is its schema's; other operators declare theirs in their own file. Nodes of
+older versions come in today's form, by rules that operators share.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import onnx
 from onnx import AttributeProto, NodeProto
+
+from deployer.core.ir import Node, TensorType
 
 Range = tuple[int, int]
 _FIELDS = {
@@ -109,3 +112,21 @@ def _attribute_fault(
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
         return f"{name!r} is an attribute and input {extra.instead_of} as well", "one of both"
     return None
+
+
+Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
+"""A node of an older version, with the types of its inputs, as nodes of today's operators with the same outputs."""
+
+
+def without(node: Node, *names: str) -> Node:
+    """The node without these attributes."""
+    return replace(node, attrs={name: value for name, value in node.attrs.items() if name not in names})
+
+
+def same_meaning(*unread: str) -> Rule:
+    """The rule of a version that differs by attributes which change no value."""
+    return lambda node, types: [without(node, *unread)]
+
+
+CONSUMED = same_meaning("consumed_inputs")
+"""Version 1 of many operators has an attribute about memory, which was never read."""

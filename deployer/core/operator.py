@@ -14,12 +14,11 @@ import onnx
 from deployer.core.access import Access
 from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import MICROSOFT, Extra, Form
+from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
-from deployer.core.versions import Rule
 
 Array = npt.NDArray[Any]
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.forms import without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -24,7 +25,6 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.core.versions import without
 from deployer.operators.broadcast import broadcast_access, loop_args, loop_scalars
 from deployer.operators.inputs import arrays, normal, operands
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng
-from deployer.core.versions import Rule, without
 from deployer.operators.elementwise import BOUNDS, Clipping, bounds
 from deployer.operators.inputs import arrays, check_scalar, normal, operands
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, register, rng, unsupported
-from deployer.core.versions import Rule, without
 from deployer.operators.inputs import arrays, normal, operands
 
 

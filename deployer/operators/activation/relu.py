@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.declarations import Finish
+from deployer.core.forms import CONSUMED, Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -21,7 +22,6 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.core.versions import CONSUMED, Rule
 
 FINISH = Finish(scalar="relu")
 

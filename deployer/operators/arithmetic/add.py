@@ -8,9 +8,9 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.declarations import ACTIVATION
+from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Kernel, Sample, Work, register, rng
-from deployer.core.versions import Rule
 from deployer.operators.broadcast import LOOPS, loop_scalars
 from deployer.operators.elementwise import Binary, binary_kernel, limited
 from deployer.operators.finishing import (

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, Sample, register, unsupported
-from deployer.core.versions import Rule
 from deployer.operators.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.operators.inputs import arrays
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.forms import CONSUMED, Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng
-from deployer.core.versions import CONSUMED, Rule
 from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 

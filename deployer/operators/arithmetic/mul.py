@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, register
-from deployer.core.versions import Rule
 from deployer.operators.elementwise import Binary, binary_kernel, limited
 
 

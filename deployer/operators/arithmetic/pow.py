@@ -8,10 +8,10 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable
+from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, Work, register, rng, unsupported
-from deployer.core.versions import Rule
 from deployer.operators.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.operators.inputs import arrays
 

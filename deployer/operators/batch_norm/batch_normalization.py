@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Sample, register, rng, unsupported
-from deployer.core.versions import Rule, without
 from deployer.operators.batch_norm.channels import BatchNorm
 from deployer.operators.inputs import normal, operands
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Window
+from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -25,7 +26,6 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.core.versions import Rule
 from deployer.operators.inputs import normal, operands
 
 

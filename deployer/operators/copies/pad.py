@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, Window
+from deployer.core.forms import Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -19,7 +20,6 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.core.versions import Rule
 from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
 from deployer.operators.inputs import arrays, check_scalar, normal, operands
 from deployer.operators.view import normalized_axes

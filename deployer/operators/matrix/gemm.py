@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.declarations import ACTIVATION
+from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import (
@@ -28,7 +29,6 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.core.versions import Rule, without
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Sample, register, rng, unsupported
-from deployer.core.versions import Rule
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, divisors, padded, plane, pool_kernel, stacked
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
-from deployer.core.versions import Rule
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.softmax.rows import POWERS, Along, along_kernel, coerced
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Sample, mismatch, register, rng, unsupported
-from deployer.core.versions import Rule
 from deployer.operators.inputs import normal
 from deployer.operators.view import View
 
