@@ -21,7 +21,7 @@ test-slow: $(READY)
 
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m siracusa --must-run siracusa $(PYTEST)
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m siracusa --must-run=siracusa $(PYTEST)
 
 fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)

@@ -38,7 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Goldens are rewritten on request only."""
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files from what is generated now")
     parser.addoption(
-        "--must-run", action="append", default=[], metavar="MARKER", help="fail where every test of a marker is skipped"
+        "--must-run",
+        action="append",
+        default=[],
+        metavar="MARKER",
+        help="fail where all tests of it are skipped (--must-run=X)",
     )
 
 
