@@ -13,8 +13,8 @@ from deployer import pipeline
 from deployer.core.channel import Channel
 from deployer.core.cost import call_cost, kernel_cycles, rounded, staged_cycles
 from deployer.core.operator import Work
-from deployer.core.plan import Options, Step, StepTiling, Tiling
-from deployer.core.target import Target, load, target_for
+from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
+from deployer.core.target import Target, load
 from deployer.planning.timeline import simulate
 from deployer.tilers.levels import candidates
 from deployer.tilers.levels.grid import grid_at
