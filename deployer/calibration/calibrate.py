@@ -13,9 +13,9 @@ from deployer.calibration import measure
 from deployer.calibration.measure import DISPATCH, KernelJob, Measured, TransferJob
 from deployer.calibration.overheads import LARGE, SMALL, Profiled, fit_overheads
 from deployer.core import target as targets
-from deployer.core.channel import Channel, Hop
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
+from deployer.core.level import Channel, Hop
 from deployer.core.operator import Operator, Sample, Work, registry
 from deployer.core.safe_text import toml_comment, toml_string
 from deployer.core.target import KernelCost, SmallProgram, Target, costs_file

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import provenance, used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.channel import Channel
+from deployer.core.level import Channel
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target

@@ -5,8 +5,7 @@ The solver asks for many tiles at once, so what both ask takes arrays as well as
 
 from dataclasses import dataclass, field
 
-from deployer.core.channel import Channel, Count, Hop
-from deployer.core.level import RESIDENT
+from deployer.core.level import RESIDENT, Channel, Count, Hop
 from deployer.core.operator import Work
 from deployer.core.plan import Buffering
 from deployer.core.target import KernelCost, Target

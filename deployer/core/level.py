@@ -1,10 +1,15 @@
-"""Levels: a target's memories, numbered from the innermost, and what the first of them are to a plan.
+"""Levels: a target's memories, numbered from the innermost, what the first of them are to a plan, and what the engines
+between them cost, for one transfer or for arrays of them.
 
 A hop has the number of its inner level. A step has a loop per hop that its operands pass through, with slots in the
 level of that number.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 ALIASES = ("l1", "l2")
 """Options of the command line that limit a level by its number."""
@@ -12,6 +17,8 @@ RESIDENT, USUAL, SPILLED = range(3)
 """Where homes lie: in the level that kernels work in, in the next one out as most do, or beyond that."""
 DEPTH = 1 + SPILLED
 """Levels that a plan may use."""
+
+Count = TypeVar("Count", int, npt.NDArray[np.int64])
 
 
 @dataclass(frozen=True)
@@ -31,3 +38,33 @@ class Slots:
     count: int = 0
     bytes: int = 0
     offset: int = 0
+
+
+def slowed(cycles: Count, contention: int) -> Count:
+    """Cycles of transfers under kernels, which slow a byte by that many thousandths."""
+    return cycles * (1000 + contention) // 1000
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Cost of one transfer direction: setup cycles, then thousandths of a cycle per byte and per contiguous run."""
+
+    setup: int
+    byte_milli: int
+    line_milli: int
+
+    def cycles(self, size: Count, lines: Count, contention: int = 0) -> Count:
+        """Cycles the engine is busy with `size` bytes in `lines` runs, a byte slower by `contention` thousandths."""
+        bytes_milli = slowed(size * self.byte_milli, contention)
+        return self.setup + (bytes_milli + lines * self.line_milli + 999) // 1000
+
+
+@dataclass(frozen=True)
+class Hop:
+    """The DMA engine between a level and the next outer one; `shared` means one engine for both directions."""
+
+    issue: int
+    wait: int
+    shared: bool
+    inward: Channel
+    outward: Channel

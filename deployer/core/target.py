@@ -11,9 +11,8 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
-from deployer.core.channel import Channel, Hop
 from deployer.core.errors import OptionProblem, UserError
-from deployer.core.level import ALIASES, DEPTH, USUAL, Level
+from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Hop, Level
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.channel import slowed
 from deployer.core.cost import call_cost, rounded
-from deployer.core.level import RESIDENT
+from deployer.core.level import RESIDENT, slowed
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
