@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployer import pipeline
 from deployer.core.cost import call_cost, kernel_cycles, rounded, staged_cycles
-from deployer.core.level import Channel
+from deployer.core.level import RESIDENT, Channel
 from deployer.core.operator import Work
 from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
 from deployer.core.target import Target, load
@@ -31,7 +31,8 @@ def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int
     """What the solver takes the step for, were it offered these tiles alone."""
     grid, names = grid_at(step.access, choice.tile), {o.tensor: o.tensor for o in step.access.operands}
     operands = [o for o in step.access.operands if choice.slots[o.arg]]
-    moved = [candidates.movement(o.arg, step.access, grid, [choice.order], names, target, fresh) for o in operands]
+    parts = (step.access, grid, [choice.order], names, target, fresh, RESIDENT)
+    moved = [candidates.movement(step, o.arg, *parts) for o in operands]
     kernels = candidates.kernel_totals(step, grid, target)
     if not moved:
         return target.step + int(kernels[0])

@@ -1,7 +1,8 @@
-"""Levels: a target's memories, numbered from the innermost, and what the first of them are to a plan.
+"""Levels: a target's memories, numbered from the innermost, what the first of them are to a plan, and what the engines
+between them cost, for one transfer or for arrays of them.
 
 A hop has the number of its inner level. A step has a loop per hop that its operands pass through, with slots in the
-level of that number. What transfers cost is said here as well, for one transfer or for arrays of them.
+level of that number.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ RESIDENT, USUAL, SPILLED = range(3)
 """Where homes lie: in the level that kernels work in, in the next one out as most do, or beyond that."""
 DEPTH = 1 + SPILLED
 """Levels that a plan may use."""
+
+Count = TypeVar("Count", int, npt.NDArray[np.int64])
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,6 @@ class Slots:
     count: int = 0
     bytes: int = 0
     offset: int = 0
-
-
-Count = TypeVar("Count", int, npt.NDArray[np.int64])
 
 
 def slowed(cycles: Count, contention: int) -> Count:
