@@ -82,11 +82,12 @@ def test_files_of_another_case(models_root: Path, tmp_path: Path, capsys: pytest
     tiling = tmp_path / "tiling.json"
     again = ["compile", "-o", tmp_path / "c", "--from"]
     assert "other graphs than" in refused(capsys, *again, tiling, "-t", other)
-    assert "4 passes, 1 per update" in refused(capsys, *again, tiling, "-t", mine, "--n-steps", "8")
+    assert "made for 1 passes per update" in refused(capsys, *again, tiling, "-t", mine, "--n-accum", "2")
+    assert deployer(*again, tiling, "-t", mine, "--n-steps", "8") == 0, "how many passes run is no matter of tiles"
     assert "is a Plan" in refused(capsys, *again, tmp_path / "plan.json", "-t", mine)
     assert "not a Plan" in refused(capsys, "emit", "--plan", tiling, "-o", tmp_path / "c")
     assert "other graphs than" in refused(capsys, "train", "-t", other, "-o", tmp_path, "--skipgen")
-    assert "4 passes" in refused(capsys, "train", "-t", mine, "-o", tmp_path, "--skipgen", "--n-steps", "8")
+    assert "8, in the file 4" in refused(capsys, "train", "-t", mine, "-o", tmp_path, "--skipgen", "--n-steps", "8")
 
 
 @pytest.mark.parametrize(
