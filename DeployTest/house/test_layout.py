@@ -270,6 +270,18 @@ def test_records_are_short() -> None:
         assert len(line) <= 140, line
 
 
+def test_changelog_has_sections() -> None:
+    """Each version says what was added, what changed and what was fixed, in that order, and nothing besides."""
+    text = (ROOT / ".github/CHANGELOG.md").read_text()
+    for version in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        before, *sections = re.split(r"^### ", version, flags=re.MULTILINE)
+        titles = [section.splitlines()[0] for section in sections]
+        assert titles == [title for title in ("Added", "Changed", "Fixed") if title in titles]
+        assert titles, before
+        assert "\n- " not in before, before
+        assert all("\n- " in section for section in sections), titles
+
+
 def test_records_are_listed(update_golden: bool) -> None:
     """The index of decision records has every one of them under its title, in order; `make golden` rewrites it."""
     index = ROOT / ".github/decisions/README.md"
