@@ -196,7 +196,7 @@ def plan_program(
     )
 
 
-def place_edited(tiling: Tiling, running: Running = ONCE) -> Plan:
+def place_edited(tiling: Tiling, running: Running) -> Plan:
     """Addresses for a tiling from a file; what is wrong with it is its editor's matter."""
     try:
         return place_tiling(tiling, running)

@@ -139,7 +139,7 @@ def drawn(tiling: Tiling, count: int) -> Iterator[tuple[Tiling, Plan]]:
     while count:
         edited = _edited(tiling, draw)
         try:
-            plan = pipeline.place_edited(edited)
+            plan = pipeline.place_edited(edited, pipeline.ONCE)
         except OptionProblem:
             continue  # more strided levels than a transfer has
         yield edited, plan

@@ -48,7 +48,7 @@ def build_source(target: str, source: str, directory: Path) -> Path:
     """Link a program's one file with the target's HAL as the compiler links generated ones; its path."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "program.c").write_text(source)
-    levels = [SimpleNamespace(peak=level.budget) for level in targets.load(target).levels]
+    levels = [SimpleNamespace(name=level.name, peak=level.budget) for level in targets.load(target).levels]
     return build.run(
         SimpleNamespace(options=Options(target), steps=(), levels=levels), directory, sources=["program.c"]
     )

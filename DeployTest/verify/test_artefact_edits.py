@@ -74,7 +74,7 @@ def tiled(path: Path, original: Original) -> Plan | None:
     try:
         tiling = pipeline.tiling_from(path)
         pipeline.check_origin(original.built.case, tiling, path)
-        return pipeline.place_edited(tiling)
+        return pipeline.place_edited(tiling, original.built.plan.running)
     except UserError:
         return None
 
