@@ -15,10 +15,14 @@ from DeployTest.support.command_line import generated, script
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])
-CASES = [("simple_mlp", ["--l1", "2000"]), ("autoencoder", ["--l1", "16000", "--doublebuffer"]), SPILLED]
+CASES = [
+    pytest.param("simple_mlp", ["--l1", "2000"], id="simple_mlp"),
+    pytest.param("autoencoder", ["--l1", "16000", "--doublebuffer"], id="autoencoder", marks=pytest.mark.slow),
+    pytest.param(*SPILLED, id="autoencoder from L3"),
+]
 
 
-@pytest.mark.parametrize(("test", "flags"), CASES, ids=[f"{test}-{flags[-1]}" for test, flags in CASES])
+@pytest.mark.parametrize(("test", "flags"), CASES)
 def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: Path) -> None:
     """C, plan, tiling and input do not know where, when and by which process they were made."""
     case = case_dir(test, models_root)

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("marker", "code"), [("host", 0), ("siracusa", 1)])
+@pytest.mark.parametrize(("marker", "code"), [pytest.param("host", 0, marks=pytest.mark.slow), ("siracusa", 1)])
 def test_a_marker_that_must_run(marker: str, code: int, tmp_path: Path) -> None:
     """A run without a test of the marker fails, and says which marker it was."""
     words = ["-q", "DeployTest/operators/test_literals.py", "--must-run", marker, "-p", "no:cacheprovider"]

@@ -118,7 +118,7 @@ def _trained(
     return losses, w | {f"{n}_velocity": a for n, a in v.items()}
 
 
-@pytest.mark.parametrize("target", [pytest.param("host", marks=pytest.mark.slow), "lab", "board"])
+@pytest.mark.parametrize("target", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("host", "lab")), "board"])
 def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
     """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
     weights, draw = _weights(6), np.random.default_rng(7)

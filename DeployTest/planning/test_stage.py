@@ -144,6 +144,7 @@ def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
     assert not most.resident
 
 
+@pytest.mark.slow
 def test_auto_is_best_from_l3(models_root: Path) -> None:
     """Under the model auto never takes longer than single or double throughout, and double hides something."""
     case = load_case("autoencoder", models_root)

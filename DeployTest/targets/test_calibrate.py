@@ -23,7 +23,7 @@ from DeployTest.support.other_levels import FLAT, NAMED, add_targets
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
-NAMES = ("siracusa", NAMED, FLAT)
+NAMES = ("siracusa", *(pytest.param(name, marks=pytest.mark.slow) for name in (NAMED, FLAT)))
 BOUND = table()["calibration"]
 
 
