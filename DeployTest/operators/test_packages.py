@@ -132,6 +132,8 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
     case, dump = tmp_path / "model_train", tmp_path / "final.npz"
     run = deployer(package, "train", "-t", case, "-p", target, "-o", tmp_path / "out", "--dump", dump)
     assert run.returncode == 0, run.stdout + run.stderr
+    said = "has none for momentum_sgd_f32, softsign_f32, softsign_grad_f32;"
+    assert said in " ".join(run.stdout.split()), "kernels without a cost are named"
     losses, final = _trained(weights, x.astype(np.float64), wanted.astype(np.float64))
     with np.load(dump) as found:
         assert_close("MSELoss", found["loss"], np.array(losses))

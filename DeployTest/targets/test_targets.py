@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from deployer.core import target as targets
+from deployer.core.cost import without_cost
 from deployer.core.errors import OptionProblem
+from deployer.core.operator import registry
 from deployer.core.target import TARGETS_DIR, TargetInvalid
 
 pytestmark = [pytest.mark.host]
@@ -154,3 +156,11 @@ def test_budgets() -> None:
             target.with_options({}, wrong)
     with pytest.raises(OptionProblem, match="no level 'L9'"):
         target.level("L9")
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in TARGETS_DIR.glob("*/costs.toml")))
+def test_a_calibrated_target_knows_all_kernels(name: str) -> None:
+    """Where costs are said to be measured, none of our kernels is left to the default."""
+    symbols = {operator.kernel.symbol for operator in registry().values() if operator.kernel}
+    assert without_cost(targets.load(name), symbols) == ()
+    assert without_cost(targets.load(name), {*symbols, "new_f32"}) == ("new_f32",)

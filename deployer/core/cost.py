@@ -3,6 +3,7 @@
 The solver asks for many tiles at once, so what both ask takes arrays as well as integers.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from deployer.core.level import RESIDENT, Channel, Count, Hop
@@ -36,6 +37,12 @@ def cost_key(symbol: str, form: str) -> str:
 def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
     """The cost of a kernel in a form, that of `default` where the target has none."""
     return target.kernels.get(cost_key(symbol, form)) or target.kernels["default"]
+
+
+def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
+    """Those of the kernels, sorted, that the target has no cost for in any form: `default` stands for them."""
+    known = {key.partition(".")[0] for key in target.kernels}
+    return tuple(sorted(set(symbols) - known))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import numpy as np
 from rich.table import Table
 
 from deployer.codegen.render import tile_text
+from deployer.core.cost import without_cost
 from deployer.core.errors import DeployerWarning
 from deployer.core.level import SPILLED, USUAL
-from deployer.core.plan import Plan, PlanStep
+from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
@@ -41,6 +42,8 @@ class Report:
     faults: tuple[str, ...]
     bench: dict[str, str]
     predicted: dict[str, int]
+    assumed: tuple[str, ...] = ()
+    """Kernels whose cycles are those of the target's default kernel."""
 
     @property
     def passed(self) -> bool:
@@ -80,6 +83,7 @@ def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, rela
         faults=tuple(faults),
         bench=outcome.bench,
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
+        assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
     )
 
 
@@ -137,6 +141,11 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
         console.print(
             f"{plan.levels[SPILLED].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
             f"{plan.levels[USUAL].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
+        )
+    if report.assumed:
+        names = ", ".join(report.assumed)
+        console.print(
+            f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
         )
     _show_values(report, console)
     for fault in report.faults[:SHOWN]:
