@@ -35,11 +35,12 @@ def started(
 ) -> "subprocess.Popen[str]":
     """A command that runs beside this process; no file of it grows beyond `limit` bytes.
 
-    It takes an interrupt even where the tests run in the background of a shell, which has its jobs ignore them.
+    It takes an interrupt and a hangup even where the tests run in the background, where jobs ignore them.
     """
 
     def restrict() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
