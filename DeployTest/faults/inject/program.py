@@ -60,10 +60,10 @@ def small_convnet(folder: Path) -> Path:
     net.conv("block.first", 5, (3, 3))
     net.relu("block.first.relu")
     net.conv("block.second", 5, (3, 3))
-    net.node("Add", "block.add", [net.x, shortcut])
+    net.node("Add", "block.add", net.x, shortcut)
     net.relu("block.relu")
     net.separable("separable", 7, 2)
-    net.node("GlobalAveragePool", "pool", [net.x])
+    net.node("GlobalAveragePool", "pool", net.x)
     net.classes(5)
     return net.case(folder, 4, 1, learning_rate=0.05, **ACCUMULATED)
 
