@@ -1,1 +1,1 @@
-"""HALs, simulators and calibration."""
+"""Targets as data, RISC-V and its simulators, calibration."""

@@ -1,5 +1,7 @@
 """The register of kinds of input."""
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 
 from .trial import Kind
@@ -18,8 +20,8 @@ def kind(weight: int) -> Callable[[Kind], Kind]:
 
 
 def kinds() -> dict[str, tuple[int, Kind]]:
-    """Weight and function of each kind, by name."""
-    from . import kind_artefact, kind_command, kind_data, kind_graph, kind_name, kind_target, kind_training
-
-    assert all((kind_artefact, kind_command, kind_data, kind_graph, kind_name, kind_target, kind_training))
+    """Weight and function of each kind, by name: those of all modules of `kinds`."""
+    package = importlib.import_module(f"{__package__}.kinds")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_KINDS.items()))

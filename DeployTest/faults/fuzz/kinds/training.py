@@ -13,16 +13,16 @@ from deployer.frontend.dataset import Dataset
 from deployer.training import train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, run_graph, run_training
+from DeployTest.faults.fuzz import bases
+from DeployTest.faults.fuzz.building import command
+from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.reference import compare
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Finding, Trial, contained
+from DeployTest.faults.fuzz.written import drawn_words
 from DeployTest.support.tolerances import table
 
-from . import bases
-from .building import command
-from .kind_graph import damage, prepare, shown
-from .models import chain
-from .reference import compare
-from .register import kind
-from .trial import Finding, Trial, contained
-from .written import drawn_words
+from .graph import damage, prepare, shown
 
 STEP = 1e-5
 ENTRIES = 4

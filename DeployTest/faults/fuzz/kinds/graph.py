@@ -12,15 +12,14 @@ from deployer.codegen import generate
 from deployer.core.ir import Program
 from deployer.frontend import check, parse
 from deployer.verify.program import verify_program
-
-from . import attribute_edits, graph_edits, tensor_edits
-from .building import build_inference
-from .draw import damaged
-from .models import chain
-from .reference import compare
-from .register import kind
-from .trial import Finding, Trial, contained
-from .written import check_written, drawn_options
+from DeployTest.faults.fuzz import attribute_edits, graph_edits, tensor_edits
+from DeployTest.faults.fuzz.building import build_inference
+from DeployTest.faults.fuzz.draw import damaged
+from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.reference import compare
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Finding, Trial, contained
+from DeployTest.faults.fuzz.written import check_written, drawn_options
 
 __all__ = ["attribute_edits", "graph_edits", "tensor_edits"]
 PLANNED = 0.06

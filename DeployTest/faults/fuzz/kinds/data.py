@@ -7,14 +7,14 @@ import numpy as np
 
 from deployer import pipeline
 from deployer.training import train_graph
+from DeployTest.faults.fuzz import bases
+from DeployTest.faults.fuzz.draw import Draw
+from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Trial, contained
 
-from . import bases
-from .draw import Draw
-from .edits import edits_of
-from .kind_graph import damage
-from .kind_training import agree, build, start
-from .register import kind
-from .trial import Trial, contained
+from .graph import damage
+from .training import agree, build, start
 
 Arrays = dict[str, np.ndarray]
 KINDS = (

@@ -9,15 +9,15 @@ import onnx
 
 from deployer.core.errors import DeployerError
 from deployer.frontend import check, parse
+from DeployTest.faults.fuzz.building import build_inference, command, judge_exit
+from DeployTest.faults.fuzz.draw import HOSTILE
+from DeployTest.faults.fuzz.graph_edits import rename, value_names
+from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Finding, Trial, hidden
+from DeployTest.faults.fuzz.written import check_written
 
-from .building import build_inference, command, judge_exit
-from .draw import HOSTILE
-from .graph_edits import rename, value_names
-from .kind_training import build, start
-from .models import chain
-from .register import kind
-from .trial import Finding, Trial, hidden
-from .written import check_written
+from .training import build, start
 
 PLANT = "zqplantqz"
 INVALID = (b"zq\xff\xfe\x80lantq", b"\xc3\x28zqplan", b"\xed\xa0\x80zqplant"[:9])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from DeployTest.targets.host_hal_faults import FAULTS
-from DeployTest.targets.host_hal_program import HEADER, MAP, PROGRAM
+from DeployTest.host.host_hal_faults import FAULTS
+from DeployTest.host.host_hal_program import HEADER, MAP, PROGRAM
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -9,14 +9,14 @@ from deployer.codegen import generate
 from deployer.core import target
 from deployer.core.plan import Options
 from deployer.core.target import TARGETS_DIR
+from DeployTest.faults.fuzz import bases
+from DeployTest.faults.fuzz.draw import Draw
+from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Trial, contained
+from DeployTest.faults.fuzz.written import check_written
 
-from . import bases
-from .draw import Draw
-from .edits import edits_of
-from .kind_graph import damage
-from .register import kind
-from .trial import Trial, contained
-from .written import check_written
+from .graph import damage
 
 VALUES = ("0", "1", "-1", "3", "16", "4096", "2147483648", "9223372036854775807", "99999999999999999999", "1.5", "nan")
 VALUES += ('""', '"x"', "true", "false", "[]", "[1]", "{}", '"\\u202e"', '"*/"', "inf", "1979-05-27", '["gcc"]', "-0.0")

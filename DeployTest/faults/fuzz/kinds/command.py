@@ -8,12 +8,11 @@ from unittest import mock
 from deployer import cli
 from deployer.calibration import calibrate
 from deployer.core import target
-
-from . import bases
-from .building import command, judge_exit
-from .draw import HOSTILE, INTEGERS, Draw
-from .register import kind
-from .trial import Finding, Reached, Trial
+from DeployTest.faults.fuzz import bases
+from DeployTest.faults.fuzz.building import command, judge_exit
+from DeployTest.faults.fuzz.draw import HOSTILE, INTEGERS, Draw
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Finding, Reached, Trial
 
 FOREIGN = {
     "precious.c": b"int precious;\n",

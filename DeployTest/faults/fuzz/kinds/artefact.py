@@ -5,14 +5,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from . import bases
-from .building import command, judge_exit
-from .draw import HOSTILE, Draw
-from .edits import edits_of
-from .kind_graph import damage
-from .register import kind
-from .trial import Finding, Trial
-from .written import check_written
+from DeployTest.faults.fuzz import bases
+from DeployTest.faults.fuzz.building import command, judge_exit
+from DeployTest.faults.fuzz.draw import HOSTILE, Draw
+from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.register import kind
+from DeployTest.faults.fuzz.trial import Finding, Trial
+from DeployTest.faults.fuzz.written import check_written
+
+from .graph import damage
 
 Holder = tuple[Any, Any]
 DEEP = 5000

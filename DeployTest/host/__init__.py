@@ -1,0 +1,1 @@
+"""The host simulator: what it runs, what it notices, and how it computes."""
