@@ -31,7 +31,7 @@ _Static_assert(${text});
 /* ${f.title} */
 static void ${f.name}(${f.parameters}) {
     hal_step(${f.step});
-${inside(f, "    ")}\
+${inside(f.body, "    ")}\
 }
 % endfor
 
@@ -44,13 +44,13 @@ ${v.function} {
 % endfor
     hal_step(HAL_NO_STEP);
 }
-<%def name="inside(v, indent)">\
-% for item in v.body:
+<%def name="inside(items, indent)">\
+% for item in items:
 ${getattr(self, item.form)(item, indent)}\
 % endfor
 </%def>\
 <%def name="c_block(v, indent)">\
-${inside(v, indent)}\
+${inside(v.body, indent)}\
 </%def>\
 <%def name="c_declare(v, indent)">\
 % for line in v.lines:
@@ -87,10 +87,7 @@ ${indent}${v.ticket} = ${v.transfer};
 ${indent}const hal_ticket_t ${v.ticket} = ${v.transfer};
 </%def>\
 <%def name="c_wait(v, indent)">\
-${indent}hal_dma_wait(${v.ticket});
-</%def>\
-<%def name="c_move(v, indent)">\
-${indent}hal_dma_wait(${v.transfer});
+${indent}hal_dma_wait(${v.awaited});
 </%def>\
 <%def name="c_assign(v, indent)">\
 ${indent}args->${v.argument} = ${v.value};
@@ -99,28 +96,24 @@ ${indent}args->${v.argument} = ${v.value};
 ${indent}hal_parallel(${v.kernel}, ${v.table});
 </%def>\
 <%def name="c_if_line(v, indent)">\
-${indent}if (${v.condition}) ${inside(v, "")}\
+${indent}if (${v.condition}) ${inside(v.body, "")}\
 </%def>\
 <%def name="c_if(v, indent)">\
 ${indent}if (${v.condition}) {
-${inside(v, indent + "    ")}\
+${inside(v.body, indent + "    ")}\
 ${indent}}
-</%def>\
-<%def name="c_ahead(v, indent)">\
-${indent}if (${v.counter} < ${v.count}) {
-${inside(v, indent + "    ")}\
-${indent}}
-</%def>\
-<%def name="c_skip_first(v, indent)">\
-${indent}if (${v.counter} == 0) continue;
 </%def>\
 <%def name="c_loop(v, indent)">\
 ${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.count}; ${v.counter}++) {
-${inside(v, indent + "    ")}\
+${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\
 <%def name="c_loop_ahead(v, indent)">\
 ${indent}for (uint32_t ${v.counter} = 0; ${v.counter} <= ${v.count}; ${v.counter}++) {
-${inside(v, indent + "    ")}\
+${indent}    if (${v.counter} < ${v.count}) {
+${inside(v.ahead, indent + "        ")}\
+${indent}    }
+${indent}    if (${v.counter} == 0) continue;
+${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\

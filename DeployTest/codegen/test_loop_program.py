@@ -38,7 +38,6 @@ from deployer.planning.loop_program import (
     If,
     Let,
     Loop,
-    Move,
     Set,
     Start,
     Statement,
@@ -68,7 +67,7 @@ def printed(*statements: Statement) -> str:
     """The statements as the template prints them."""
     template = Template(filename=str(TEMPLATES / "network.c.mako"), output_encoding=None)
     view = SimpleNamespace(body=[PRINTER.view(s) for s in statements])
-    return str(template.get_def("inside").render(view, CText("")))
+    return str(template.get_def("inside").render(view.body, CText("")))
 
 
 def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
@@ -79,7 +78,7 @@ def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     before = (Tickets(("x_in",), (1,)), Start(ticket, fetch))
     turn = Var("tile")
     calls = (Call("conv_i8", Table(1)), Call("relu_i8", Table(2)))
-    loop = Loop(turn, 3, (If(Equal(turn, 0), (Wait(ticket),)), *calls, Move(out)))
+    loop = Loop(turn, 3, (), (If(Equal(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
     assert printed(*before, loop) == (
         "hal_ticket_t x_in[1] = {HAL_DONE};\n"
         "x_in[0] = hal_dma_in_1d(0, SLOT_01_X, STAGE_01_X, 48);\n"

@@ -12,19 +12,18 @@ from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_s
 from deployer.core.operator import Kernel
 from deployer.planning.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
 from deployer.planning.loop_program import (
-    Ahead,
     Arguments,
     Assign,
     Block,
     Call,
     Increase,
     Let,
-    LoopAhead,
+    Loop,
     LoopProgram,
-    Move,
     Statement,
     Table,
     Transfer,
+    Wait,
 )
 from DeployTest.support.cases import canonical_hash, compile_case, load_case, result_hash
 
@@ -54,12 +53,12 @@ def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str
     return LoopProgram(index, f"Relu r{index}", described, storages, (), Block(body))
 
 
-def move(target: Expr, source: Expr, *sizes: Expr) -> Move:
+def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:
     """A transfer, waited for at once."""
-    return Move(Transfer("in", 0, target, source, sizes or (8,)))
+    return Wait(Transfer("in", 0, target, source, sizes or (8,)))
 
 
-def copy(index: int) -> Move:
+def copy(index: int) -> Wait:
     """A transfer of a step's own addresses."""
     return move(Slot(index, "x", False), Home(f"x{index}"))
 
@@ -71,7 +70,7 @@ def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str,
 
 def moves(function: FunctionView) -> list[str]:
     """Its transfers as C."""
-    return [str(view.transfer) for view in function.body if view.form == "c_move"]
+    return [str(view.awaited) for view in function.body if view.form == "c_wait"]
 
 
 def test_alike_but_for_addresses_is_one_function() -> None:
@@ -147,7 +146,7 @@ def test_parameters_stand_in_an_order_of_their_own() -> None:
         inside = Block((Assign("m", size("inner")),))
         rest = (Let("n_len", size("length")), inside, Increase(Var("n"), size("further")))
         turn = Var("turn")
-        return step(index, LoopAhead(turn, size("tiles"), (Ahead(turn, size("tiles"), ahead), *rest)))
+        return step(index, Loop(turn, size("tiles"), ahead, rest))
 
     (function,), _ = shared(program(4), program(7))
     names = ["tiles", "bytes", "further", "ahead_step", "length", "ahead_length", "inner"]

@@ -32,10 +32,21 @@ from deployer.planning.expr import (
     Size,
     Slot,
     Sum,
-    Tree,
     Var,
 )
-from deployer.planning.loop_program import Declare, Done, If, Rotate, Statement, Table, Ticket, Tickets, Transfer
+from deployer.planning.loop_program import (
+    Declare,
+    Done,
+    If,
+    Loop,
+    Rotate,
+    Start,
+    Statement,
+    Table,
+    Ticket,
+    Tickets,
+    Transfer,
+)
 
 WIDTH = 106
 Printable = CText | tuple[CText, ...]
@@ -43,11 +54,15 @@ Printable = CText | tuple[CText, ...]
 
 @dataclass(frozen=True)
 class View:
-    """A statement as templates print it: the name of the definition, its texts by name, and what is inside of it."""
+    """A statement as templates print it: the name of the definition, its texts by name, and what is inside of it.
+
+    Statements of a loop that run a turn ahead of the others are apart.
+    """
 
     form: str
     texts: Mapping[str, Printable]
-    body: tuple["View", ...]
+    ahead: tuple["View", ...] = ()
+    body: tuple["View", ...] = ()
 
     def __getattr__(self, name: str) -> Printable:
         """A text by its name."""
@@ -136,11 +151,11 @@ class Printer:
         """A statement for the definition of its kind: each field as text, inner statements as views."""
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(statement).__name__).lower()
         texts: dict[str, Printable] = {}
-        body: tuple[View, ...] = ()
+        inside: dict[str, tuple[View, ...]] = {}
         for field in fields(statement):
             value = getattr(statement, field.name)
-            if field.name == "body":
-                body = tuple(map(self.view, value))
+            if field.name in ("ahead", "body"):
+                inside[field.name] = tuple(map(self.view, value))
             elif isinstance(value, tuple):
                 texts[field.name] = tuple(self._printable(x) for x in value)
             else:
@@ -148,6 +163,10 @@ class Printer:
         match statement:
             case If(body=(_,)):
                 kind = "if_line"
+            case Loop(ahead=(_, *_)):
+                kind = "loop_ahead"
+            case Start(Ticket(index=())):
+                kind = "start_local"
             case Rotate(slots=slots):
                 kind = "rotate" if slots > 2 else "rotate_two"
                 texts["last"] = code(str(slots - 1))
@@ -155,10 +174,10 @@ class Printer:
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
             case Tickets(names, counts):
                 texts["lines"] = declared([f"{n}[{c}] = {{HAL_DONE}}" for n, c in zip(names, counts, strict=True)])
-        return View(f"c_{kind}", texts, body)
+        return View(f"c_{kind}", texts, **inside)
 
-    def _printable(self, value: Tree | int | str) -> CText:
-        return identifier(value) if isinstance(value, str) else code(self.text(value))  # type: ignore[arg-type]
+    def _printable(self, value: Expr | str) -> CText:
+        return identifier(value) if isinstance(value, str) else code(self.text(value))
 
 
 def table_name(step: int) -> str:

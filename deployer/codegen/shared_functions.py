@@ -2,35 +2,33 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.planning.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
 from deployer.planning.loop_program import (
-    Ahead,
     Arguments,
     Block,
     If,
     Increase,
     Let,
     Loop,
-    LoopAhead,
     LoopProgram,
-    Move,
     Rotate,
     Set,
     Start,
-    StartLocal,
     Statement,
     Table,
     Transfer,
+    Wait,
 )
 from deployer.planning.tile_loop import FLAG
 
+T = TypeVar("T", bound=Tree)
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
 MOST_SIZES = 8
@@ -150,9 +148,9 @@ def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> Block:
         if isinstance(tree, _Hole):
             size = sizes[tree.place]
             return Var(names[size]) if size in names else Size(size.values[0], size.name)
-        return tree.mapped(filled)  # type: ignore[no-any-return]
+        return tree.mapped(filled)
 
-    return group[0].body.mapped(filled)  # type: ignore[no-any-return]
+    return group[0].body.mapped(filled)
 
 
 def _flag(program: LoopProgram) -> str:
@@ -201,14 +199,14 @@ def _shape(program: LoopProgram) -> _Shape:
         if isinstance(tree, Size):
             sizes.append(tree)
             return _Hole(len(sizes) - 1, tree.name)
-        return tree.mapped(numbered)  # type: ignore[no-any-return]
+        return tree.mapped(numbered)
 
     def renamed(tree: Tree) -> Tree:
         if isinstance(tree, (Home, Slot)):
             return Var(names[tree][0])
         return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)
 
-    holed: Block = _without_arguments(program.body).mapped(numbered)
+    holed = _without_arguments(program.body).mapped(numbered)
     mentioned = list(_mentions(holed))
     addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, (Home, Slot))))
     order = tuple(node.place for node in mentioned if isinstance(node, _Hole))
@@ -216,32 +214,28 @@ def _shape(program: LoopProgram) -> _Shape:
     return _Shape(program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)
 
 
-def _without_arguments(block: Block) -> Block:
-    """The block without the short name of the argument table, which is a parameter."""
-
-    def without(tree: Tree) -> Tree:
-        kept = tree
-        if isinstance(tree, Block):
-            kept = Block(tuple(s for s in tree.body if not isinstance(s, Arguments)))
-        return kept.mapped(without)  # type: ignore[no-any-return]
-
-    return without(block)  # type: ignore[return-value]
+def _without_arguments(tree: T) -> T:
+    """The tree without the short name of the argument table, which is a parameter."""
+    kept = tree.mapped(_without_arguments)
+    if isinstance(kept, Block):
+        return replace(kept, body=tuple(s for s in kept.body if not isinstance(s, Arguments)))
+    return kept
 
 
-def _mentions(statement: Statement) -> Iterator[Tree]:
+def _mentions(statement: Tree) -> Iterator[Tree]:
     """The nodes below in the order in which parameters stand.
 
     Of a loop first its count, then what comes in, what goes out, how slots rotate, how far the loop goes on, lengths,
     and last what is inside of it.
     """
-    if isinstance(statement, (Loop, LoopAhead)):
-        yield from statement.count.walk() if isinstance(statement.count, Tree) else ()
-    if not isinstance(statement, (Loop, LoopAhead, Block)):
+    if not isinstance(statement, (Loop, Block)):
         yield from statement.walk()
         return
-    parts = [(s, False) for s in statement.body if not isinstance(s, Ahead)]
-    parts += [(s, True) for part in statement.body if isinstance(part, Ahead) for s in part.body]
-    for part, _ in sorted(parts, key=_rank):
+    ahead: tuple[Statement, ...] = ()
+    if isinstance(statement, Loop):
+        ahead = statement.ahead
+        yield from statement.count.walk() if isinstance(statement.count, Tree) else ()
+    for part, _ in sorted([*((s, False) for s in statement.body), *((s, True) for s in ahead)], key=_rank):
         yield from _mentions(part)
 
 
@@ -250,7 +244,7 @@ def _rank(part: tuple[Statement, bool]) -> int:
     match statement:
         case If(_, body):
             return min(_rank((inner, ahead)) for inner in body)
-        case Start() | StartLocal() | Move():
+        case Start() | Wait(Transfer()):
             out = any(isinstance(node, Transfer) and node.way == "out" for node in statement.walk())
             return 1 if out else 0
         case Rotate():
@@ -259,6 +253,6 @@ def _rank(part: tuple[Statement, bool]) -> int:
             return 4 if ahead else 3
         case Let():
             return 6 if ahead else 5
-        case Block() | Loop() | LoopAhead():
+        case Block() | Loop():
             return 7
     return 0

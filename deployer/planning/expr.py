@@ -5,7 +5,7 @@ Indices, lengths, offsets and strides count elements; sizes of transfers are byt
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, Union
+from typing import Any, Self, Union
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Tree:
                 if isinstance(item, Tree):
                     yield item
 
-    def mapped(self, change: Callable[["Tree"], "Tree"]) -> Any:
+    def mapped(self, change: Callable[["Tree"], "Tree"]) -> Self:
         """The same node with the nodes right below changed."""
         changed: dict[str, Any] = {}
         for field in fields(self):

@@ -118,15 +118,7 @@ class Rotate(Statement):
 
 @dataclass(frozen=True)
 class Start(Statement):
-    """Start a transfer, and keep its ticket for a later wait."""
-
-    ticket: Ticket
-    transfer: Expr
-
-
-@dataclass(frozen=True)
-class StartLocal(Statement):
-    """Start a transfer that the same tile waits for."""
+    """Start a transfer and keep its ticket; a ticket without an index is one that the same tile waits for."""
 
     ticket: Ticket
     transfer: Expr
@@ -134,16 +126,9 @@ class StartLocal(Statement):
 
 @dataclass(frozen=True)
 class Wait(Statement):
-    """Wait for the transfer of a ticket; one of nothing needs no waiting."""
+    """Wait for the transfer of a ticket, or start a transfer and wait for it at once."""
 
-    ticket: Ticket
-
-
-@dataclass(frozen=True)
-class Move(Statement):
-    """A transfer, waited for at once."""
-
-    transfer: Transfer
+    awaited: Ticket | Transfer
 
 
 @dataclass(frozen=True)
@@ -171,36 +156,16 @@ class If(Statement):
 
 
 @dataclass(frozen=True)
-class Ahead(Statement):
-    """The part of a loop that runs a turn ahead of the rest: while the counter is below the count."""
-
-    counter: Var
-    count: Expr
-    body: tuple[Statement, ...]
-
-
-@dataclass(frozen=True)
-class SkipFirst(Statement):
-    """The rest of a loop has nothing to do at its first turn."""
-
-    counter: Var
-
-
-@dataclass(frozen=True)
 class Loop(Statement):
-    """Statements for a counter from 0 up to a count."""
+    """Statements for a counter from 0 up to a count.
+
+    With `ahead` the counter goes up to the count itself: those statements run a turn ahead of the body, which has
+    nothing to do at the first turn.
+    """
 
     counter: Var
     count: Expr
-    body: tuple[Statement, ...]
-
-
-@dataclass(frozen=True)
-class LoopAhead(Statement):
-    """The same with one turn more: part of it runs a turn ahead of the rest."""
-
-    counter: Var
-    count: Expr
+    ahead: tuple[Statement, ...]
     body: tuple[Statement, ...]
 
 

@@ -16,7 +16,6 @@ from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
 from deployer.planning.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
 from deployer.planning.loop_program import (
-    Ahead,
     Arguments,
     Assign,
     Block,
@@ -26,13 +25,9 @@ from deployer.planning.loop_program import (
     If,
     Let,
     Loop,
-    LoopAhead,
     LoopProgram,
-    Move,
     Rotate,
-    SkipFirst,
     Start,
-    StartLocal,
     Statement,
     Table,
     Ticket,
@@ -112,9 +107,9 @@ class SingleMoves:
     def _start(self, o: PlanOperand, way: Way, conditions: list[Expr]) -> list[Guarded]:
         transfer = self.port.transfer(self.loop, o, way)
         if self.alone[way]:
-            return [(tuple(conditions), Move(transfer))]
+            return [(tuple(conditions), Wait(transfer))]
         value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
-        return [((), StartLocal(self._ticket(o, way), value))]
+        return [((), Start(self._ticket(o, way), value))]
 
     def _wait(self, o: PlanOperand, way: Way) -> list[Guarded]:
         return [] if self.alone[way] else [((), Wait(self._ticket(o, way)))]
@@ -235,7 +230,7 @@ def _loop(
     total, count = _count(port, loop)
     lengths = _needed(loop.lengths(), [inside, *leave, *fetch])
     declared = _declared(loop.coordinates())
-    body = Loop(_counter(port, "tile"), count, (*lengths, *each, *loop.advance()))
+    body = Loop(_counter(port, "tile"), count, (), (*lengths, *each, *loop.advance()))
     return Block((*total, *first, *declared, body))
 
 
@@ -263,13 +258,9 @@ def _double(
         *_declared(coordinates | moves.numbers()),
         *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
     ]
-    finish = of_all(moves.finish)
-    if not fetch:
-        return Block((*declared, Loop(_counter(port, "tile"), count, tuple(work)), *finish))
-    counter = _counter(port, "turn")
     fetching = [*_needed(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
-    body = (Ahead(counter, count, tuple(fetching)), SkipFirst(counter), *work)
-    return Block((*declared, LoopAhead(counter, count, body), *finish))
+    counter = _counter(port, "turn" if fetching else "tile")
+    return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.finish)))
 
 
 def _counter(port: Port, what: str) -> Var:

@@ -23,7 +23,6 @@ from deployer.planning.expr import (
     Var,
 )
 from deployer.planning.loop_program import (
-    Ahead,
     Arguments,
     Assign,
     Block,
@@ -34,13 +33,9 @@ from deployer.planning.loop_program import (
     Increase,
     Let,
     Loop,
-    LoopAhead,
-    Move,
     Rotate,
     Set,
-    SkipFirst,
     Start,
-    StartLocal,
     Statement,
     Ticket,
     Tickets,
@@ -107,7 +102,7 @@ class ProgramRun:
                 return self._under(self._value(condition), self._block(body))
             case Call():
                 return self._call
-            case Loop() | LoopAhead():
+            case Loop():
                 return self._loop(statement)
             case _:
                 return self._movement(statement)
@@ -138,13 +133,10 @@ class ProgramRun:
         self.clock.run(self.kernels[self._calls])
         self._calls += 1
 
-    def _loop(self, loop: Loop | LoopAhead) -> Action:
+    def _loop(self, loop: Loop) -> Action:
         """A loop; what runs a turn ahead counts for the tile that it prepares."""
         variables, name, count = self.variables, loop.counter.name, self._value(loop.count)
-        first = [s for s in loop.body if isinstance(s, Ahead)]
-        ahead = [self._block(s.body) for s in first]
-        rest = self._block([s for s in loop.body if not isinstance(s, Ahead | SkipFirst)])
-        late = isinstance(loop, LoopAhead)
+        ahead, body, late = self._block(loop.ahead), self._block(loop.body), bool(loop.ahead)
 
         def run() -> None:
             turns, base = count(), self._calls
@@ -152,47 +144,40 @@ class ProgramRun:
                 variables[name] = turn
                 if turn < turns:
                     self._tile = base + turn
-                    for action in ahead:
-                        action()
+                    ahead()
                 if turn >= late:
                     self._tile = self._calls
-                    rest()
+                    body()
             self._tile = self._calls - 1
 
         return run
 
     def _movement(self, statement: Statement) -> Action:
-        """Transfers and waits."""
+        """Transfers and waits. A start counts as waiting where the same tile waits for the transfer."""
         tickets = self._tickets
         match statement:
-            case Start(Ticket(name, _, (index,)), transfer):
-                number, started = self._value(index), self._started(transfer)
+            case Start(Ticket(name, way, index), transfer):
+                number, started, local = self._index(index), self._started(transfer), not index
 
                 def start() -> None:
-                    tickets[name, number()] = started()
+                    begin = self.clock.now
+                    tickets[name, number()] = running = started()
+                    if local:
+                        self._lost(running[0], way, begin)
 
                 return start
-            case StartLocal(Ticket(name, way, ()), transfer):
+            case Wait(Transfer() as transfer):
                 started = self._started(transfer)
-
-                def start_local() -> None:
-                    begin = self.clock.now
-                    tickets[name, 0] = running = started()
-                    self._lost(running[0], way, begin)
-
-                return start_local
-            case Move(transfer):
-                started, way = self._started(transfer), transfer.way
 
                 def move() -> None:
                     begin = self.clock.now
                     hop, end = started()
                     self.clock.wait(hop, end)
-                    self._lost(hop, way, begin)
+                    self._lost(hop, transfer.way, begin)
 
                 return move
             case Wait(Ticket(name, way, index)):
-                number = self._value(index[0]) if index else (lambda: 0)
+                number = self._index(index)
 
                 def wait() -> None:
                     begin, at = self.clock.now, (name, number())
@@ -203,6 +188,10 @@ class ProgramRun:
 
                 return wait
         raise InternalError(f"{type(statement).__name__} cannot be run")
+
+    def _index(self, index: tuple[Expr, ...]) -> Value:
+        """Which of the tickets of a name: the only one has no index."""
+        return self._value(index[0]) if index else lambda: 0
 
     def _lost(self, hop: int, way: str, begin: int) -> None:
         """Book the cycles since `begin` on the tile, or on the stage."""
