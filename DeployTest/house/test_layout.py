@@ -93,53 +93,6 @@ def test_second_copies_are_banned() -> None:
             assert not {name.split(".")[0] for name in found} & set(MAPPED), path
 
 
-MOST_FILES = 15
-"""Modules in a room; a fuller one wants dividing."""
-
-
-def test_rooms_have_few_files() -> None:
-    """No folder of the compiler has more modules than a reader takes in."""
-    for folder in sorted({p.parent for p in code("deployer", "tilers") if p.suffix == ".py"}):
-        names = [p.name for p in folder.glob("*.py") if p.name != "__init__.py"]
-        assert len(names) <= MOST_FILES, f"{folder.relative_to(ROOT)} has {len(names)} modules"
-
-
-def _room(module: str) -> str:
-    """The room of a module below `deployer`: the folder, for those at the top `commands`."""
-    first, _, rest = module.removeprefix("deployer.").partition(".")
-    return first if rest or first in MAPPED or (ROOT / "deployer" / first).is_dir() else "commands"
-
-
-def _imports(path: Path) -> Iterator[str]:
-    """The modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{a.name}" for a in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (a.name for a in node.names)
-
-
-def test_no_room_imports_upwards() -> None:
-    """The rooms can be laid in floors: whoever follows imports from room to room never comes back."""
-    below: dict[str, set[str]] = {}
-    for path in [p for p in code("deployer", "tilers") if p.suffix == ".py" and p.name != "__init__.py"]:
-        where = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("deployer.")
-        used = {
-            _room(name) for name in _imports(path) if name.startswith("deployer.") and name != "deployer.__version__"
-        }
-        below.setdefault(_room(where), set()).update(used - {_room(where)})
-    floors: list[set[str]] = []
-    while below:
-        floor = {room for room, used in below.items() if not used & below.keys()}
-        assert floor, (
-            f"rooms import each other: { {room: sorted(used & below.keys()) for room, used in below.items()} }"
-        )
-        floors.append(floor)
-        below = {room: used for room, used in below.items() if room not in floor}
-    assert floors[0] >= {"core"}
-    assert floors[-1] == {"commands"}
-
-
 def test_no_target_is_named() -> None:
     """Python and templates do not know which targets there are.
 

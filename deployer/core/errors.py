@@ -9,8 +9,8 @@ LONGEST_LINE = 4000
 """Characters of a line of a message; what lies beyond helps nobody."""
 
 
-class _Told(Exception):
-    """What is shown to a person.
+class _Message(Exception):
+    """What is told to a person.
 
     `cause` says what is wrong and where in one line; `facts` are (label, text) lines with the numbers;
     `hint` says what to try.
@@ -42,13 +42,13 @@ def _shown(text: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
 
 
-class DeployerError(_Told):
+class DeployerError(_Message):
     """An error that can be shown to a person. Only a failed comparison ends with 1: one of no further kind is ours."""
 
     exit_code = 70
 
 
-class DeployerWarning(_Told, UserWarning):
+class DeployerWarning(_Message, UserWarning):
     """What is odd in an input and harmless: it is told, and the command goes on."""
 
     title = "Warning"

@@ -356,8 +356,8 @@ class LevelUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from; `running` is
-    no part of that.
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from; `running`
+    says what a run does with it, and changes no digest.
 
     The kernels' argument tables are the first `table_bytes` of the innermost level.
     """
