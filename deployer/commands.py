@@ -174,7 +174,7 @@ def _judge(
     timings: dict[str, float],
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
-    result = report.run(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
+    result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
     output.write(directory, {"report.json": report.as_json(result, warnings)})
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}
@@ -232,7 +232,7 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
 
 def emit(a: argparse.Namespace, console: Terminal) -> int:
     """Print a plan's C again."""
-    files = generate.run(reentry.plan_from(a.plan))
+    files = generate.generate_files(reentry.plan_from(a.plan))
     with output.opened(a.output):
         pipeline.write_files(files, a.output, a.force)
     console.print(f"C: {a.output}")
@@ -270,7 +270,7 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.calibration import calibrate as calibration
 
     with console.status("calibrate") as status:
-        found = calibration.run(a.platform, a.simulator or a.platform, pipeline.profiled, status.update)
+        found = calibration.calibrate_target(a.platform, a.simulator or a.platform, pipeline.profiled, status.update)
     table = Table("kernel", "calls", "call", "mac", "element", "median", "worst", box=None, header_style="bold")
     for fit in found.fits:
         rates = (f"{fit.cost.mac_milli / 1000:.2f}", f"{fit.cost.element_milli / 1000:.2f}")

@@ -79,9 +79,9 @@ def load_training(
 
 
 def _training_program(folder: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> Program:
-    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     count = changing or data_inputs(folder)
-    program = check.run(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
+    program = check.check_program(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
     verify_program(program)
     return program
 
@@ -126,7 +126,7 @@ def optimizer_program(joint: Program) -> Program:
 
 def load_inference_case(directory: Path, warn: Warn = told_by_python) -> Case:
     """Read and check an inference case."""
-    program = check.run(parse.run(directory / "network.onnx", None), warn=warn)
+    program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
     verify_program(program)
     inputs, expected = load_inference(directory, program)
     return Case(directory, program, None, inputs, expected, "outputs.npz")
@@ -177,14 +177,14 @@ def plan_program(
 ) -> tuple[Tiling, Plan]:
     """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
     progress("schedule and lifetimes")
-    fused = fuse.run(program, options)
+    fused = fuse.fuse_program(program, options)
     verify_program(fused)
-    alive = lifetimes.run(schedule.run(fused, options))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
     target = target_of(options)
     gaps: tuple[int, ...] = tile.no_gaps(target)
     for _ in range(PACKING_ATTEMPTS):
         progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
-        tiling = tile.run(alive, gaps)
+        tiling = tile.tile_program(alive, gaps)
         try:
             return tiling, place_tiling(tiling, running, progress)
         except PackingGap as problem:
@@ -211,7 +211,7 @@ def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = s
     """Addresses for a tiling, both verified."""
     verify_tiling(tiling)
     progress("addresses")
-    plan = place.run(tiling, running)
+    plan = place.place_buffers(tiling, running)
     verify_plan(plan, tiling)
     return plan
 
@@ -235,7 +235,7 @@ def write_files(files: Mapping[str, str | bytes], directory: Path, force: bool =
 
 def write_case(case: Case, tiling: Tiling, plan: Plan, directory: Path, force: bool = False) -> dict[str, str]:
     """Everything a build and a run need: C, input file, and the artefacts for later re-entry."""
-    files = generate.run(plan)
+    files = generate.generate_files(plan)
     artefacts = (artefact.dumps(plan), artefact.dumps(tiling), input_bytes(case, plan))
     write_files({**files, **dict(zip(ARTEFACTS, artefacts, strict=True))}, directory, force)
     return files
@@ -250,12 +250,12 @@ def input_bytes(case: Case, plan: Plan) -> bytes:
 
 def execute(case: Case, plan: Plan, directory: Path, flags: Sequence[str] = ()) -> Outcome:
     """Run a built case."""
-    return run_stage.run(plan, case.program, directory, case.passes, flags)
+    return run_stage.run_program(plan, case.program, directory, case.passes, flags)
 
 
 def build_case(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
     """Compile a written case."""
-    return build.run(plan, directory, sanitize)
+    return build.build_program(plan, directory, sanitize)
 
 
 def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[StepProfile]:
@@ -264,8 +264,8 @@ def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[Ste
         return model_profile(plan)
     files = []
     for detail in (1, 2):
-        build.run(plan, directory, profile=detail)
-        run_stage.run(plan, case.program, directory, case.passes, name=build.program_name(detail))
+        build.build_program(plan, directory, profile=detail)
+        run_stage.run_program(plan, case.program, directory, case.passes, name=build.program_name(detail))
         files.append((directory / run_stage.PROFILE).read_bytes())
     return measured_profile(plan, *files)
 
@@ -289,7 +289,7 @@ def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
     """OptionProblem where a tiling from a file was made for another case, or another number of passes per update."""
     schedule = tiling.lifetimes.schedule
     made = schedule.options
-    if fuse.run(case.program, made) != schedule.program:
+    if fuse.fuse_program(case.program, made) != schedule.program:
         raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
     if accumulate_of(case, made) != made:
         hint = "give the same --n-accum, or make it again"

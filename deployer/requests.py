@@ -97,7 +97,7 @@ def check_opt_out(options: Options, program: Program) -> None:
     """OptionProblem for names that no step of the program, fused as it will be, bears."""
     if not options.opt_out:
         return
-    nodes = fuse.run(program, options).nodes
+    nodes = fuse.fuse_program(program, options).nodes
     known = {name for node in nodes for name in (node.op, node.name)}
     for name in options.opt_out:
         if name not in known:

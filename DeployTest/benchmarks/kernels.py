@@ -148,7 +148,7 @@ def main() -> int:
     """Measure everything in one run of the simulator and print it."""
     listed, machine = [*rows(), *convolutions(), *planes()], target.load("siracusa")
     with tempfile.TemporaryDirectory() as folder:
-        measured = measure.run(machine, [row.job for row in listed], Path(folder))
+        measured = measure.measure_jobs(machine, [row.job for row in listed], Path(folder))
     entries = []
     for row, found in zip(listed, measured, strict=True):
         rate = round(row.count / found.warm, 2)

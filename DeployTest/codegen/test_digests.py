@@ -73,7 +73,7 @@ def generated(case: Case, root: Path) -> dict[str, str]:
     with console.capture() as tables:
         console.print(report.step_table(plan), profile_table(rows))
     return {
-        **generate.run(plan),
+        **generate.generate_files(plan),
         "memory.html": memory_map(plan),
         "plan.json": artefact.dumps(plan),
         "profile.json": json_text([vars(row) for row in rows]),

@@ -62,8 +62,8 @@ SHOWN = {"window": "hal_window(", "stage": "STAGE_", "phases": "reduce_f32", "sh
 def test_small_golden(name: str, tmp_path: Path, update_golden: bool) -> None:
     """The C of one graph of few steps, which shows one form of code."""
     model, options = SMALL[name]
-    program = check.run(parse.run(model.save(tmp_path / "network.onnx"), None))
-    text = generate.run(pipeline.plan_program(program, options)[1])["InferenceNetwork.c"]
+    program = check.check_program(parse.read_graphs(model.save(tmp_path / "network.onnx"), None))
+    text = generate.generate_files(pipeline.plan_program(program, options)[1])["InferenceNetwork.c"]
     golden = GOLDENS / f"{name}.c"
     if update_golden:
         golden.write_text(text)

@@ -178,11 +178,11 @@ def test_strategies_differ(models_root: Path) -> None:
 def test_unpacked_residents(models_root: Path) -> None:
     """Where packing withholds more than the slots can spare, nothing is resident, and slots alone always pack."""
     case = load_case("simple_mlp", models_root)
-    alive = lifetimes.run(schedule.run(case.program, Options("host", "auto", {"L1": 1000})))
-    tiling = tile.run(alive, (900, 0))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(case.program, Options("host", "auto", {"L1": 1000})))
+    tiling = tile.tile_program(alive, (900, 0))
     assert tiling.resident == ()
     pipeline.place_tiling(tiling)
-    assert tile.run(alive).resident
+    assert tile.tile_program(alive).resident
 
 
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder"])

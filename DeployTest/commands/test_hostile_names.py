@@ -35,7 +35,7 @@ def innocent(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Bui
     """A program with all that is printed: a function that steps share, slots, and stages of tensors in L3."""
     case = load_case("simple_mlp", models_root)
     built = compile_case(case, tmp_path_factory.mktemp("innocent"), "double", 2000, l2=2600, outermost="L3")
-    text = "".join(generate.run(built.plan).values())
+    text = "".join(generate.generate_files(built.plan).values())
     assert all(part in text for part in ("_like(", "SLOT_", "STAGE_", "hal_sim_buffer_t"))
     return built
 
@@ -43,7 +43,7 @@ def innocent(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Bui
 @pytest.fixture(scope="module")
 def wanted(innocent: Built) -> dict[str, list[tuple[str, str]]]:
     """The tokens of each file with innocent names."""
-    return {name: shape(text) for name, text in generate.run(innocent.plan).items()}
+    return {name: shape(text) for name, text in generate.generate_files(innocent.plan).items()}
 
 
 @pytest.fixture(scope="module", params=["behind a name", "before a name"])
@@ -72,7 +72,7 @@ def test_lexer_sees_what_is_hidden() -> None:
 
 def check_tokens(plan: Plan, wanted: dict[str, list[tuple[str, str]]]) -> None:
     """The C of a plan has the tokens that it has with innocent names, in plain ASCII."""
-    files = generate.run(plan)
+    files = generate.generate_files(plan)
     assert set(files) == set(wanted)
     for name, text in files.items():
         assert shape(text) == wanted[name], f"{name}: tokens differ"

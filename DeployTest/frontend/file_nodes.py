@@ -138,7 +138,7 @@ def ours(model: onnx.ModelProto, feed: dict[str, Array], folder: Path) -> Array:
     """The first output of the compiler's own meaning of a model."""
     path = folder / "network.onnx"
     path.write_bytes(model.SerializeToString())
-    program = check.run(parse.run(path, None))
+    program = check.check_program(parse.read_graphs(path, None))
     return run_inference(program, feed)[program.outputs[0]]
 
 

@@ -228,7 +228,7 @@ def test_published_operator_cases(case: str) -> None:
     folder = DATA / "operators" / case
     if not folder.is_dir():
         pytest.skip(f"{folder} is absent")
-    program = check.run(parse.run(folder / "network.onnx", None))
+    program = check.check_program(parse.read_graphs(folder / "network.onnx", None))
     inputs, gold = load_inference(folder, program)
     for name, result in run_inference(program, inputs).items():
         np.testing.assert_allclose(result, gold[name], atol=1e-5)

@@ -209,7 +209,7 @@ def test_parts_that_are_not_read(tmp_path: Path) -> None:
         path = tmp_path / "network.onnx"
         path.write_bytes(model.SerializeToString())
         with raises(GraphProblem, f"the file has {part}", "try"):
-            parse.run(path, None)
+            parse.read_graphs(path, None)
 
 
 def _with_sparse(model: onnx.ModelProto) -> None:
@@ -269,6 +269,6 @@ def test_all_shared_cases_are_read(tmp_path: Path) -> None:
     assert len(single) >= 30
     for path in trained:
         optimizer = parse.optimizer_dir(path.parent) / "network.onnx"
-        check.run(parse.run(path, optimizer))
+        check.check_program(parse.read_graphs(path, optimizer))
     for path in single:
-        check.run(parse.run(path, None))
+        check.check_program(parse.read_graphs(path, None))

@@ -81,7 +81,7 @@ def test_small_case_trains(tmp_path: Path) -> None:
 
 def test_source_round_trip(tmp_path: Path) -> None:
     train = TRAIN.save(tmp_path / "m_train" / "network.onnx")
-    source = parse.run(train, OPTIMIZER.save(tmp_path / "m_optimizer" / "network.onnx"))
+    source = parse.read_graphs(train, OPTIMIZER.save(tmp_path / "m_optimizer" / "network.onnx"))
     assert artefact.from_jsonable(Source, artefact.to_jsonable(source)) == source
 
 
@@ -319,11 +319,11 @@ def test_external_data(tmp_path: Path) -> None:
     model = chain(node("Mul", ("x", "c"), ("y",)), initializers=(constant("c", np.full((2, 3), 2, "f4")),))
     path = model.save(tmp_path / "network.onnx")
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    program = check.run(parse.run(path, None))
+    program = check.check_program(parse.read_graphs(path, None))
     np.testing.assert_array_equal(program.tensors["c"].array, np.full((2, 3), 2))
     (tmp_path / "weights.bin").unlink()
     with raises(FileProblem, str(path), "weights.bin", "put the external data file into"):
-        parse.run(path, None)
+        parse.read_graphs(path, None)
 
 
 def real_case(name: str) -> Path:
@@ -340,10 +340,10 @@ def real_case(name: str) -> Path:
 )
 def test_real_case(name: str, nodes: int, weights: int, constants: list[str]) -> None:
     folder = real_case(name)
-    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    program = check.run(source, data_inputs=data_inputs(folder))
+    source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    program = check.check_program(source, data_inputs=data_inputs(folder))
     verify_program(program)
-    assert artefact.dumps(program) == artefact.dumps(check.run(source, data_inputs=2))
+    assert artefact.dumps(program) == artefact.dumps(check.check_program(source, data_inputs=2))
     assert [len(g.nodes) for g in program.graphs] == [nodes, weights]
     assert len(program.weights) == len(program.accumulators) == len(program.updated) == weights
     assert [t.name for t in program.tensors.values() if t.role == "constant"] == constants

@@ -51,11 +51,11 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
     for name, content in cases.items():
         (tmp_path / name).write_bytes(content)
         with raises(FileProblem, str(tmp_path / name), f"{len(content)} B", "try"):
-            parse.run(tmp_path / name, None)
+            parse.read_graphs(tmp_path / name, None)
     with raises(FileProblem, "does not exist"):
-        parse.run(tmp_path / "absent", None)
+        parse.read_graphs(tmp_path / "absent", None)
     with raises(FileProblem, "is not a file"):
-        parse.run(tmp_path, None)
+        parse.read_graphs(tmp_path, None)
 
 
 def test_missing_optimizer(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_missing_optimizer(tmp_path: Path) -> None:
     wanted = tmp_path / "m_optimizer" / "network.onnx"
     assert parse.optimizer_dir(train.parent) == wanted.parent
     with raises(FileProblem, "optimizer graph is missing", str(wanted)):
-        parse.run(train, None)
+        parse.read_graphs(train, None)
     with raises(FileProblem, str(wanted), "does not exist"):
-        parse.run(train, wanted)
+        parse.read_graphs(train, wanted)
 
 
 def test_case_folder(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_file_of_a_newer_form(tmp_path: Path) -> None:
         model.ir_version = version
         path.write_bytes(model.SerializeToString())
         with raises(FileProblem, f"IR version {version}", str(onnx.IR_VERSION)):
-            parse.run(path, None)
+            parse.read_graphs(path, None)
 
 
 def test_graph_without_a_step(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_graph_without_a_step(tmp_path: Path) -> None:
     for strategy in ("auto", "single", "double"):
         _, plan = pipeline.plan_program(program, Options(strategy=strategy))
         assert plan.steps == ()
-        assert generate.run(plan)
+        assert generate.generate_files(plan)
 
 
 def test_values_that_do_not_fit(tmp_path: Path) -> None:

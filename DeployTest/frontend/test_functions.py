@@ -48,7 +48,7 @@ def _save(folder: Path, model: Model, *functions: FunctionProto) -> Path:
 
 
 def _read(folder: Path, model: Model, *functions: FunctionProto) -> Program:
-    return check.run(parse.run(_save(folder, model, *functions), None))
+    return check.check_program(parse.read_graphs(_save(folder, model, *functions), None))
 
 
 def _same(folder: Path, op: str, model: Model, *functions: FunctionProto) -> None:

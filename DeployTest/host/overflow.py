@@ -102,7 +102,7 @@ def build_with_plant(case: pipeline.Case, plan: Plan, directory: Path) -> None:
     for path in directory.glob("*Network.c"):
         text = path.read_text()
         path.write_text(text.replace('#include "Network.h"\n', f'#include "Network.h"\n#include "hal.h"\n{WRAPPED}', 1))
-    build.run(plan, directory, sources=[*generate.sources(plan), "Plant.c"])
+    build.build_program(plan, directory, sources=[*generate.sources(plan), "Plant.c"])
 
 
 @dataclass(frozen=True)

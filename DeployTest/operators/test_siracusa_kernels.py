@@ -250,7 +250,7 @@ def _on_host(job: KernelJob) -> Mapping[str, Array]:
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     """All jobs by one program in one run of the simulator."""
     folder = tmp_path_factory.mktemp(f"measure{request.param}")
-    results = measure.run(replace(TARGET, cores=request.param), list(JOBS.values()), folder)
+    results = measure.measure_jobs(replace(TARGET, cores=request.param), list(JOBS.values()), folder)
     return {result.label: result for result in results}
 
 
@@ -296,7 +296,7 @@ def compare(jobs: Sequence[KernelJob], measured: Mapping[str, Measured]) -> None
 def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
     """Cores take turns at blocks, whatever their number."""
     jobs = list(_convolution_jobs())
-    results = measure.run(replace(TARGET, cores=cores), jobs, tmp_path)
+    results = measure.measure_jobs(replace(TARGET, cores=cores), jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})
 
 
@@ -306,7 +306,7 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
     """Eight columns more than can be dealt out evenly cost less than half of what as many for each core do."""
     strips = (TARGET.cores, TARGET.cores + 1, 2 * TARGET.cores)
     jobs = [_gemm(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
-    even, one_more, double = (result.warm for result in measure.run(TARGET, jobs, tmp_path))
+    even, one_more, double = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     assert even < one_more
     assert 2 * (one_more - even) < double - even
 
@@ -316,7 +316,7 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
 def test_the_clock_repeats(tmp_path: Path) -> None:
     """Two runs of one program take the same cycles, and a cold one more than a warm one."""
     jobs: list[measure.Job] = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
-    first, second = (measure.run(TARGET, jobs, tmp_path) for _ in range(2))
+    first, second = (measure.measure_jobs(TARGET, jobs, tmp_path) for _ in range(2))
     assert [x.cycles for x in first] == [x.cycles for x in second]
     assert all(x.cold > x.warm > 0 for x in first)
 
@@ -324,4 +324,4 @@ def test_the_clock_repeats(tmp_path: Path) -> None:
 def test_a_model_is_not_measured(tmp_path: Path) -> None:
     """The host's clock is the cost model: measuring it would measure nothing."""
     with pytest.raises(OptionProblem, match="model"):
-        measure.run(target.load("host"), [measure.DISPATCH], tmp_path)
+        measure.measure_jobs(target.load("host"), [measure.DISPATCH], tmp_path)

@@ -36,7 +36,7 @@ def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_pat
     joint = compile_case(case, tmp_path / "joint", strategy, l1, joint=True)
     assert result_hash(joint.run("--dma-order", "late")) == result_hash(apart.run())
     assert joint.plan.graphs == ("train",)
-    assert "OptimizerNetwork.c" not in generate.run(joint.plan)
+    assert "OptimizerNetwork.c" not in generate.generate_files(joint.plan)
     assert sum(joint.plan.cycles(g) for g in joint.plan.graphs) > 0
 
 
@@ -60,7 +60,7 @@ def test_copies_are_seen_through(models_root: Path) -> None:
     """The update reads what training left last in an accumulator, in the weight's type."""
     program = load_case("autoencoder", models_root).program
     options = Options(fused=True)
-    for found in (fuse.run(program, options), fuse.rules()["update"](program, options)):
+    for found in (fuse.fuse_program(program, options), fuse.rules()["update"](program, options)):
         verify_program(found)
         _check_updates(program, found)
 

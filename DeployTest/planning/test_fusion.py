@@ -36,7 +36,7 @@ S = constant("s", np.array([0.5, 1.5], np.float32))
 
 def fused(program: Program, **options: object) -> Program:
     """What the stage makes of a program, verified."""
-    found = fuse.run(program, Options(**options))  # type: ignore[arg-type]
+    found = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
     verify_program(found)
     return found
 

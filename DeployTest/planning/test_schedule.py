@@ -42,27 +42,27 @@ def live_peak(program: Program, order: list[str]) -> int:
 @pytest.mark.parametrize("model", MODELS)
 def test_no_more_alive_than_in_graph_order(model: str, models_root: Path) -> None:
     """The chosen order holds no more at once; every node is there once."""
-    program = fuse.run(load_case(model, models_root).program, Options())
-    chosen = schedule.run(program, Options())
+    program = fuse.fuse_program(load_case(model, models_root).program, Options())
+    chosen = schedule.make_schedule(program, Options())
     graph = program.graphs[0]
     order = [s.name for s in chosen.steps if s.graph == graph.name]
     assert sorted(order) == sorted(n.name for n in graph.nodes)
     assert live_peak(program, order) <= live_peak(program, [n.name for n in graph.nodes])
-    lifetimes.run(chosen)
+    lifetimes.find_lifetimes(chosen)
 
 
 def test_residual_network_needs_less(models_root: Path) -> None:
     """A weight's gradient comes before its input's where both wait for the same, so that one image less is alive."""
-    program = fuse.run(load_case("resnet8", models_root).program, Options())
-    order = [s.name for s in schedule.run(program, Options()).steps if s.graph == "train"]
+    program = fuse.fuse_program(load_case("resnet8", models_root).program, Options())
+    order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == "train"]
     assert live_peak(program, order) < 0.9 * live_peak(program, [n.name for n in program.graphs[0].nodes])
 
 
 def test_every_step_leaves_least_alive(models_root: Path) -> None:
     """Where the graph's own order needs more: after each step less is alive than after any other that could run."""
-    program = fuse.run(load_case("resnet8", models_root).program, Options())
+    program = fuse.fuse_program(load_case("resnet8", models_root).program, Options())
     nodes = program.graphs[0].nodes
-    order = [s.name for s in schedule.run(program, Options()).steps if s.graph == program.graphs[0].name]
+    order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == program.graphs[0].name]
     steps = {n.name: frozenset(program.storage(t) for t in (*n.inputs, *n.outputs) if t) for n in nodes}
     waits = dependences(program)
     for at, chosen in enumerate(order):
@@ -97,8 +97,8 @@ def alive_after(program: Program, steps: Mapping[str, frozenset[str]], done: set
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_node_overwrites_was_read_before(model: str, models_root: Path) -> None:
     """Reads and writes of one storage keep the order they have in the graph."""
-    program = fuse.run(load_case(model, models_root).program, Options())
-    position = {s.name: s.index for s in schedule.run(program, Options()).steps}
+    program = fuse.fuse_program(load_case(model, models_root).program, Options())
+    position = {s.name: s.index for s in schedule.make_schedule(program, Options()).steps}
     for graph in program.graphs:
         for i, first in enumerate(graph.nodes):
             for second in graph.nodes[i + 1 :]:
@@ -143,7 +143,7 @@ def test_old_value_is_read_before_it_is_overwritten(tmp_path: Path) -> None:
     """A step that could run at once without memory waits for the reader of what it overwrites; the weights agree."""
     program = two_weights().program(tmp_path)
     data = load(two_weights().dataset(tmp_path), program)
-    steps = schedule.run(program, Options(accumulate=data.n_accum)).steps
+    steps = schedule.make_schedule(program, Options(accumulate=data.n_accum)).steps
     chosen = tuple(replace(g, nodes=tuple(s.node for s in steps if s.graph == g.name)) for g in program.graphs)
     order = [s.name for s in steps if s.graph == "optimizer"]
     assert order != [n.name for n in program.graphs[1].nodes], "the graph's own order tells nothing"

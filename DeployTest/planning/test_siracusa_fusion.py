@@ -98,5 +98,5 @@ def _with(label: str, op: str, values: dict[str, np.ndarray], attrs: dict[str, A
 def test_bits_equal_the_host(make: object, cores: int, tmp_path: Path) -> None:
     """Every operand, read or written, is what the host's kernel leaves."""
     jobs = list(make())  # type: ignore[operator]
-    results = measure.run(replace(TARGET, cores=cores), jobs, tmp_path)
+    results = measure.measure_jobs(replace(TARGET, cores=cores), jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})

@@ -138,8 +138,8 @@ def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
     """A gap in L1 costs its bytes; only one that leaves too little for the slots takes everything else out of L1."""
     case = load_case("simple_mlp", models_root)
     options = pipeline.accumulate_of(case, Options("host", "single", {"L1": 4000}))
-    alive = lifetimes.run(schedule.run(fuse.run(case.program, options), options))
-    little, most = (tile.run(alive, (gap, 0)) for gap in (16, 3900))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(fuse.fuse_program(case.program, options), options))
+    little, most = (tile.tile_program(alive, (gap, 0)) for gap in (16, 3900))
     assert little.resident
     assert not most.resident
 

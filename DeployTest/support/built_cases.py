@@ -56,8 +56,8 @@ def generate(name: str, folder: Path) -> Path:
 
 def opened(train: Path) -> tuple[Program, Dataset]:
     """A written case through the compiler's own front end."""
-    source = parse.run(train / "network.onnx", parse.optimizer_dir(train) / "network.onnx")
-    program = check.run(source, data_inputs=data_inputs(train))
+    source = parse.read_graphs(train / "network.onnx", parse.optimizer_dir(train) / "network.onnx")
+    program = check.check_program(source, data_inputs=data_inputs(train))
     verify_program(program)
     return program, load(train, program)
 

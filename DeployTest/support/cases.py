@@ -167,7 +167,7 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     """What the verdict has against a run: values, movements of tensors, accumulators."""
     expected = pipeline.expectation(built.case, built.plan)
-    return report.run(built.plan, outcome, expected, TOLERANCES.weight).faults
+    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight).faults
 
 
 _canonical: dict[str, str] = {}

@@ -96,7 +96,7 @@ class Case:
         """Write both graphs, parse and check them."""
         train = self.train.save(folder / "m_train" / "network.onnx")
         optimizer = self.optimizer.save(folder / "m_optimizer" / "network.onnx")
-        return check.run(parse.run(train, optimizer), **options)  # type: ignore[arg-type]
+        return check.check_program(parse.read_graphs(train, optimizer), **options)  # type: ignore[arg-type]
 
     def dataset(self, folder: Path) -> Path:
         """Write inputs.npz (2 samples, 4 passes, 2 per update) and outputs.npz; returns their folder."""
@@ -128,7 +128,7 @@ def with_nodes(model: Model, *nodes: onnx.NodeProto, **parts: object) -> Model:
 
 def infer(folder: Path, model: Model) -> Program:
     """Parse and check an inference graph."""
-    return check.run(parse.run(model.save(folder / "network.onnx"), None))
+    return check.check_program(parse.read_graphs(model.save(folder / "network.onnx"), None))
 
 
 def losses_and_weights(program: Program, folder: Path) -> tuple[list[float], dict[str, np.ndarray]]:

@@ -116,7 +116,9 @@ class Windowed:
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
         node = Node("node", op, names, ("y",), given)
         self.folder = folder
-        self.program: Program = check.run(Source(RawGraph("infer", (node,), inputs, ("y",), {}, {}, {}, {}), None))
+        self.program: Program = check.check_program(
+            Source(RawGraph("infer", (node,), inputs, ("y",), {}, {}, {}, {}), None)
+        )
         draw = np.random.default_rng(1)
         self.values = {n: draw.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=True)}
         self.wanted = run_inference(self.program, self.values, np.float64)["y"]

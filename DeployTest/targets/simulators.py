@@ -49,7 +49,7 @@ def build_source(target: str, source: str, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "program.c").write_text(source)
     levels = [SimpleNamespace(name=level.name, peak=level.budget) for level in targets.load(target).levels]
-    return build.run(
+    return build.build_program(
         SimpleNamespace(options=Options(target), steps=(), levels=levels), directory, sources=["program.c"]
     )
 

@@ -51,7 +51,7 @@ class Machine:
         self.works = {label: (symbol, work) for label, symbol, work in works()}
 
     def run(self, target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
-        """In place of `measure.run`."""
+        """In place of `measure.measure_jobs`."""
         return [self.measured(job) for job in jobs]
 
     def measured(self, job: Job) -> Measured:
@@ -104,8 +104,10 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         truth = machine_of(request.param)
         machine = Machine(truth)
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(measure, "run", machine.run)
-            result = calibrate.run(request.param, "a machine of the tests", machine.profiled, lambda text: None)
+            inner.setattr(measure, "measure_jobs", machine.run)
+            result = calibrate.calibrate_target(
+                request.param, "a machine of the tests", machine.profiled, lambda text: None
+            )
         read = targets.load(request.param)
         same = replace(result.target, toolchain=None) == replace(read, toolchain=None)
         assert same, "what is written is what was found"

@@ -392,5 +392,5 @@ def test_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_dispatch(target: str, tmp_path: Path) -> None:
     """From the call of an empty kernel to its return."""
-    warm = measure.run(targets.load(target), [measure.DISPATCH], tmp_path)[0].warm
+    warm = measure.measure_jobs(targets.load(target), [measure.DISPATCH], tmp_path)[0].warm
     assert warm <= 60, "cycles"

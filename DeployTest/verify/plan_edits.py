@@ -99,7 +99,7 @@ def small_plan() -> tuple[Tiling, Plan]:
     """The small program, tiled as above and placed."""
     with tempfile.TemporaryDirectory() as folder:
         program = Case(TRAIN, OPTIMIZER).program(Path(folder))
-    alive = lifetimes.run(schedule.run(program, Options(budgets={"L1": L1}, accumulate=2)))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(program, Options(budgets={"L1": L1}, accumulate=2)))
     steps = alive.schedule.steps
     tables = sum(s.kernel.table_bytes(4) for s in steps)
     tiling = Tiling(alive, RESIDENT, (), tuple(_choice(program, s) for s in steps), tables, (0, 0))

@@ -51,7 +51,7 @@ def original(request: pytest.FixtureRequest, models_root: Path, tmp_path_factory
 
 def code_of(plan: Plan) -> dict[str, str]:
     """The C of a plan without the plan's digest."""
-    return {n: re.sub(r"; plan \w+\. Do not edit", "", text) for n, text in generate.run(plan).items()}
+    return {n: re.sub(r"; plan \w+\. Do not edit", "", text) for n, text in generate.generate_files(plan).items()}
 
 
 def accepted(plan: Plan | None, original: Original) -> bool:
@@ -65,7 +65,7 @@ def plan_of(path: Path) -> Plan | None:
         plan = reentry.plan_from(path)
     except UserError:
         return None
-    generate.run(plan)
+    generate.generate_files(plan)
     return plan
 
 
@@ -90,7 +90,7 @@ def written(folder: Path, name: str, document: str, seed: int, seal: bool) -> It
 def ran(plan: Plan, original: Original, folder: Path) -> str:
     """The hash of the results of a plan."""
     case = original.built.case
-    pipeline.write_files(generate.run(plan), folder)
+    pipeline.write_files(generate.generate_files(plan), folder)
     (folder / "input.bin").write_bytes(pipeline.input_bytes(case, plan))
     pipeline.build_case(plan, folder)
     return result_hash(pipeline.execute(case, plan, folder))

@@ -42,7 +42,7 @@ def f32(*numbers: float) -> np.ndarray:
 
 def faults(outcome: Outcome, expected: Expected, relative: float = 0.0) -> tuple[str, ...]:
     """What the verdict has against an outcome."""
-    return report.run(NO_PLAN, outcome, expected, TOLERANCES.weight, relative).faults
+    return report.make_report(NO_PLAN, outcome, expected, TOLERANCES.weight, relative).faults
 
 
 @pytest.mark.filterwarnings("error")

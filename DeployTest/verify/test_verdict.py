@@ -126,7 +126,7 @@ def outcome_of(program: Program, losses: list[float], memory: Memory) -> Outcome
 
 def judged(outcome: Outcome, expected: Expected) -> tuple[str, ...]:
     """The faults of an outcome."""
-    return report.run(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
+    return report.make_report(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
 
 
 _NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
@@ -301,7 +301,7 @@ def test_what_was_allowed_is_said(relative: float, said: str, capsys: pytest.Cap
     """Of both parts those that there are, in the last line; a difference of 4 is beyond either."""
     expected = Expected("test", (), {"y": np.ones(3, np.float32)})
     outcome = Outcome("", (), {"y": np.full(3, 5, np.float32)}, {}, 0, {})
-    found = report.run(_NO_PLAN, outcome, expected, 0.5, relative)
+    found = report.make_report(_NO_PLAN, outcome, expected, 0.5, relative)
     report.show(found, _NO_PLAN, Terminal(width=200))
     assert capsys.readouterr().out.splitlines()[-1] == f"FAILED: 1 faults, {said}"
 

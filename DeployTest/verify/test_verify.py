@@ -159,7 +159,7 @@ def test_resident_step_is_one_tile(tiling: Tiling) -> None:
 
 def tiled(program: Program, lengths: dict[str, int]) -> Tiling:
     """An inference program of one step, tiled by hand with one slot per operand."""
-    alive = lifetimes.run(schedule.run(program, Options()))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(program, Options()))
     (step,) = alive.schedule.steps
     slots = dict.fromkeys((o.arg for o in step.access.operands), 1)
     choice = StepTiling(step.name, step.access.sizes | lengths, order_dims(step.access), "single", slots)
@@ -293,7 +293,7 @@ def test_hand_edited_tile_re_enters(tiling: Tiling, tmp_path: Path) -> None:
     new = pipeline.place_tiling(edited_tiling)
     step = next(s for s in new.steps if s.name == choice.step)
     assert {d.name: d.tile for d in step.dims}[name] == half
-    assert generate.run(new) == generate.run(pipeline.place_tiling(chosen_tiling))
+    assert generate.generate_files(new) == generate.generate_files(pipeline.place_tiling(chosen_tiling))
     refused("digest", lambda: verify_plan(new, tiling))
 
 
@@ -306,10 +306,12 @@ def test_hand_edited_nonsense_is_refused(tiling: Tiling, tmp_path: Path) -> None
 
 
 def test_same_input_same_bytes(tiling: Tiling) -> None:
-    first, second = tile.run(tiling.lifetimes), tile.run(tiling.lifetimes)
+    first, second = tile.tile_program(tiling.lifetimes), tile.tile_program(tiling.lifetimes)
     verify_tiling(first)
     assert artefact.dumps(first) == artefact.dumps(second)
-    assert artefact.dumps(place.run(first, pipeline.ONCE)) == artefact.dumps(place.run(second, pipeline.ONCE))
+    assert artefact.dumps(place.place_buffers(first, pipeline.ONCE)) == artefact.dumps(
+        place.place_buffers(second, pipeline.ONCE)
+    )
 
 
 @pytest.mark.parametrize("fuse", [True, False])
@@ -331,5 +333,5 @@ def test_updated_weight_is_read_after_its_update(tmp_path: Path) -> None:
     mix = next(n for n in OPTIMIZER.nodes if n.name == "mix")
     optimizer = replace(OPTIMIZER, nodes=(sgd1, square, sgd_b, mix, sgd2))
     program = Case(TRAIN, optimizer).program(tmp_path)
-    alive = lifetimes.run(schedule.run(program, Options()))
-    verify_tiling(tile.run(alive))
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(program, Options()))
+    verify_tiling(tile.tile_program(alive))

@@ -56,7 +56,7 @@ class Calibration:
     fits: tuple[Fit, ...]
 
 
-def run(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
+def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
     """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on.
 
     `profiled` runs whole programs.
@@ -152,7 +152,7 @@ def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
     cases = [(level, direction) for level in range(len(target.hops)) for direction in directions]
     for level, direction in cases:
         jobs += [TransferJob(f"{level} {direction} {n}x{r}", direction, r, n, 2 * r, level) for r, n in shapes]
-    dispatch, *rest = measure.run(target, jobs, folder)
+    dispatch, *rest = measure.measure_jobs(target, jobs, folder)
     parts = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
     hops = []
     for index, hop in enumerate(target.hops):
@@ -182,7 +182,7 @@ def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> 
                 by_key.setdefault(cost_key(operator.kernel.symbol, work.form), []).append((job, work))
     for symbol, jobs in sorted(by_key.items()):
         progress(symbol)
-        results = measure.run(target, [job for job, _ in jobs], folder / symbol)
+        results = measure.measure_jobs(target, [job for job, _ in jobs], folder / symbol)
         points = [Point(m.label, work, max(m.warm - dispatch, 1)) for m, (_, work) in zip(results, jobs, strict=True)]
         yield symbol, points, max(results[0].cold - results[0].warm, 0)
 

@@ -114,7 +114,7 @@ def drawn(kind: TensorType, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal(kind.shape).astype(np.float32)
 
 
-def run(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
+def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and read back what each took, in order.
 
     Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and

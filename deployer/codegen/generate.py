@@ -27,7 +27,7 @@ def sources(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(("Harness.c", *simulated, *(FILE_NAMES[graph] for graph in plan.graphs))))
 
 
-def run(plan: Plan) -> dict[str, str]:
+def generate_files(plan: Plan) -> dict[str, str]:
     """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
     target = target_of(plan.options)
     graphs = plan.graphs

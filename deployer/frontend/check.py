@@ -20,7 +20,7 @@ from deployer.frontend.resolve import Resolved, resolve
 _INT32 = np.iinfo(np.int32)
 
 
-def run(
+def check_program(
     source: Source,
     *,
     data_inputs: int | None = None,

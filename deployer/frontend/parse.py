@@ -8,7 +8,7 @@ from deployer.frontend.raw_graph import Source
 from deployer.frontend.reader import read_graph
 
 
-def run(train: Path, optimizer: Path | None) -> Source:
+def read_graphs(train: Path, optimizer: Path | None) -> Source:
     """Read a training graph with its optimizer graph, or an inference graph alone.
 
     Raises FileProblem where a file is missing or damaged, or a training graph comes without optimizer.

@@ -13,7 +13,7 @@ from deployer.core.plan import Options
 Rule = Callable[[Program, Options], Program]
 
 
-def run(program: Program, options: Options) -> Program:
+def fuse_program(program: Program, options: Options) -> Program:
     """Every rule in the order of their names, unless options forbid them."""
     for rule in rules().values() if options.fuse else ():
         program = rule(program, options)

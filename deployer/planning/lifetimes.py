@@ -3,7 +3,7 @@
 from deployer.core.plan import Lifetime, Lifetimes, Schedule
 
 
-def run(schedule: Schedule) -> Lifetimes:
+def find_lifetimes(schedule: Schedule) -> Lifetimes:
     """Weights live always, samples from before the first step, values from producer to last reader.
 
     Accumulators live always where several passes add to them, else from their gradient to their update. Outputs the

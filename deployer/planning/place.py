@@ -39,7 +39,7 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def run(tiling: Tiling, running: Running) -> Plan:
+def place_buffers(tiling: Tiling, running: Running) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)

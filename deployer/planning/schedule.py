@@ -7,7 +7,7 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step
 
 
-def run(program: Program, options: Options) -> Schedule:
+def make_schedule(program: Program, options: Options) -> Schedule:
     """Order each graph so that little is alive at once, and what only updates memory in place runs early.
 
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.

@@ -17,7 +17,7 @@ def no_gaps(target: Target) -> tuple[int, ...]:
     return (0,) * len(target.hops)
 
 
-def run(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
+def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
     """Solve the levels under the options' strategy; where it has rivals, the best of all under the exact timeline.
 
     `gaps` are bytes withheld from the budgets of levels, for a placement that could not be packed; where too little is

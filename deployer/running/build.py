@@ -51,7 +51,7 @@ class Words:
         return [*self.command, *self.flags, *self.includes, *more]
 
 
-def run(
+def build_program(
     plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0, sources: Sequence[str] | None = None
 ) -> Path:
     """Compile what `generate` wrote into `directory`, or the C files named there by `sources`; the program's path.

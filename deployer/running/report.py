@@ -51,7 +51,7 @@ class Report:
         return not self.faults
 
 
-def run(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
+def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
     """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
 
     Losses may differ by `tolerance`, arrays by `relative` times their largest finite expected magnitude more;

@@ -49,7 +49,7 @@ class Outcome:
     accumulators: dict[str, Array] = field(default_factory=dict)
 
 
-def run(
+def run_program(
     plan: Plan, program: Program, directory: Path, passes: int, flags: Sequence[str] = (), name: str = "network"
 ) -> Outcome:
     """Run `directory/<name>` on `directory/input.bin`; `flags` are options of the simulator.

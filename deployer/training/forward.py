@@ -58,7 +58,7 @@ class Forward:
 
 def load(path: Path) -> Forward:
     """Read a forward model; raises what reading raises, and GraphProblem where it has not one output."""
-    raw = parse.run(path, None).main
+    raw = parse.read_graphs(path, None).main
     check_producers(raw)
     if len(raw.outputs) != 1:
         raise GraphProblem(

@@ -281,8 +281,8 @@ def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
 
 def _gold(case: TrainGraph, folder: Path, dataset: Dataset) -> Dataset:
     """The dataset with the float64 meaning of the files as its gold; DatasetMismatch where it diverges."""
-    source = parse.run(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    program = check.run(source, data_inputs=len(case.data))
+    source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+    program = check.check_program(source, data_inputs=len(case.data))
     verify_program(program)
     with np.errstate(all="ignore"):
         gold = with_oracle(program, dataset)

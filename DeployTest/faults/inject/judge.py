@@ -100,7 +100,7 @@ def verdict(program: Program, dump: bytes, said: str) -> tuple[str, ...]:
     """What `deployer train` finds wrong in the results."""
     case = program.case
     outcome = _outcome(program.plan, case.program, dump, case.passes, said)
-    return report.run(program.plan, outcome, program.expected, program.plan.running.tolerance).faults
+    return report.make_report(program.plan, outcome, program.expected, program.plan.running.tolerance).faults
 
 
 def changes(right: bytes, dump: bytes) -> str:

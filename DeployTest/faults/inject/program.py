@@ -229,5 +229,7 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
         layer.append(build.COMMON / "kernels" / f"{kernel.symbol}.c")
         (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
     with _layer_linked([f"-I{HERE}", *printed.wrap_words()]):
-        build.run(plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)])
+        build.build_program(
+            plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)]
+        )
     return Program(f"{recipe.name} {buffering}", case, plan, directory)

@@ -83,7 +83,7 @@ def judged(trial: Trial, data: bytes, feeds: Mapping[str, np.ndarray]) -> str:
     path = trial.case / "network.onnx"
     path.write_bytes(data)
     with contained(trial):
-        program = check.run(parse.run(path, None))
+        program = check.check_program(parse.read_graphs(path, None))
         verify_program(program)
     check_secret(program)
     verdict = compare(trial, program, path, feeds, shown(path))
@@ -93,7 +93,7 @@ def judged(trial: Trial, data: bytes, feeds: Mapping[str, np.ndarray]) -> str:
         with contained(trial):
             options = drawn_options(trial.draw("options"))
             _, plan = pipeline.plan_program(program, options)
-            check_written(generate.run(plan))
+            check_written(generate.generate_files(plan))
     return verdict
 
 

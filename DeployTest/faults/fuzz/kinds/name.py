@@ -89,7 +89,7 @@ def _data(trial: Trial) -> None:
     path = trial.case / "network.onnx"
     arrays: dict[str, dict[str, np.ndarray]] = {"inputs.npz": {}, "outputs.npz": {}}
     with contextlib.suppress(DeployerError, TypeError, UnicodeError):  # the command itself will say so
-        program = check.run(parse.run(path, None))
+        program = check.check_program(parse.read_graphs(path, None))
         for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
             types = [program.tensors[n].type for n in names]
             arrays[file] = {f"a{i}": np.zeros(t.shape, t.dtype) for i, t in enumerate(types)}
@@ -98,4 +98,4 @@ def _data(trial: Trial) -> None:
 
 
 def _infer(trial: Trial, feeds: Mapping[str, np.ndarray]) -> str:
-    return build_inference(trial, check.run(parse.run(trial.case / "network.onnx", None)), feeds)
+    return build_inference(trial, check.check_program(parse.read_graphs(trial.case / "network.onnx", None)), feeds)

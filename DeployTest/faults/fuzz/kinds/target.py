@@ -49,7 +49,7 @@ def machine(trial: Trial) -> str:
         case = pipeline.load_training(trial.case)
         options = Options(name, draw.one(("single", "double")))
         _, plan = pipeline.plan_case(case, options)
-        check_written(generate.run(plan))
+        check_written(generate.generate_files(plan))
     return "planned"
 
 

@@ -107,7 +107,7 @@ def forward_part(trial: Trial, case: pipeline.Case, path: Path) -> str:
         listed.extend(copies)
     cut = trial.case / "forward.onnx"
     cut.write_bytes(model.SerializeToString())
-    program = check.run(parse.run(cut, None))
+    program = check.check_program(parse.read_graphs(cut, None))
     assert case.dataset is not None
     feeds = {**case.dataset.weights, **dict(zip(case.program.data, case.dataset.sample(0), strict=True))}
     return compare(trial, program, cut, feeds, shown(cut))
@@ -166,9 +166,9 @@ def differentiated(trial: Trial) -> str:
         for folder in (report.train, report.optimizer):
             folder.rename(trial.case / folder.name)
         return build(trial)
-    source = parse.run(report.train / "network.onnx", report.optimizer / "network.onnx")
+    source = parse.read_graphs(report.train / "network.onnx", report.optimizer / "network.onnx")
     case = pipeline.load_training(report.train, changing=None)
-    program = check.run(source, data_inputs=len(case.program.data))
+    program = check.check_program(source, data_inputs=len(case.program.data))
     verify_program(program)
     assert case.dataset is not None
     return slopes(program, case.dataset, shown(path))
