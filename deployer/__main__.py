@@ -1,0 +1,7 @@
+"""`python -m deployer` is the command `deployer`."""
+
+import sys
+
+from deployer.cli import main
+
+sys.exit(main())
