@@ -1,4 +1,4 @@
-"""Numpy broadcasting as few loops: adjacent axes that behave alike become one."""
+"""Numpy broadcasting in as few loops as possible: adjacent axes that are broadcast in the same way become one."""
 
 from collections.abc import Mapping, Sequence
 

@@ -45,9 +45,9 @@ class Flat(Operator):
         """One flat parallel dim."""
         size = types[node.inputs[0]].size
         listed = []
-        for i, (arg, _, written) in enumerate(self.kernel.pointers):
-            tensor = node.outputs[0] if written and not self.inplace else node.inputs[i]
-            mode = "in" if not written else "inout" if self.inplace else "out"
+        for i, (arg, _, is_output) in enumerate(self.kernel.pointers):
+            tensor = node.outputs[0] if is_output and not self.inplace else node.inputs[i]
+            mode = "in" if not is_output else "inout" if self.inplace else "out"
             listed.append(Operand(arg, tensor, mode, (size,), (At("n"),)))  # type: ignore[arg-type]
         return Access((Dim("n", size),), tuple(listed))
 
@@ -64,8 +64,8 @@ BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", 
 
 
 def bounds(node: Node) -> tuple[np.float32, np.float32]:
-    """`min` and `max` of a node, where absent the largest float32 as ONNX says; one element will do, NaN will not."""
-    found, largest = [], float(np.finfo(np.float32).max)
+    """`min` and `max`, by default the limits of finite float32; UnsupportedOperator unless each is a number."""
+    limits, largest = [], float(np.finfo(np.float32).max)
     for name, absent in (("min", -largest), ("max", largest)):
         value = node.attrs.get(name, absent)
         if isinstance(value, tuple) and len(value) == 1:
@@ -74,8 +74,8 @@ def bounds(node: Node) -> tuple[np.float32, np.float32]:
             raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
         if math.isnan(value):
             raise unsupported(node, f"{name} is NaN, which bounds nothing", "a number, or no bound")
-        found.append(np.float32(value))
-    return found[0], found[1]
+        limits.append(np.float32(value))
+    return limits[0], limits[1]
 
 
 class Clipping(Flat):

@@ -26,57 +26,57 @@ RELU_SCALAR: tuple[str, CType] = (RELU_FINISH.scalar, "u32")
 
 def has_relu(node: Node) -> bool:
     """Whether the result goes through Relu; UnsupportedOperator for another activation."""
-    given = node.attr_str(ACTIVATION, "")
-    if given not in ("", RELU):
-        raise unsupported(node, f"its activation is {given!r}", f"activation {RELU!r}, or a node of its own")
-    return given == RELU
+    activation = node.attr_str(ACTIVATION, "")
+    if activation not in ("", RELU):
+        raise unsupported(node, f"its activation is {activation!r}", f"activation {RELU!r}, or a node of its own")
+    return activation == RELU
 
 
 def gate_of(node: Node, position: int) -> str:
-    """The input of Y of a Relu, empty where there is none."""
+    """The name of the input that gates the result, a Relu's Y; empty where there is none."""
     return node.inputs[position] if len(node.inputs) > position else ""
 
 
 def extra_work(node: Node, access: Access) -> int:
-    """What Relu (a comparison) and its gradient (with a load) add per output, in multiply-accumulates."""
+    """The cost of a fused Relu (a comparison) or gate (a load too) per output element, in multiply-accumulates."""
     return int(has_relu(node)) + 2 * sum(operand.arg == GATE for operand in access.operands)
 
 
 def finished_form(form: str, node: Node, access: Access) -> str:
-    """The form of a kernel's work where Relu or a gate costs it figures of its own."""
+    """The form of a kernel's work, which is a form of its own, with its own cost, where Relu or a gate is fused."""
     gated = any(operand.arg == GATE for operand in access.operands)
     return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
 
 
 def check_gate(node: Node, inputs: Sequence[TensorType | None], position: int, y: TensorType) -> None:
-    """ShapeMismatch where a gate is not of the result's type."""
+    """Raise ShapeMismatch where the gate's type is not the result's."""
     gate = inputs[position] if len(inputs) > position else None
     if gate is not None and gate != y:
         raise mismatch(node, f"the gate is {gate}, the result {y}", inputs)
 
 
 def finished(node: Node, y: Array, gate: Array | None = None) -> Array:
-    """The result as Relu and its gradient leave it."""
+    """The result after the fused Relu and the fused gate."""
     zero = y.dtype.type(0)
     y = np.maximum(y, zero) if has_relu(node) else y
     return y if gate is None else np.where(gate > 0, y, zero)
 
 
 def gate_array(inputs: Sequence[Array | None], position: int) -> Array | None:
-    """The gate's values, where it is there."""
+    """The gate's values; None without a gate."""
     return inputs[position] if len(inputs) > position else None
 
 
 def gate_operands(node: Node, position: int, y: Operand) -> tuple[Operand, ...]:
-    """The gate as the kernel sees it, of the output's box, where it is there."""
+    """The gate as an operand with the output's box; empty without a gate."""
     name = gate_of(node, position)
     return (Operand(GATE, name, "in", y.view, y.axes),) if name else ()
 
 
 def gate_args(access: Access, axes: Mapping[str, int]) -> dict[str, ArgValue]:
     """Strides of the gate by the suffix of their argument, zero where there is no gate."""
-    there = any(operand.arg == GATE for operand in access.operands)
-    return {f"{GATE}_{name}": Stride(GATE, axis) if there else Const(0) for name, axis in axes.items()}
+    gated = any(operand.arg == GATE for operand in access.operands)
+    return {f"{GATE}_{name}": Stride(GATE, axis) if gated else Const(0) for name, axis in axes.items()}
 
 
 def relu_args(node: Node) -> dict[str, ArgValue]:

@@ -25,7 +25,7 @@ def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[
 
 
 def check_scalar(node: Node, name: str, x: TensorType) -> None:
-    """UnsupportedOperator where the constant under that attribute's name is an integer and X is not, or the reverse."""
+    """Raise UnsupportedOperator where the constant attribute is an integer and X is of floats, or the reverse."""
     value = node.attrs.get(name)
     first = value[0] if isinstance(value, tuple) and value else value
     if isinstance(first, (int, float)) and isinstance(first, float) != (x.dtype == "float32"):

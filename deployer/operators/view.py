@@ -1,4 +1,4 @@
-"""What views share: operators that give the same elements another shape and cost nothing."""
+"""What views share: operators that give the same elements another shape and copy nothing."""
 
 import math
 from abc import abstractmethod
@@ -48,7 +48,7 @@ def normalized_axes(node: Node, axes: Sequence[int], rank: int, inputs: Sequence
     """Axes counted from the front, ascending; ShapeMismatch where one is outside the rank or occurs twice."""
     if any(not -rank <= axis < rank for axis in axes):
         raise mismatch(node, f"axes {tuple(axes)} outside rank {rank}", inputs)
-    found = sorted({axis % rank for axis in axes})
-    if len(found) != len(axes):
+    positions = sorted({axis % rank for axis in axes})
+    if len(positions) != len(axes):
         raise mismatch(node, f"axes {tuple(axes)} name one axis twice", inputs)
-    return tuple(found)
+    return tuple(positions)

@@ -16,9 +16,9 @@ _FURTHEST: dict[str, AttrValue] = {name: float(getattr(np.finfo(np.float32), nam
 
 
 def _bounded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
-    """Before version 11 bounds are attributes, an absent one the furthest finite number."""
-    plain = without(node, "consumed_inputs")
-    return [replace(plain, attrs=_FURTHEST | plain.attrs)]
+    """Before version 11 the bounds are attributes; an absent bound is the smallest or the largest finite float32."""
+    current = without(node, "consumed_inputs")
+    return [replace(current, attrs=_FURTHEST | current.attrs)]
 
 
 @register
@@ -49,8 +49,8 @@ class Clip(Clipping):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""
         if b.wanted(0):
-            given = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
-            limits = {name: value for name, value in given.items() if name in node.attrs}
+            values = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
+            limits = {name: value for name, value in values.items() if name in node.attrs}
             b.emit("ClipGrad", (douts[0], node.inputs[0]), (b.grad(0),), **limits)
 
     def samples(self) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from deployer.operators.inputs import arrays, normal
 
 @register
 class ClipGrad(Clipping):
-    """dY and X; as in PyTorch the gradient passes at the bounds themselves, and not where X is NaN."""
+    """Takes dY and X. As in PyTorch the gradient passes where X equals a bound, and does not pass where X is NaN."""
 
     name = "ClipGrad"
     custom = Form((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"})

@@ -34,7 +34,7 @@ class GeluGrad(Flat):
         return super().infer(node, inputs)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """dY (Phi(X) + X phi(X))."""
         dy, x = arrays(inputs, 2)
         density = np.exp(-np.square(x) / 2) / x.dtype.type(np.sqrt(2 * np.pi))
         return (np.asarray(dy * (distribution(x) + x * density)),)

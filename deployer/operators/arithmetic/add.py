@@ -28,7 +28,7 @@ from deployer.operators.finishing import (
 )
 from deployer.operators.inputs import normal
 
-_PLAIN = binary_kernel("add_f32")
+_UNGATED = binary_kernel("add_f32")
 
 
 @register
@@ -42,8 +42,8 @@ class Add(Binary):
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = Kernel(
-        _PLAIN.symbol,
-        pointers=(*_PLAIN.pointers[:2], GATE_POINTER, *_PLAIN.pointers[2:]),
+        _UNGATED.symbol,
+        pointers=(*_UNGATED.pointers[:2], GATE_POINTER, *_UNGATED.pointers[2:]),
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
     pointed: ClassVar[dict[str, int]] = {GATE: 2}
@@ -59,7 +59,7 @@ class Add(Binary):
         return a + b
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """A + B, and what is fused."""
+        """A + B, then the fused Relu or gate."""
         (y,) = super().reference(node, inputs)
         return (finished(node, y, gate_array(inputs, self.pointed[GATE])),)
 
@@ -71,30 +71,30 @@ class Add(Binary):
                 b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """As without a gate, which has the output's box."""
-        plain = super().access(node, types)
-        *inputs, y = plain.operands
-        return replace(plain, operands=(*inputs, *gate_operands(node, self.pointed[GATE], y), y))
+        """The access of two operands; a gate, where there is one, is read at the elements that Y is written at."""
+        ungated = super().access(node, types)
+        *inputs, y = ungated.operands
+        return replace(ungated, operands=(*inputs, *gate_operands(node, self.pointed[GATE], y), y))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Strides of the gate, too, and whether Relu follows."""
+        """Lengths and strides of the loops, strides of the gate (zero without one), and whether Relu follows."""
         absent: dict[str, ArgValue] = {f"{GATE}{i}": Const(0) for i in range(LOOPS)}
         return absent | super().args(node, access) | relu_args(node)
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per output element, and one for each that is fused."""
-        plain = super().work(node, access, tile)
-        return replace(plain, elements=plain.elements * (1 + extra_work(node, access)))
+        ungated = super().work(node, access, tile)
+        return replace(ungated, elements=ungated.elements * (1 + extra_work(node, access)))
 
     def samples(self) -> Iterator[Sample]:
         """The shapes of `binary_samples`, some with Relu and some with a gate."""
-        for number, plain in enumerate(super().samples()):
-            yield plain
-            a, b = plain.inputs
+        for number, sample in enumerate(super().samples()):
+            yield sample
+            a, b = sample.inputs
             assert a is not None
             assert b is not None
             if number % 3 == 1:
-                yield Sample(f"{plain.label}_relu", (a, b), {ACTIVATION: RELU}, onnx=False)
+                yield Sample(f"{sample.label}_relu", (a, b), {ACTIVATION: RELU}, onnx=False)
             if number % 3 != 1:
                 gate = np.maximum(normal(rng(number), *np.broadcast_shapes(a.shape, b.shape)), np.float32(0))
-                yield Sample(f"{plain.label}_gate", (a, b, gate), onnx=False)
+                yield Sample(f"{sample.label}_gate", (a, b, gate), onnx=False)

@@ -22,7 +22,7 @@ class Div(Binary):
     kernel = binary_kernel("div_f32")
 
     def apply(self, a: Array, b: Array) -> Array:
-        """A / B; of integers the floor, and one more where that is below a quotient that is none."""
+        """A / B; of integers rounded towards zero: the floor, plus one where a quotient is negative and not exact."""
         if a.dtype.kind == "f":
             return a / b
         floor = a // b

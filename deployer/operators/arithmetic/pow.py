@@ -31,7 +31,7 @@ class Pow(Binary):
             return np.asarray(np.power(a, b))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """A ^ B; UnsupportedOperator for integers with negative exponents, whose powers are none."""
+        """A ^ B; UnsupportedOperator for integers with negative exponents, whose powers are not integers."""
         a, b = arrays(inputs, 2)
         if a.dtype.kind != "f" and (b < 0).any():
             raise unsupported(node, "an integer has a negative exponent", "float operands")
@@ -43,9 +43,9 @@ class Pow(Binary):
         if b.wanted(1):
             raise NotDifferentiable(f"node {node.name!r} (Pow) has no gradient with respect to the exponent")
         if b.wanted(0):
-            less, power, slope, product = (b.temp(label) for label in ("less", "power", "slope", "product"))
-            b.emit("Sub", (exponent, b.constant("one", np.array(1, np.float32))), (less,))
-            b.emit("Pow", (base, less), (power,))
+            reduced_exponent, power, slope, product = (b.temp(label) for label in ("less", "power", "slope", "product"))
+            b.emit("Sub", (exponent, b.constant("one", np.array(1, np.float32))), (reduced_exponent,))
+            b.emit("Pow", (base, reduced_exponent), (power,))
             b.emit("Mul", (power, exponent), (slope,))
             b.emit("Mul", (douts[0], slope), (product,))
             b.reduce_to(product, b.type(base).shape, b.grad(0))

@@ -13,7 +13,7 @@ from deployer.operators.inputs import arrays
 
 @register
 class ReduceMax(Reduction):
-    """NaN where an element is."""
+    """The result is NaN where one of its elements is."""
 
     name = "ReduceMax"
     versions = (1, 11, 12, 13, 18, 20)

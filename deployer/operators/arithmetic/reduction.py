@@ -1,4 +1,4 @@
-"""What ReduceSum and ReduceMean share: axes, merged loops, and one kernel that sums in row-major order."""
+"""What ReduceSum and ReduceMean share: their axes, merged loops, and one kernel that sums in row-major order."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class Reduction(Operator):
     mean = False
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The input's shape with the axes gone, or of length one under `keepdims`."""
+        """The input's shape without the reduced axes, or with length one for each of them under `keepdims`."""
         x = operands(node, inputs, 1)[0]
         axes = self.axes(node, x)
         keep = node.attr_int("keepdims", 1)
@@ -66,10 +66,10 @@ class Reduction(Operator):
 
     def axes(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The axes to reduce, ascending."""
-        given = node.attr_ints("axes", ()) if "axes" in node.attrs else ()
-        if not given:
+        numbers = node.attr_ints("axes", ()) if "axes" in node.attrs else ()
+        if not numbers:
             return () if node.attr_int("noop_with_empty_axes", 0) else tuple(range(len(x.shape)))
-        return normalized_axes(node, given, len(x.shape), (x,))
+        return normalized_axes(node, numbers, len(x.shape), (x,))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's sum or mean."""
@@ -99,10 +99,10 @@ class Reduction(Operator):
             count = np.array(math.prod(x.shape[axis] for axis in axes), np.float32)
             b.emit("Div", (dy, b.constant("count", count)), (scaled,))
             dy = scaled
-        kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-        if b.type(node.outputs[0]).shape != kept:
+        dy_shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+        if b.type(node.outputs[0]).shape != dy_shape:
             column = b.temp("column")
-            reshape_to(b, dy, kept, column)
+            reshape_to(b, dy, dy_shape, column)
             dy = column
         expand_to(b, dy, x.shape, b.grad(0))
 
@@ -127,12 +127,12 @@ class Reduction(Operator):
             )
         names = {kind: iter((REDUCED if kind else KEPT)[LOOPS - counts[kind] :]) for kind in (False, True)}
         dims = [Dim(next(names[kind]), size, "reduction" if kind else "parallel") for kind, size in groups]
-        kept = [d for d in dims if d.kind == "parallel"]
+        outer = [d for d in dims if d.kind == "parallel"]
         reduced = [d for d in dims if d.kind == "reduction"]
-        y_axes: tuple[Axis, ...] = tuple(At(d.name) for d in kept) or (Broadcast(),)
-        y_view = tuple(d.size for d in kept) or (1,)
+        y_axes: tuple[Axis, ...] = tuple(At(d.name) for d in outer) or (Broadcast(),)
+        y_view = tuple(d.size for d in outer) or (1,)
         x_operand = Operand("x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims))
-        return Access((*kept, *reduced), (x_operand, Operand("y", node.outputs[0], "out", y_view, y_axes)))
+        return Access((*outer, *reduced), (x_operand, Operand("y", node.outputs[0], "out", y_view, y_axes)))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths and strides; a missing loop has length 1 and stride 0."""

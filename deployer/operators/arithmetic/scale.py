@@ -36,7 +36,7 @@ class Scale(Operator):
         return (np.asarray(x / scale if node.attr_int("scale_down", 0) else x * scale),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """dX = dY scaled alike."""
+        """dX = dY * scale, or dY / scale under `scale_down`."""
         if b.wanted(1):
             raise NotDifferentiable(f"node {node.name!r} (Scale) has no gradient with respect to the scale")
         if b.wanted(0):

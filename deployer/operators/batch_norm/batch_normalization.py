@@ -22,7 +22,7 @@ def _inference(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 
 def _tested(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
-    """Before version 7 `is_test` says so as well."""
+    """Before version 7 attribute `is_test` tells inference from training as well."""
     if not node.attr_int("is_test", 0):
         raise unsupported(node, "is_test is 0: it is in training mode", "is_test 1 and Y alone")
     return _inference(node, types)
@@ -41,11 +41,11 @@ class BatchNormalization(BatchNorm):
         return bool(node.attr_int("training_mode", 0))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """One or three outputs."""
+        """The type of X; in training form two types of one element per channel as well."""
         return super().infer(node, inputs)[:3]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Without the saved statistics."""
+        """Y, in training form with the running mean and variance, but without the saved statistics."""
         return super().reference(node, inputs)[:3]
 
     def samples(self) -> Iterator[Sample]:

@@ -7,7 +7,7 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng
-from deployer.operators.batch_norm.channels import checked, per_channel, sum_axes
+from deployer.operators.batch_norm.channels import channel_type, per_channel, sum_axes
 from deployer.operators.inputs import arrays, normal, operands
 
 
@@ -20,10 +20,10 @@ class BatchNormalizationGrad(Operator):
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and one element per channel twice."""
-        given = operands(node, inputs, 5)
-        channels = checked(node, given, 2)
-        return (given[1], channels, channels)
+        """The type of X for dX, and one element per channel for dscale and for dbias."""
+        types = operands(node, inputs, 5)
+        channels = channel_type(node, types, 2)
+        return (types[1], channels, channels)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The sums, then dX from them."""
@@ -37,15 +37,15 @@ class BatchNormalizationGrad(Operator):
         return (np.asarray(factor * (dy - shift - centred * slope)), dscale, dbias)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Both sums in one step, then dX where it is wanted."""
+        """One step computes both sums, a second one dX where the node has that output."""
         dy, x, scale, mean, inv_std = node.inputs
         dx, dscale, dbias = (*node.outputs, "", "")[:3]
         name = node.name
         dscale, dbias = dscale or f"{name}/dscale", dbias or f"{name}/dbias"
         nodes = [Node(f"{name}/sums", "ChannelGradSums", (dy, x, mean, inv_std), (dscale, dbias))]
         if dx:
-            wanted = (dy, x, scale, mean, inv_std, dscale, dbias)
-            nodes.append(Node(name, "ChannelNormalizeGrad", wanted, (dx,)))
+            sources = (dy, x, scale, mean, inv_std, dscale, dbias)
+            nodes.append(Node(name, "ChannelNormalizeGrad", sources, (dx,)))
         return nodes
 
     def samples(self) -> Iterator[Sample]:

@@ -30,4 +30,4 @@ class Step(Channelwise):
         return len(self.kernel.pointers) - self._outputs()
 
     def _outputs(self) -> int:
-        return sum(written for _, _, written in self.kernel.pointers)
+        return sum(is_output for _, _, is_output in self.kernel.pointers)

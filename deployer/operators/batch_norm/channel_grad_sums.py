@@ -29,7 +29,7 @@ class ChannelGradSums(Step):
     reduces = True
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Both sums."""
+        """dscale and dbias."""
         dy, x, mean, inv_std = arrays(inputs, 4)
         axes = sum_axes(x.ndim)
         dot = (dy * (x - per_channel(mean, x.ndim))).sum(axes, dtype=x.dtype)

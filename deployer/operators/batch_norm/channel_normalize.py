@@ -27,7 +27,7 @@ class ChannelNormalize(Step):
     )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """(X - mean) * (inv_std * scale) + B, then Relu where it is fused."""
         x, scale, bias, mean, inv_std = arrays(inputs, 5)
         centre, factor, shift = (per_channel(v, x.ndim) for v in (mean, inv_std * scale, bias))
         return (finished(node, np.asarray((x - centre) * factor + shift)),)

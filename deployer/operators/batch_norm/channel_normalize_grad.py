@@ -26,7 +26,7 @@ class ChannelNormalizeGrad(Step):
     wide = 2
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M)."""
         dy, x, scale, mean, inv_std, dscale, dbias = arrays(inputs, 7)
         count = x.dtype.type(x.size // x.shape[1])
         values = (mean, scale * inv_std, dbias / count, inv_std * dscale / count)

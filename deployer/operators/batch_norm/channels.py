@@ -47,10 +47,10 @@ class Channelwise(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, or one element per channel and output."""
-        outputs = sum(written for _, _, written in self.kernel.pointers)
-        given = operands(node, inputs, len(self.kernel.pointers) - outputs)
-        channels = checked(node, given, self.wide)
-        return (channels if self.reduces else given[0],) * outputs
+        outputs = sum(is_output for _, _, is_output in self.kernel.pointers)
+        types = operands(node, inputs, len(self.kernel.pointers) - outputs)
+        channels = channel_type(node, types, self.wide)
+        return (channels if self.reduces else types[0],) * outputs
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n, c and s (all spatial axes in one)."""
@@ -58,10 +58,10 @@ class Channelwise(Operator):
         view = (shape[0], shape[1], math.prod(shape[2:]))
         listed = []
         tensors = (*node.inputs, *node.outputs)
-        for i, ((arg, _, written), tensor) in enumerate(zip(self.kernel.pointers, tensors, strict=True)):
-            full = not self.reduces if written else i < self.wide
+        for i, ((arg, _, is_output), tensor) in enumerate(zip(self.kernel.pointers, tensors, strict=True)):
+            full = not self.reduces if is_output else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
-            listed.append(Operand(arg, tensor, "out" if written else "in", view if full else view[1:2], axes))
+            listed.append(Operand(arg, tensor, "out" if is_output else "in", view if full else view[1:2], axes))
         size = dict(zip("ncs", view, strict=True))
         if not self.reduces:
             return Access(tuple(Dim(name, size[name]) for name in "ncs"), tuple(listed))
@@ -69,7 +69,7 @@ class Channelwise(Operator):
         return Access((Dim("c", size["c"]), *sums), tuple(listed))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
-        """Further kernel arguments."""
+        """Kernel arguments of this step alone, by name."""
         return {}
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -100,14 +100,14 @@ def channel_kernel(
     return Kernel(symbol, tuple(pointers), tuple(scalars))
 
 
-def checked(node: Node, given: Sequence[TensorType], wide: int) -> TensorType:
-    """The type of one element per channel; ShapeMismatch where `wide` full inputs and channel inputs do not fit."""
-    x = given[0]
+def channel_type(node: Node, types: Sequence[TensorType], wide: int) -> TensorType:
+    """The type [C] for X[N, C, ...]; ShapeMismatch unless the first `wide` inputs have X's type, the others [C]."""
+    x = types[0]
     if len(x.shape) < 2:
-        raise mismatch(node, f"{x} has no channel axis", given)
+        raise mismatch(node, f"{x} has no channel axis", types)
     channels = TensorType(x.dtype, x.shape[1:2])
-    if x.dtype != "float32" or any(t != x for t in given[1:wide]) or any(t != channels for t in given[wide:]):
-        raise mismatch(node, f"inputs are not {wide} of one float32 shape, then {channels} each", given)
+    if x.dtype != "float32" or any(t != x for t in types[1:wide]) or any(t != channels for t in types[wide:]):
+        raise mismatch(node, f"inputs are not {wide} of one float32 shape, then {channels} each", types)
     return channels
 
 
@@ -128,18 +128,18 @@ class BatchNorm(Operator):
 
     @abstractmethod
     def training(self, node: Node) -> bool:
-        """Whether the batch's own statistics are used."""
+        """Whether the node uses the mean and the variance of its batch."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y, and in training form the running and the saved statistics."""
-        given = operands(node, inputs, 5)
-        channels = checked(node, given, 1)
-        return (given[0], *[channels] * 4) if self.training(node) else (given[0],)
+        types = operands(node, inputs, 5)
+        channels = channel_type(node, types, 1)
+        return (types[0], *[channels] * 4) if self.training(node) else (types[0],)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Y, running_mean', running_var', mean, inv_std; Y alone in inference form."""
         x, scale, bias, mean, var = arrays(inputs, 5)
-        kept = x.dtype.type(node.attr_float("momentum", MOMENTUM))
+        momentum = x.dtype.type(node.attr_float("momentum", MOMENTUM))
         running = (mean, var)
         if self.training(node):
             mean = x.mean(sum_axes(x.ndim), dtype=x.dtype)
@@ -149,11 +149,11 @@ class BatchNorm(Operator):
         y = (x - centre) * factor + shift
         if not self.training(node):
             return (y.astype(x.dtype),)
-        updated = [old * kept + new * (1 - kept) for old, new in zip(running, (mean, var), strict=True)]
+        updated = [old * momentum + new * (1 - momentum) for old, new in zip(running, (mean, var), strict=True)]
         return tuple(v.astype(x.dtype) for v in (y, *updated, mean, inv_std))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Statistics per channel, then Y, then the running statistics that somebody named."""
+        """The statistics per channel, then Y, then each running statistic that the node has as an output."""
         x, scale, bias, mean, var = node.inputs
         epsilon: dict[str, AttrValue] = {"epsilon": node.attr_float("epsilon", EPSILON)}
         momentum = {"momentum": node.attr_float("momentum", MOMENTUM)}
@@ -187,7 +187,7 @@ class BatchNorm(Operator):
         return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """BatchNormalizationGrad with the saved statistics, or the rule of constant ones."""
+        """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""
         targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
         if not any(targets):  # running statistics follow the data, and nobody trains them
             return

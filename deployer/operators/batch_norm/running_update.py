@@ -25,10 +25,10 @@ class RunningUpdate(Flat):
     )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """momentum * old + (1 - momentum) * new."""
         old, new = arrays(inputs, 2)
-        kept = old.dtype.type(node.attr_float("momentum", MOMENTUM))
-        return (np.asarray(kept * old + (1 - kept) * new),)
+        momentum = old.dtype.type(node.attr_float("momentum", MOMENTUM))
+        return (np.asarray(momentum * old + (1 - momentum) * new),)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length and both weights."""

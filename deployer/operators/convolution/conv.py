@@ -75,7 +75,7 @@ class Conv(Operator):
         return (TensorType("float32", shape.y_shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """A product of matrices for each tap, in double precision."""
+        """The sum over the taps of one product of matrices each, in float64, rounded at the end."""
         x, w = arrays(inputs, 2)
         shape = geometry(node, x.shape, w.shape, ())
         padded, weights = shape.padded(x), w.reshape(shape.w).astype(np.float64)
@@ -104,19 +104,19 @@ class Conv(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, outputs, rows and columns; the group's channels are the reduction."""
         s = geometry(node, types[node.inputs[0]].shape, types[node.inputs[1]].shape, ())
-        found = [
+        operands = [
             Operand("x", node.inputs[0], "in", s.x, (At("n"), At("g"), At("c"), *windows(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
         ]
         if len(node.inputs) > 2 and node.inputs[2]:
-            found.append(Operand("b", node.inputs[2], "in", (s.group, s.m), (At("g"), At("m"))))
+            operands.append(Operand("b", node.inputs[2], "in", (s.group, s.m), (At("g"), At("m"))))
         y_axes = (At("n"), At("g"), At("m"), At("oh"), At("ow"))
-        found.append(Operand("y", node.outputs[0], "out", s.y, y_axes))
+        operands.append(Operand("y", node.outputs[0], "out", s.y, y_axes))
         parallel = zip(("n", "g", "m", "oh", "ow"), s.y, strict=True)
-        return Access((*(Dim(name, size) for name, size in parallel), Dim("c", s.c, "reduction")), tuple(found))
+        return Access((*(Dim(name, size) for name, size in parallel), Dim("c", s.c, "reduction")), tuple(operands))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
+        """Loop lengths, taps, strides in elements, and where the tile's first window begins in its box of X."""
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         has_bias = any(o.arg == "b" for o in access.operands)
         return {
@@ -156,8 +156,8 @@ class Conv(Operator):
         for label, x, w, attrs in FORMS[::4]:
             yield Sample(f"{label}_bias", (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
         for label, x, w, attrs in FORMS[::6]:
-            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
-            yield Sample(f"{label}_relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)
+            inputs = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(f"{label}_relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)
         _, x, w, attrs = FORMS[0]
         yield Sample("relu", (normal(r, *x), normal(r, *w)), {**attrs, ACTIVATION: RELU}, onnx=False)
 
@@ -166,6 +166,6 @@ class Conv(Operator):
         r = rng(42)
         for layer in measured_layers():
             x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
-            given = (normal(r, *x), normal(r, *w), normal(r, w[0]))
-            yield Sample(label, given, attrs)
-            yield Sample(f"{label} relu", given, {**attrs, ACTIVATION: RELU}, onnx=False)
+            inputs = (normal(r, *x), normal(r, *w), normal(r, w[0]))
+            yield Sample(label, inputs, attrs)
+            yield Sample(f"{label} relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)

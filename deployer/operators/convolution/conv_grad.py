@@ -11,7 +11,7 @@ from deployer.operators.inputs import arrays, floats, normal, operands
 
 @register
 class ConvGrad(Operator):
-    """dY, X, W -> dX, dW, dB, each of which may be absent: one operator for each that is there."""
+    """dY, X, W -> dX, dW, dB; it is lowered to one operator for each output that the node has."""
 
     name = "ConvGrad"
     custom = Form((3, 3), (1, 3), CONV_ATTRS)
@@ -24,19 +24,19 @@ class ConvGrad(Operator):
         return (x, w, TensorType("float32", w.shape[:1]))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """What the three operators mean."""
-        given = arrays(inputs, 3)
+        """dX, dW and dB, each by the reference of its own operator."""
+        tensors = arrays(inputs, 3)
         names = ("dy", "x", "w")
-        types = [TensorType("float32", array.shape) for array in given]
-        every = Node(node.name, node.op, names, ("dx", "dw", "db"), node.attrs)
-        values = dict(zip(names, given, strict=True))
-        found: list[Array] = []
-        for part in self._parts(every, types):
-            found.extend(operator_of(part).reference(part, [values[n] for n in part.inputs]))
-        return tuple(found)
+        types = [TensorType("float32", array.shape) for array in tensors]
+        full = Node(node.name, node.op, names, ("dx", "dw", "db"), node.attrs)
+        values = dict(zip(names, tensors, strict=True))
+        gradients: list[Array] = []
+        for part in self._parts(full, types):
+            gradients.extend(operator_of(part).reference(part, [values[n] for n in part.inputs]))
+        return tuple(gradients)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """ConvGradX, ConvGradW and ConvGradB, with the shapes that only X and W tell as attributes."""
+        """ConvGradX, ConvGradW and ConvGradB; a shape that an input of theirs does not show is an attribute."""
         return self._parts(node, operands(node, inputs, 3))
 
     def _parts(self, node: Node, inputs: Sequence[TensorType]) -> list[Node]:
@@ -48,8 +48,8 @@ class ConvGrad(Operator):
             ("B", (dy,), {}),
         )
         return [
-            Node(f"{node.name}_{part.lower()}", f"ConvGrad{part}", used, (output,), attrs)
-            for (part, used, attrs), output in zip(forms, node.outputs, strict=False)
+            Node(f"{node.name}_{part.lower()}", f"ConvGrad{part}", names, (output,), attrs)
+            for (part, names, attrs), output in zip(forms, node.outputs, strict=False)
             if output
         ]
 

@@ -27,7 +27,7 @@ class ConvGradB(Operator):
         return (TensorType("float32", dy.shape[1:2]),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The sum over all axes but the second, in double precision."""
+        """The sum over all axes but the second, in float64."""
         (dy,) = arrays(inputs, 1)
         return (dy.sum((0, *range(2, dy.ndim)), dtype=np.float64).astype(dy.dtype),)
 

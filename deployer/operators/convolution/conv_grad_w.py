@@ -70,20 +70,20 @@ class ConvGradW(Operator):
         return (TensorType("float32", w),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """A product of dY and what each tap met, in double precision."""
+        """For each tap the product of dY with the elements of X that this tap reads, in float64."""
         dy, x = arrays(inputs, 2)
         (w,) = self.infer(node, [TensorType("float32", a.shape) for a in (dy, x)])
         shape = geometry(node, x.shape, w.shape, ())
         padded, douts = shape.padded(x), dy.reshape(shape.y).astype(np.float64)
-        found = np.zeros(shape.w)
+        dw = np.zeros(shape.w)
         for (kh, kw), (rows, columns) in shape.taps():
-            found[..., kh, kw] = np.einsum("ngmhw,ngchw->gmc", douts, padded[..., rows, columns])
-        return (found.reshape(w.shape).astype(dy.dtype),)
+            dw[..., kh, kw] = np.einsum("ngmhw,ngchw->gmc", douts, padded[..., rows, columns])
+        return (dw.reshape(w.shape).astype(dy.dtype),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel weights; batch, rows and columns of dY are the reduction."""
         s = geometry(node, types[node.inputs[1]].shape, types[node.outputs[0]].shape, ())
-        found = (
+        operands = (
             Operand("dy", node.inputs[0], "in", s.y, tuple(At(d) for d in ("n", "g", "m", "oh", "ow"))),
             Operand("x", node.inputs[1], "in", s.x, (At("n"), At("g"), At("c"), *windows(s))),
             Operand("grad", node.outputs[0], "out", s.w, tuple(At(d) for d in ("g", "m", "c", "kh", "kw"))),
@@ -95,11 +95,11 @@ class ConvGradW(Operator):
                 *(Dim(name, size, splittable=name in "gmc") for name, size in weights),
                 *(Dim(name, size, "reduction") for name, size in sums),
             ),
-            found,
+            operands,
         )
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths, taps, strides in memory, and where the windows of a tile begin in its part of X."""
+        """Loop lengths, taps, strides in elements, and where the tile's first window begins in its box of X."""
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         return {
             **{name: Extent(name) for name in ("g", "m", "c", "n", "oh", "ow")},
@@ -122,9 +122,9 @@ class ConvGradW(Operator):
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + FACTS.weight_setup)
-        each = kh * kw * rows * tile["ow"]
-        lost = 0 if form == "depthwise" else round(tile["g"] * lost * each)
-        return Work(channels * each, elements, tile["g"] * blocks * kh, form, lost)
+        macs = kh * kw * rows * tile["ow"]
+        lost = 0 if form == "depthwise" else round(tile["g"] * lost * macs)
+        return Work(channels * macs, elements, tile["g"] * blocks * kh, form, lost)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

@@ -91,7 +91,7 @@ class ConvGradX(Operator):
         return (TensorType("float32", x),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Each tap's share added where the tap met X, in double precision."""
+        """For each tap dY times its weights, added to the elements of X that this tap reads, in float64."""
         dy, w = arrays(inputs, 2)
         (x,) = self.infer(node, [TensorType("float32", a.shape) for a in (dy, w)])
         shape = geometry(node, x.shape, w.shape, ())
@@ -100,29 +100,29 @@ class ConvGradX(Operator):
         for (kh, kw), (rows, columns) in shape.taps():
             padded[..., rows, columns] += np.einsum("ngmhw,gmc->ngchw", douts, weights[..., kh, kw])
         (top, left), (height, width) = shape.begin, shape.size
-        found = padded[..., top : top + height, left : left + width]
-        return (finished(node, found.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
+        dx = padded[..., top : top + height, left : left + width]
+        return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, channels, rows and columns of X; the group's outputs are the reduction."""
         s = geometry(node, types[node.outputs[0]].shape, types[node.inputs[1]].shape, ())
         dx = Operand("dx", node.outputs[0], "out", s.x, tuple(At(d) for d in ("n", "g", "c", "ih", "iw")))
-        found = (
+        operands = (
             Operand("dy", node.inputs[0], "in", s.y, (At("n"), At("g"), At("m"), *reaches(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
             *gate_operands(node, self.pointed[GATE], dx),
             dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)
-        return Access((*(Dim(name, size) for name, size in parallel), Dim("m", s.m, "reduction")), found)
+        return Access((*(Dim(name, size) for name, size in parallel), Dim("m", s.m, "reduction")), operands)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths, taps, strides in memory, and where a tile's first element lies among the windows of its dY."""
+        """Loop lengths, taps, strides in elements, and where the tile's first element lies in the windows of its dY."""
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         taps = tap_arguments(node, access.operand("w").view[3:], (rows.stride, columns.stride))
-        apart = dilations(node)
-        step_h, back_h = taps_between(rows.stride, apart[0])
-        step_w, back_w = taps_between(columns.stride, apart[1])
+        spacing = dilations(node)
+        step_h, back_h = taps_between(rows.stride, spacing[0])
+        step_w, back_w = taps_between(columns.stride, spacing[1])
         return {
             **{name: Extent(name) for name in ("n", "g", "c", "ih", "iw", "m")},
             **taps,

@@ -70,27 +70,27 @@ class Geometry:
 
     @property
     def x(self) -> Shape:
-        """X with its groups apart."""
+        """The shape of X with an axis for the groups: [n, group, c, rows, columns]."""
         return (self.n, self.group, self.c, *self.size)
 
     @property
     def w(self) -> Shape:
-        """W with its groups apart."""
+        """The shape of W with an axis for the groups: [group, m, c, rows, columns]."""
         return (self.group, self.m, self.c, *self.kernel)
 
     @property
     def y(self) -> Shape:
-        """Y with its groups apart."""
+        """The shape of Y with an axis for the groups: [n, group, m, rows, columns]."""
         return (self.n, self.group, self.m, *self.out)
 
     @property
     def y_shape(self) -> Shape:
-        """Y as the graph has it."""
+        """The shape of Y in the graph: [n, group * m, ..]."""
         return (self.n, self.group * self.m, *self._own(self.out))
 
     @property
     def attrs(self) -> dict[str, AttrValue]:
-        """The attributes that say this geometry, padding in numbers."""
+        """The attributes of Conv with this geometry; padding is in `pads`, never in `auto_pad`."""
         return {
             "kernel_shape": self._own(self.kernel),
             "strides": self._own(self.strides),
@@ -108,21 +108,21 @@ class Geometry:
         return pair if self.rank == 4 else pair[1:]
 
     def padded(self, x: Array) -> Array:
-        """X with its groups apart and zeros around, in double precision."""
+        """X as [n, group, c, rows, columns] with zeros for the padding, in float64."""
         around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
         return np.pad(x.reshape(self.x).astype(np.float64), around)
 
     def taps(self) -> Iterator[tuple[Pair, tuple[slice, slice]]]:
-        """Each tap and the rows and columns of padded X that it meets, one for each output."""
+        """Each tap (row, column), and the slices of padded X that it reads: one row and one column for each output."""
         for tap in np.ndindex(*self.kernel):
-            where = []
+            slices = []
             for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
-                where.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
-            yield (tap[0], tap[1]), (where[0], where[1])
+                slices.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
+            yield (tap[0], tap[1]), (slices[0], slices[1])
 
 
 def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
-    """The name of a class of layers that costs by figures of its own; `m` and `c` are a group's channels."""
+    """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
     if m == c == 1:
         return "depthwise"
     if kernel != (1, 1):
@@ -141,30 +141,32 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
         raise mismatch(node, f"kernel_shape {node.attrs['kernel_shape']} is not that of W", inputs)
     kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
     strides = _pair(node, "strides", (1,) * (rank - 2), 1, inputs)
-    apart = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
+    spacing = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
     size = _two(x[2:], 1)
-    reach = (apart[0] * (kernel[0] - 1) + 1, apart[1] * (kernel[1] - 1) + 1)
+    reach = (spacing[0] * (kernel[0] - 1) + 1, spacing[1] * (kernel[1] - 1) + 1)
     begin, end = _pads(node, rank, size, reach, strides, inputs)
     check_elements(node, "X and its padding", (*x[:2], *(size[i] + begin[i] + end[i] for i in (0, 1))))
     out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
     if min(out) < 1:
         raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
-    return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, apart, begin, end)
+    return Geometry(
+        rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, spacing, begin, end
+    )
 
 
 def lost_macs(channels: int, products: float, taps: float) -> float:
-    """What a group's channels at one output cost besides their products, in multiply-accumulates.
+    """The cost of one output of a group besides the products of its channels, in multiply-accumulates.
 
-    Channels beside whole blocks share no loads, and are found one by one: that weighs most where there are few taps.
+    Channels that do not fill a block share no loads and are handled one by one, which weighs most with few taps.
     """
     rest = channels % FACTS.block
     return rest * ((FACTS.apart + FACTS.apart_taps / taps) * (products + FACTS.alone) - products)
 
 
 def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
-    """What a group's outputs by channels lose in the gradient of W, in pairs of both, and how many blocks cores share.
+    """In the gradient of W: the pairs (output, channel) of a group that are lost, and the blocks that the cores share.
 
-    One tap is a product of matrices, in squares of outputs by channels; other taps have blocks of outputs alone.
+    A single tap is a product of matrices in square blocks; with more taps a block holds outputs of one channel.
     """
     fours, rest = divmod(outputs, FACTS.block)
     if not one_tap:
@@ -177,26 +179,26 @@ def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, in
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:
     """Spatial extents of X: attribute `input_shape`, without it the smallest that give dY."""
     if "input_shape" in node.attrs:
-        given = node.attr_ints("input_shape", ())
-        if len(given) != len(dy) - 2:
-            raise mismatch(node, f"input_shape {given} is not that of {len(dy) - 2} spatial axes", inputs)
-        return given
+        shape = node.attr_ints("input_shape", ())
+        if len(shape) != len(dy) - 2:
+            raise mismatch(node, f"input_shape {shape} is not that of {len(dy) - 2} spatial axes", inputs)
+        return shape
     if node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise unsupported(node, "auto_pad leaves the shape of X open", "attribute input_shape, or pads in numbers")
     axes = len(dy) - 2
     ones = (1,) * axes
-    strides, apart = node.attr_ints("strides", ones), node.attr_ints("dilations", ones)
+    strides, spacing = node.attr_ints("strides", ones), node.attr_ints("dilations", ones)
     pads = (0,) * 2 * axes if "auto_pad" in node.attrs and node.attr_str("auto_pad", "") == "VALID" else ()
     pads = pads or node.attr_ints("pads", (0,) * 2 * axes)
-    if min(len(strides), len(apart), len(pads) // 2, len(w) - 2) < axes:
+    if min(len(strides), len(spacing), len(pads) // 2, len(w) - 2) < axes:
         raise mismatch(node, f"strides, dilations, pads or W are not those of {axes} spatial axes", inputs)
     return tuple(
-        (dy[2 + i] - 1) * strides[i] + apart[i] * (w[2 + i] - 1) + 1 - pads[i] - pads[axes + i] for i in range(axes)
+        (dy[2 + i] - 1) * strides[i] + spacing[i] * (w[2 + i] - 1) + 1 - pads[i] - pads[axes + i] for i in range(axes)
     )
 
 
 def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | None]) -> None:
-    """ShapeMismatch where dY is not of the geometry's output shape."""
+    """Raise ShapeMismatch unless dY has the geometry's output shape."""
     if dy != shape.y_shape:
         raise mismatch(node, f"dY is {list(dy)}, the convolution gives {list(shape.y_shape)}", inputs)
 
@@ -206,42 +208,42 @@ def regions(access: Access, tile: Mapping[str, int]) -> int:
 
     A tile that is not the whole of an axis is taken to lie at one end.
     """
-    found = 1
+    parts = 1
     x = access.operand("x")
     for axis, size in zip(x.axes, x.view, strict=True):
         if isinstance(axis, Window):
-            whole = access.dim(axis.dim).size
+            length = access.dim(axis.dim).size
             begins = int(axis.pad > 0)
-            ends = int(axis.offset({axis.dim: (0, whole)}, size) + axis.longest(whole) > size)
-            found *= 1 + (begins + ends if tile[axis.dim] == whole else max(begins, ends))
-    return found
+            ends = int(axis.offset({axis.dim: (0, length)}, size) + axis.longest(length) > size)
+            parts *= 1 + (begins + ends if tile[axis.dim] == length else max(begins, ends))
+    return parts
 
 
 def taps_between(stride: int, dilation: int) -> Pair:
-    """From one tap that met an input to the next, in taps and, backwards, in windows."""
+    """The distance between two taps that read the same element: in taps, and in windows in the other direction."""
     taps = stride // math.gcd(stride, dilation)
     return taps, taps * dilation // stride
 
 
 def dilations(node: Node) -> Pair:
-    """Between neighbouring taps, per axis."""
+    """The distance between adjacent taps in elements, for rows and for columns."""
     return _two(node.attr_ints("dilations", ()) or (1,), 1)
 
 
 def tap_arguments(node: Node, kernel: Shape, strides: Pair) -> dict[str, ArgValue]:
-    """Taps, strides and dilations of both axes as kernel constants."""
+    """The numbers of taps, the strides and the dilations of both axes as constant kernel arguments."""
     pairs = (("k", kernel), ("s", strides), ("d", dilations(node)))
     return {f"{name}{axis}": Const(pair[i]) for name, pair in pairs for i, axis in enumerate("hw")}
 
 
 def windows(shape: Geometry) -> list[Axis]:
-    """Rows and columns of X for those of Y."""
+    """The maps from a tile's rows and columns of Y to those of X that its windows hold."""
     pairs = zip(("oh", "ow"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
     return [Window(*values) for values in pairs]
 
 
 def reaches(shape: Geometry) -> list[Axis]:
-    """Rows and columns of dY for those of X; none for a part of X that no window meets."""
+    """The maps from a tile's rows and columns of X to those of dY; empty where no window holds an element."""
     pairs = zip(("ih", "iw"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
     return [Reach(*values) for values in pairs]
 
@@ -252,10 +254,10 @@ def _two(values: Sequence[int], fill: int) -> Pair:
 
 def _pair(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Pair:
     """An attribute of one number per spatial axis."""
-    found = node.attr_ints(name, default)
-    if len(found) != len(default) or min(found) < least:
-        raise mismatch(node, f"{name} {found} is not that of {len(default)} spatial axes", inputs)
-    return _two(found, 1)
+    values = node.attr_ints(name, default)
+    if len(values) != len(default) or min(values) < least:
+        raise mismatch(node, f"{name} {values} is not that of {len(default)} spatial axes", inputs)
+    return _two(values, 1)
 
 
 def _pads(
@@ -276,9 +278,9 @@ def _pads(
         if min(pads) < 0:
             raise unsupported(node, f"pads {pads} cut X", "pads of zero and above")
         return _two(pads[:axes], 0), _two(pads[axes:], 0)
-    wanted = [(-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i] for i in (0, 1)]
-    if min(wanted) < -1:  # onnxruntime then begins inside of X, TensorFlow at its first element
+    padding = [(-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i] for i in (0, 1)]
+    if min(padding) < -1:  # onnxruntime then begins inside of X, TensorFlow at its first element
         raise unsupported(node, f"auto_pad {auto} would cut X: strides {strides} leave gaps", "pads in numbers")
-    total = [max(pads, 0) for pads in wanted]
+    total = [max(pads, 0) for pads in padding]
     small, large = (total[0] // 2, total[1] // 2), (-(-total[0] // 2), -(-total[1] // 2))
     return (small, large) if auto == "SAME_UPPER" else (large, small)

@@ -48,7 +48,7 @@ class Concat(Operator):
     )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The inputs' shape, the lengths along the axis added up."""
+        """The inputs' shape, with the sum of their lengths along `axis`."""
         present = operands(node, inputs, max(len(node.inputs), 1))
         first, axis = present[0], _axis(node, present)
         if any(t.dtype != first.dtype for t in present):
@@ -64,15 +64,15 @@ class Concat(Operator):
         return (np.concatenate(present, node.attr_int("axis", 0)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """Each input's part of dY."""
+        """The slice of dY that each input became."""
         types = [b.type(name) for name in node.inputs]
         axis, start = _axis(node, types), 0
         for index, kind in enumerate(types):
             end = start + kind.shape[axis]
             if b.wanted(index):
                 ends = (("starts", start), ("ends", end), ("axes", axis))
-                given = [b.constant(label, np.array([value], np.int64)) for label, value in ends]
-                b.emit("Slice", (douts[0], *given), (b.grad(index),))
+                bounds = [b.constant(label, np.array([value], np.int64)) for label, value in ends]
+                b.emit("Slice", (douts[0], *bounds), (b.grad(index),))
             start = end
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -95,22 +95,22 @@ class Concat(Operator):
         return [*nodes, Node(node.name, self.name, tuple(joined), node.outputs, dict(node.attrs))]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """Dim r over the axes before, n over the axis and those behind it; a tile may lie in one input alone."""
+        """Dim r joins the axes before `axis`, n the others; a tile may lie in one of the inputs alone."""
         a, b = (types[name] for name in node.inputs)
         if a.dtype != "float32":
             raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         axis = _axis(node, (a, b))
         rows = math.prod(a.shape[:axis])
         sizes = [math.prod(t.shape[axis:]) for t in (a, b)]
-        found = (
+        boxes = (
             Operand("a", node.inputs[0], "in", (rows, sizes[0]), (At("r"), Window("n", 1))),
             Operand("b", node.inputs[1], "in", (rows, sizes[1]), (At("r"), Window("n", 1, pad=sizes[0]))),
             Operand("y", node.outputs[0], "out", (rows, sum(sizes)), (At("r"), At("n"))),
         )
-        return Access((Dim("r", rows), Dim("n", sum(sizes))), found)
+        return Access((Dim("r", rows), Dim("n", sum(sizes))), boxes)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths, A's among them, and distances of rows."""
+        """Loop lengths, the length of A's rows, and the strides between rows in elements."""
         rows: dict[str, ArgValue] = {f"{name}_r": Stride(name, 0) for name in "aby"}
         return {"r": Extent("r"), "n": Extent("n"), "a_n": Length("a", 1), **rows}
 

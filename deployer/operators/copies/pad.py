@@ -33,7 +33,7 @@ def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     if min(node.attr_ints("paddings", ()), default=0) < 0:
         raise unsupported(node, "paddings are negative, which has a meaning from version 2 on only", "a Slice")
     names = {"paddings": "pads", "value": "constant_value"}
-    return [replace(node, attrs={names.get(name, name): given for name, given in node.attrs.items()})]
+    return [replace(node, attrs={names.get(name, name): value for name, value in node.attrs.items()})]
 
 
 @register
@@ -48,7 +48,7 @@ class Pad(Picking):
     unbounded = ("constant_value", "value")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """Each axis longer by its pads."""
+        """X's type, each axis longer by its two pads."""
         x = operands(node, inputs, 1)[0]
         mode = node.attr_str("mode", "constant")
         if mode != "constant":
@@ -62,24 +62,24 @@ class Pad(Picking):
         return (TensorType(x.dtype, shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Filled, then X put where it lies."""
+        """Y filled with the pad value, then X written at its place in Y."""
         x = arrays(inputs, 1)[0]
         picks = _picks(node, TensorType("float32", x.shape))
         y = np.full([p.count for p in picks], x.dtype.type(_value(node)), x.dtype)
-        whole, part = [], []
+        source, target = [], []
         for p in picks:
             low, high = max(-p.first, 0), min(p.size - p.first, p.count)
-            part.append(slice(low, max(low, high)))
-            whole.append(slice(low + p.first, max(low, high) + p.first))
-        y[tuple(part)] = x[tuple(whole)]
+            target.append(slice(low, max(low, high)))
+            source.append(slice(low + p.first, max(low, high) + p.first))
+        y[tuple(target)] = x[tuple(source)]
         return (y,)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """The pads taken off again; what was cut has gradient zero."""
+        """dX is dY with the pads cut off; elements that negative pads removed have gradient zero."""
         if b.wanted(0):
             picks = _picks(node, b.type(node.inputs[0]))
-            back = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
-            b.emit("Pad", (douts[0], b.constant("pads", np.array(back, np.int64))), (b.grad(0),))
+            pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
+            b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Identity without pads."""
@@ -94,7 +94,7 @@ class Pad(Picking):
         return self.picked(node, types, ([p.size for p in picks], [p.count for p in picks]), maps)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """The constant, too."""
+        """The arguments of Picking, and the pad value."""
         return super().args(node, access) | {"value": Const(_value(node))}
 
     def samples(self) -> Iterator[Sample]:
@@ -134,7 +134,7 @@ def _value(node: Node) -> float:
 
 
 def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
-    """Per axis of X, what of it Y shows."""
+    """For each axis of X the elements of it that Y holds."""
     if "pads" not in node.attrs:
         raise unsupported(node, "the pads are not constant", "a constant pads input")
     rank, pads = len(x.shape), node.attr_ints("pads", ())

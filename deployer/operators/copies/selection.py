@@ -41,46 +41,47 @@ class Pick:
 
 
 def merged(picks: Iterable[Pick]) -> tuple[Pick, ...]:
-    """As few axes as say the same: what is taken whole joins the axis before it, whose picks lie side by side.
+    """The same picks over as few axes as possible.
 
-    Axes of one element vanish; at least one axis remains.
+    An axis of which everything is picked joins the axis outside of it, if that one has step 1. Axes of one element
+    vanish; at least one axis remains.
     """
-    found: list[Pick] = []
+    axes: list[Pick] = []
     for p in picks:
         if p.everything and p.size == 1:
             continue
-        before = found[-1] if found else None
-        if p.everything and before is not None and before.step == 1:
-            found[-1] = Pick(before.size * p.size, before.first * p.size, 1, before.count * p.size)
+        outer = axes[-1] if axes else None
+        if p.everything and outer is not None and outer.step == 1:
+            axes[-1] = Pick(outer.size * p.size, outer.first * p.size, 1, outer.count * p.size)
         else:
-            found.append(Pick(p.size, p.first, 1 if p.count == 1 else p.step, p.count))
-    return tuple(found) or (Pick(1, 0, 1, 1),)
+            axes.append(Pick(p.size, p.first, 1 if p.count == 1 else p.step, p.count))
+    return tuple(axes) or (Pick(1, 0, 1, 1),)
 
 
 def pick_kernel(symbol: str, source: str, target: str, *more: tuple[str, CType]) -> Kernel:
-    """A kernel of four loops over the target; both operands' innermost elements are neighbours."""
+    """A kernel of four loops over the target; in both operands the innermost loop runs over adjacent elements."""
     scalars: list[tuple[str, CType]] = [(f"n{i}", "u32") for i in range(LOOPS)]
     scalars += [(f"{name}{i}", "u32") for name in (source, target) for i in range(LOOPS - 1)]
     return Kernel(symbol, ((source, "float32", False), (target, "float32", True)), (*scalars, *more))
 
 
 def per_loop(name: str, kind: CType) -> tuple[tuple[str, CType], ...]:
-    """A scalar for each loop."""
+    """One scalar of the kernel for each loop, `<name>0` to `<name>3`."""
     return tuple((f"{name}{i}", kind) for i in range(LOOPS))
 
 
 class Picking(Operator):
-    """One operand from another by picks; a subclass says which side is the whole."""
+    """One operand holds picked elements of the other; a subclass says which of the two is the larger tensor."""
 
     kernel: ClassVar[Kernel]
 
     def loops(self, node: Node, picks: Iterable[Pick]) -> tuple[Pick, ...]:
         """The merged axes; UnsupportedOperator where the kernel has too few loops."""
-        found = merged(picks)
-        if len(found) > LOOPS:
-            cause = f"it needs {len(found)} loops over {tuple(p.size for p in found)}, the kernel has {LOOPS}"
+        axes = merged(picks)
+        if len(axes) > LOOPS:
+            cause = f"it needs {len(axes)} loops over {tuple(p.size for p in axes)}, the kernel has {LOOPS}"
             raise unsupported(node, cause, "two nodes, each for some of the axes")
-        return found
+        return axes
 
     def picked(
         self,
@@ -102,20 +103,20 @@ class Picking(Operator):
         return Access(tuple(map(Dim, names, views[1])), operands)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Lengths, strides, and what the kernel asks for: where picks begin in the source's box, its length, steps."""
+        """Loop lengths and strides, and those of `at`, `len` and `step` (of the source's box) that the kernel has."""
         (source, _, _), (target, _, _) = self.kernel.pointers
-        asked = {name for name, _ in self.kernel.scalars}
-        missing = LOOPS - len(access.dims)
+        names = {name for name, _ in self.kernel.scalars}
+        offset = LOOPS - len(access.dims)
         steps = [getattr(axis, "stride", 1) for axis in access.operand(source).axes]
         values: dict[str, ArgValue] = {}
         for i in range(LOOPS):
-            axis = i - missing
-            here: dict[str, ArgValue] = {"n": Const(1), source: Const(0), target: Const(0)}
-            here |= {"at": Const(0), "len": Const(1), "step": Const(1)}
+            axis = i - offset
+            scalars: dict[str, ArgValue] = {"n": Const(1), source: Const(0), target: Const(0)}
+            scalars |= {"at": Const(0), "len": Const(1), "step": Const(1)}
             if axis >= 0:
-                here = {"n": Extent(f"n{i}"), source: Stride(source, axis), target: Stride(target, axis)}
-                here |= {"at": Offset(source, axis), "len": Length(source, axis), "step": Const(steps[axis])}
-            values |= {f"{name}{i}": value for name, value in here.items() if f"{name}{i}" in asked}
+                scalars = {"n": Extent(f"n{i}"), source: Stride(source, axis), target: Stride(target, axis)}
+                scalars |= {"at": Offset(source, axis), "len": Length(source, axis), "step": Const(steps[axis])}
+            values |= {f"{name}{i}": value for name, value in scalars.items() if f"{name}{i}" in names}
         return values
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:

@@ -37,7 +37,7 @@ class Slice(Picking):
         return (x[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)].copy(),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """dY back in its place, zero elsewhere."""
+        """dX holds dY at the elements that the slice took, and zero elsewhere."""
         if not b.wanted(0):
             return
         x = b.type(node.inputs[0])
@@ -50,7 +50,7 @@ class Slice(Picking):
         b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Identity where all is taken."""
+        """Identity where the slice takes all elements."""
         if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
             return None
         return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
@@ -89,7 +89,7 @@ class Slice(Picking):
 
 
 def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
-    """Per axis of X, what of it Y has."""
+    """For each axis of X the elements of it that Y holds."""
     if "starts" not in node.attrs or "ends" not in node.attrs:
         raise unsupported(node, "starts or ends are not constant", "constant starts and ends")
     starts, ends = node.attr_ints("starts", ()), node.attr_ints("ends", ())

@@ -32,7 +32,7 @@ class SliceGrad(Picking):
         return (TensorType(dy.dtype, node.attr_ints("input_shape", ())),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Zeros, and dY at its places."""
+        """Zeros, with dY at the elements that the Slice took."""
         dy = arrays(inputs, 1)[0]
         dx = np.zeros(node.attr_ints("input_shape", ()), dy.dtype)
         picks = _picks(node, TensorType("float32", dy.shape))
@@ -55,9 +55,9 @@ class SliceGrad(Picking):
             "four_axes": ((1, 2, 2, 3), (4, 4, 5, 6), (3, 1, 0, 1), (2, 2, 3, 2)),
             "single": ((4, 1), (4, 6), (0, 2), (1, 5)),
         }
-        for label, (taken, whole, starts, steps) in forms.items():
-            attrs: dict[str, AttrValue] = {"input_shape": whole, "starts": starts, "steps": steps}
-            yield Sample(label, (normal(r, *taken),), attrs, onnx=False)
+        for label, (part, shape, starts, steps) in forms.items():
+            attrs: dict[str, AttrValue] = {"input_shape": shape, "starts": starts, "steps": steps}
+            yield Sample(label, (normal(r, *part),), attrs, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
         """The samples."""
@@ -65,7 +65,7 @@ class SliceGrad(Picking):
 
 
 def _picks(node: Node, dy: TensorType) -> tuple[Pick, ...]:
-    """Per axis of dX, where dY lies."""
+    """For each axis of dX the elements at which dY lies."""
     shape, starts, steps = (node.attr_ints(name, ()) for name in ("input_shape", "starts", "steps"))
     if not len(shape) == len(starts) == len(steps) == len(dy.shape):
         raise mismatch(node, f"input_shape {shape}, starts {starts} and steps {steps} are not of dY's rank", (dy,))

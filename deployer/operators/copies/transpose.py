@@ -50,11 +50,11 @@ class Transpose(Operator):
         return (x.transpose(_perm(node, x.ndim)).copy(),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """dY with the axes put back."""
+        """dY transposed by the inverse permutation."""
         if b.wanted(0):
             perm = _perm(node, len(b.type(node.inputs[0]).shape))
-            back = tuple(int(axis) for axis in np.argsort(perm))
-            b.emit("Transpose", (douts[0],), (b.grad(0),), perm=back)
+            inverse = tuple(int(axis) for axis in np.argsort(perm))
+            b.emit("Transpose", (douts[0],), (b.grad(0),), perm=inverse)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A view where only axes of one element move."""
@@ -117,7 +117,7 @@ def _perm(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _blocks(node: Node, shape: tuple[int, ...]) -> list[Block]:
-    """Axes of X in the order of Y, runs of neighbours together, axes of one element left out."""
+    """The axes of X in the order of Y: groups of axes that stay adjacent, without axes of one element."""
     long = [axis for axis, size in enumerate(shape) if size != 1]
     blocks: list[Block] = []
     for axis in _perm(node, len(shape)):

@@ -23,12 +23,12 @@ class LayerNormalization(Operator):
     custom = Form((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and one element per row twice."""
-        x, *given = floats(node, inputs, 3 if len(inputs) > 2 and inputs[2] else 2)
+        """The type of X for Y, and one element per row for the mean and for inv_std."""
+        x, *factors = floats(node, inputs, 3 if len(inputs) > 2 and inputs[2] else 2)
         if node.attr_int("stash_type", 1) != 1:
             raise unsupported(node, f"stash_type is {node.attrs['stash_type']}, not float32", "stash_type 1")
         axis = first_axis(node, x.shape)
-        if any(t.shape != x.shape[axis:] for t in given):
+        if any(t.shape != x.shape[axis:] for t in factors):
             raise mismatch(node, f"scale or bias is not of shape {list(x.shape[axis:])}", inputs)
         row = TensorType("float32", x.shape[:axis] + (1,) * (len(x.shape) - axis))
         return (x, row, row)
@@ -44,13 +44,13 @@ class LayerNormalization(Operator):
         return tuple(np.asarray(v, x.dtype) for v in (y, mean, inv_std))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Statistics per row, as those of channels of one image, then Y."""
+        """The rows of X become the channels of one image for ChannelMoments, then LayerNormalize computes Y."""
         x, scale, *bias = node.inputs
         y, mean, inv_std = (*node.outputs, "", "")[:3]
-        given = floats(node, inputs, 1)[0].shape
-        axis, name = first_axis(node, given), node.name
-        rows, columns = math.prod(given[:axis]), math.prod(given[axis:])
-        row = given[:axis] + (1,) * (len(given) - axis)
+        shape = floats(node, inputs, 1)[0].shape
+        axis, name = first_axis(node, shape), node.name
+        rows, columns = math.prod(shape[:axis]), math.prod(shape[axis:])
+        row = shape[:axis] + (1,) * (len(shape) - axis)
         flat, *moments = (f"{name}/{label}_flat" for label in ("x", "mean", "inv_std"))
         epsilon = {"epsilon": node.attr_float("epsilon", EPSILON)}
         nodes = [

@@ -22,7 +22,7 @@ class LayerNormalizationGrad(Operator):
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and that of scale twice."""
+        """The type of X for dX, and the type of scale for dscale and dbias."""
         dy, x, scale, mean, inv_std = floats(node, inputs, 5)
         axis = first_axis(node, x.shape)
         if dy != x or scale.shape != x.shape[axis:]:
@@ -32,20 +32,20 @@ class LayerNormalizationGrad(Operator):
         return (x, scale, scale)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The sums over rows and over columns, and dX."""
+        """dX from two means per row; dscale and dbias are sums over the rows."""
         dy, x, scale, mean, inv_std = arrays(inputs, 5)
         axis = first_axis(node, x.shape)
-        kept, rows = tuple(range(axis, x.ndim)), tuple(range(axis))
-        shape = x.shape[:axis] + (1,) * len(kept)
+        columns, rows = tuple(range(axis, x.ndim)), tuple(range(axis))
+        shape = x.shape[:axis] + (1,) * len(columns)
         inv_std = inv_std.reshape(shape)
         unit = (x - mean.reshape(shape)) * inv_std
         scaled = dy * scale
-        total, dot = (v.mean(kept, keepdims=True, dtype=x.dtype) for v in (scaled, scaled * unit))
+        total, dot = (v.mean(columns, keepdims=True, dtype=x.dtype) for v in (scaled, scaled * unit))
         dx = inv_std * (scaled - total - unit * dot)
         return (np.asarray(dx), (dy * unit).sum(rows, dtype=x.dtype), dy.sum(rows, dtype=x.dtype))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Sums per column, and sums per row with dX, where they are wanted."""
+        """One step per output: dscale and dbias sum over the rows, dX needs two sums per row."""
         dy, x, scale, mean, inv_std = node.inputs
         dx, dscale, dbias = (*node.outputs, "", "")[:3]
         shape, name = floats(node, inputs, 2)[1].shape, node.name
@@ -64,7 +64,7 @@ class LayerNormalizationGrad(Operator):
 
     @staticmethod
     def _total(name: str, dy: str, dbias: str, shape: tuple[int, ...], axis: int) -> Node:
-        """The sum of dY over rows, of which there may be one only."""
+        """The node that sums dY over the rows; a view of dY where there is only one row."""
         if axis == 0:
             return Node(f"{name}/dbias", "Reshape", (dy,), (dbias,), {"shape": shape})
         return Node(f"{name}/dbias", "ReduceSum", (dy,), (dbias,), {"axes": tuple(range(axis)), "keepdims": 0})

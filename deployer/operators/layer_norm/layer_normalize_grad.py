@@ -18,7 +18,7 @@ class LayerNormalizeGrad(Layerwise):
     kernel = layer_kernel("layer_norm_grad_f32", layout, ("dx",), "count")
 
     def formula(self, *operands: Array) -> tuple[Array, ...]:
-        """The formula."""
+        """inv_std (dY scale - total / M - (X - mean) inv_std dot / M)."""
         dy, x, scale, mean, inv_std, total, dot = operands
         count = x.dtype.type(x.shape[1])
         return (inv_std * (dy * scale - total / count - (x - mean) * (inv_std * dot / count)),)

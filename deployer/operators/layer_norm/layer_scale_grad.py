@@ -16,6 +16,6 @@ class LayerScaleGrad(Layerwise):
     reduces = "r"
 
     def formula(self, *operands: Array) -> tuple[Array, ...]:
-        """The sum over rows."""
+        """The sum of dY (X - mean) inv_std over the rows."""
         dy, x, mean, inv_std = operands
         return ((dy * ((x - mean) * inv_std)).sum(0, dtype=x.dtype),)

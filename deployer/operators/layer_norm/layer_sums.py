@@ -19,7 +19,7 @@ class LayerSums(Layerwise):
     reduces = "c"
 
     def formula(self, *operands: Array) -> tuple[Array, ...]:
-        """Both sums."""
+        """Per row the sums of dY scale and of dY scale (X - mean) inv_std."""
         dy, x, scale, mean, inv_std = operands
         scaled = dy * scale
         dot = (scaled * (x - mean)).sum(1, keepdims=True, dtype=x.dtype) * inv_std

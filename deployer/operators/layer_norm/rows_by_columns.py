@@ -46,15 +46,15 @@ class Layerwise(Operator):
     no_gradient = "it is a step of another operator, whose gradient includes it"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """All of X, an element per row or one per column."""
+        """Each output has X's shape, one element per row or one per column, as `layout` says."""
         x = floats(node, inputs, 1)[0]
         axis = first_axis(node, x.shape)
         sizes = {"rc": x.size, "r": math.prod(x.shape[:axis]), "c": math.prod(x.shape[axis:])}
-        for kind, given in zip(self.layout.values(), inputs, strict=False):
-            if given is not None and (given.dtype != "float32" or given.size != sizes[kind]):
-                raise mismatch(node, f"{given} is not of {sizes[kind]} floats", inputs)
+        for kind, operand in zip(self.layout.values(), inputs, strict=False):
+            if operand is not None and (operand.dtype != "float32" or operand.size != sizes[kind]):
+                raise mismatch(node, f"{operand} is not of {sizes[kind]} floats", inputs)
         shapes = {"rc": x.shape, "r": x.shape[:axis] + (1,) * (len(x.shape) - axis), "c": x.shape[axis:]}
-        return tuple(TensorType("float32", shapes[self.layout[arg]]) for arg in self._named(written=True))
+        return tuple(TensorType("float32", shapes[self.layout[arg]]) for arg in self._arguments(outputs=True))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula over rows by columns."""
@@ -62,32 +62,32 @@ class Layerwise(Operator):
         shape = present[0].shape
         count = math.prod(shape[: first_axis(node, shape)])
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
-        found = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
+        outputs = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
         types = self.infer(node, [TensorType("float32", x.shape) for x in present])
-        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
+        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(outputs, types, strict=True))
 
     @abstractmethod
     def formula(self, *operands: Array) -> tuple[Array, ...]:
-        """The meaning, of X as [r, c], numbers per row as [r, 1] and per column as [1, c]; outputs in any shape."""
+        """The step's formula: X is [r, c], numbers per row are [r, 1], per column [1, c]; outputs have any shape."""
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """Dims r and c, the reduced one last."""
+        """Dims r (rows) and c (columns), the reduced one last."""
         shape = types[node.inputs[0]].shape
         axis = first_axis(node, shape)
         sizes = {"r": math.prod(shape[:axis]), "c": math.prod(shape[axis:])}
-        absent = [""] * (len(self._named(written=False)) - len(node.inputs))
+        absent = [""] * (len(self._arguments(outputs=False)) - len(node.inputs))
         tensors = (*node.inputs, *absent, *node.outputs)
         listed = []
-        for (arg, _, written), tensor in zip(self.kernel.pointers, tensors, strict=True):
+        for (arg, _, is_output), tensor in zip(self.kernel.pointers, tensors, strict=True):
             if tensor:
                 kind = self.layout[arg]
                 view, axes = tuple(sizes[d] for d in kind), tuple(At(d) for d in kind)
-                listed.append(Operand(arg, tensor, "out" if written else "in", view, axes))
+                listed.append(Operand(arg, tensor, "out" if is_output else "in", view, axes))
         dims = [Dim(n, sizes[n], "reduction" if n == self.reduces else "parallel") for n in "rc"]
         return Access(tuple(sorted(dims, key=lambda d: d.kind)), tuple(listed))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Loop lengths, distances of rows, the place in the sum, and the columns of a whole row."""
+        """Loop lengths, row strides, whether the tile is first or last in the sum, and the columns of a full row."""
         values: dict[str, ArgValue] = {"r": Extent("r"), "c": Extent("c")}
         values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2}
         if self.reduces:
@@ -96,7 +96,7 @@ class Layerwise(Operator):
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Two operations per element; what is summed is one piece."""
+        """Two operations per element; a sum is not split between cores."""
         count = tile["r"] * tile["c"]
         return Work(macs=count, elements=count, parallel=count // tile[self.reduces] if self.reduces else count)
 
@@ -113,14 +113,14 @@ class Layerwise(Operator):
         for shape in measured("rows"):
             yield self._sample(r, "x".join(map(str, shape)), shape, -1)
 
-    def _named(self, written: bool) -> list[str]:
-        return [name for name, _, out in self.kernel.pointers if out == written]
+    def _arguments(self, outputs: bool) -> list[str]:
+        return [name for name, _, is_output in self.kernel.pointers if is_output == outputs]
 
     def _sample(self, r: np.random.Generator, label: str, shape: tuple[int, ...], axis: int) -> Sample:
         first = axis % len(shape)
         shapes = {"rc": shape, "r": shape[:first] + (1,) * (len(shape) - first), "c": shape[first:]}
-        inputs = tuple(normal(r, *shapes[self.layout[name]]) for name in self._named(written=False))
-        return Sample(label, inputs, {"axis": axis}, len(self._named(written=True)), onnx=False)
+        inputs = tuple(normal(r, *shapes[self.layout[name]]) for name in self._arguments(outputs=False))
+        return Sample(label, inputs, {"axis": axis}, len(self._arguments(outputs=True)), onnx=False)
 
 
 def layer_kernel(symbol: str, layout: Mapping[str, str], outputs: Sequence[str], *more: str) -> Kernel:

@@ -34,12 +34,12 @@ def check_loss(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
 
 
 def extents(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Scores seen as [N, C, D], D joining all axes behind the class axis."""
+    """The scores' shape as [N, C, D], where D is the product of all axes behind the class axis."""
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-def kept(node: Node, labels: Array) -> Array:
-    """Which labels count."""
+def label_mask(node: Node, labels: Array) -> Array:
+    """A boolean per label: whether it adds to the loss, which an ignored one does not."""
     return labels != node.attr_int("ignore_index", 0) if "ignore_index" in node.attrs else np.ones(labels.shape, bool)
 
 
@@ -63,14 +63,14 @@ labels to count for the divisor (0 = take `count`)."""
 
 
 def label_args(node: Node, n: int, d: int) -> dict[str, ArgValue]:
-    """Values of LABEL_SCALARS."""
-    whole, mean = counts_labels(node), node.attr_str("reduction", "mean") == "mean"
+    """The kernel arguments LABEL_SCALARS for N = `n` batch elements of D = `d` labels each."""
+    counting, mean = counts_labels(node), node.attr_str("reduction", "mean") == "mean"
     return {
-        "n_start": Start("n") if whole else Const(0),
-        "d_start": Start("d") if whole else Const(0),
+        "n_start": Start("n") if counting else Const(0),
+        "d_start": Start("d") if counting else Const(0),
         "has_ignore": Const(int("ignore_index" in node.attrs)),
         "ignore": Const(node.attr_int("ignore_index", 0)),
-        "counted": Const(n * d if whole else 0),
+        "counted": Const(n * d if counting else 0),
         "count": Const(float(n * d) if mean else 1.0),
     }
 
@@ -80,16 +80,16 @@ def negative_log_likelihood(node: Node, log_prob: Array, labels: Array) -> Array
 
     A label outside of all classes that is not ignored gives NaN.
     """
-    keep = kept(node, labels)
-    there = (labels >= 0) & (labels < log_prob.shape[1])
-    picked = np.take_along_axis(log_prob, np.where(there, labels, 0)[:, None], axis=1)[:, 0]
-    loss = np.where(keep, np.where(there, -picked, log_prob.dtype.type(np.nan)), log_prob.dtype.type(0))
+    counts = label_mask(node, labels)
+    in_range = (labels >= 0) & (labels < log_prob.shape[1])
+    picked = np.take_along_axis(log_prob, np.where(in_range, labels, 0)[:, None], axis=1)[:, 0]
+    loss = np.where(counts, np.where(in_range, -picked, log_prob.dtype.type(np.nan)), log_prob.dtype.type(0))
     reduction = node.attr_str("reduction", "mean")
     if reduction == "none":
         return np.asarray(loss)
     total = loss.sum(dtype=log_prob.dtype)
     with np.errstate(invalid="ignore"):
-        return np.asarray(total / log_prob.dtype.type(keep.sum()) if reduction == "mean" else total)
+        return np.asarray(total / log_prob.dtype.type(counts.sum()) if reduction == "mean" else total)
 
 
 def log_softmax(x: Array, axis: int) -> Array:

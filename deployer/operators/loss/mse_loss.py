@@ -28,7 +28,7 @@ from deployer.operators.inputs import arrays, normal
 
 @register
 class MSELoss(Flat):
-    """pred and target of one shape to a scalar."""
+    """pred and target have one shape; the loss is a scalar."""
 
     name = "MSELoss"
     custom = Form((2, 2), (1, 1))
@@ -68,7 +68,7 @@ class MSELoss(Flat):
         return Access((Dim("n", size, "reduction"),), (pred, target, y))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """The tile's length, its place in the sum, and the divisor."""
+        """The tile's length, whether it is first or last in the sum, and the divisor."""
         return {
             "n": Extent("n"),
             "first": First(),

@@ -62,16 +62,16 @@ class NegativeLogLikelihoodLoss(Operator):
         return (negative_log_likelihood(node, log_prob, labels),)
 
     def labels(self, node: Node) -> tuple[str, str]:
-        """The second input, of the first."""
+        """Labels are the second input; their scores are the first."""
         return node.inputs[1], node.inputs[0]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""
         n, classes, d = extents(types[node.inputs[0]].shape)
-        each = node.attr_str("reduction", "mean") == "none"
+        per_label = node.attr_str("reduction", "mean") == "none"
         log_prob = Operand("log_prob", node.inputs[0], "in", (n, classes, d), (At("n"), At("c"), At("d")))
         labels = labels_operand(node, node.inputs[1], n, d)
-        if each:
+        if per_label:
             loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
             return Access((Dim("n", n), Dim("d", d), Dim("c", classes, "reduction")), (log_prob, labels, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
@@ -79,9 +79,9 @@ class NegativeLogLikelihoodLoss(Operator):
         return Access(tuple(Dim(name, size, "reduction") for name, size in dims), (log_prob, labels, loss))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Loop lengths, strides, the place in the sum, and how labels count."""
+        """Loop lengths, strides, whether the tile is first or last in the sum, and LABEL_SCALARS."""
         n, classes, d = access.operand("log_prob").view
-        each = node.attr_str("reduction", "mean") == "none"
+        per_label = node.attr_str("reduction", "mean") == "none"
         return {
             "n": Extent("n"),
             "c": Extent("c"),
@@ -91,8 +91,8 @@ class NegativeLogLikelihoodLoss(Operator):
             "p_n": Stride("log_prob", 0),
             "p_c": Stride("log_prob", 1),
             "l_n": Stride("labels", 0),
-            "y_n": Stride("loss", 0) if each else Const(0),
-            "each": Const(int(each)),
+            "y_n": Stride("loss", 0) if per_label else Const(0),
+            "each": Const(int(per_label)),
             "first": First(),
             "last": Last(),
             **label_args(node, n, d),

@@ -30,8 +30,8 @@ from deployer.operators.loss.classification import (
     LABEL_SCALARS,
     check_labels,
     extents,
-    kept,
     label_args,
+    label_mask,
     labels_operand,
     log_softmax,
     loss_samples,
@@ -67,7 +67,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         if log_prob is None or labels is None:
             raise mismatch(node, "log_prob or labels are absent", inputs)
         check_labels(node, log_prob, labels, inputs)
-        if dloss is not None and not (dloss.shape == labels.shape if _each(node) else dloss.size == 1):
+        if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         return (log_prob,)
 
@@ -77,16 +77,16 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         assert log_prob is not None
         assert labels is not None
         classes = np.arange(log_prob.shape[1]).reshape(1, -1, *[1] * (log_prob.ndim - 2))
-        keep = kept(node, labels)
+        counts = label_mask(node, labels)
         dx = np.exp(log_prob) - (labels[:, None] == classes).astype(log_prob.dtype)
         if node.attr_str("reduction", "mean") == "mean":
-            dx = dx / log_prob.dtype.type(max(keep.sum(), 1))
+            dx = dx / log_prob.dtype.type(max(counts.sum(), 1))
         if dloss is not None:
-            dx = dx * (dloss[:, None] if _each(node) else dloss.reshape(()))
-        return (np.where(keep[:, None], dx, log_prob.dtype.type(0)),)
+            dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
+        return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)
 
     def labels(self, node: Node) -> tuple[str, str]:
-        """The last input, of the one before it."""
+        """Labels are the last input; their log probabilities are the one before."""
         return node.inputs[-1], node.inputs[-2]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
@@ -100,13 +100,13 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             Operand("dx", node.outputs[0], "out", (n, c, d), axes),
         ]
         if len(node.inputs) == 3 and node.inputs[0]:
-            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if _each(node) else (Broadcast(), Broadcast())
-            view = (n, d) if _each(node) else (1, 1)
+            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if _per_label(node) else (Broadcast(), Broadcast())
+            view = (n, d) if _per_label(node) else (1, 1)
             operands.insert(0, Operand("dloss", node.inputs[0], "in", view, g_axes))
         return Access((Dim("n", n), Dim("c", c), Dim("d", d)), tuple(operands))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Loop lengths, strides, and how labels count."""
+        """Loop lengths, strides, and LABEL_SCALARS."""
         n, _, d = access.operand("log_prob").view
         has_dloss = any(o.arg == "dloss" for o in access.operands)
         return {
@@ -140,5 +140,5 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             yield Sample(f"dloss_{s.label}", (dloss, log_prob, labels), s.attrs, onnx=False)
 
 
-def _each(node: Node) -> bool:
+def _per_label(node: Node) -> bool:
     return node.attr_str("reduction", "mean") == "none"

@@ -31,7 +31,7 @@ class AveragePool(Pool):
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """As Pool says."""
+        """X's batch and channels, and the number of windows along each spatial axis."""
         if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
             raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
         return super().infer(node, inputs)
@@ -51,7 +51,7 @@ class AveragePool(Pool):
             b.emit("AveragePoolGrad", (douts[0],), (b.grad(0),), **attrs)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """What padding counts for, too."""
+        """The arguments of Pool, and those that say which padding counts."""
         return super().args(node, access) | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
 
     def samples(self) -> Iterator[Sample]:

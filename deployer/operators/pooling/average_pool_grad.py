@@ -36,7 +36,7 @@ class AveragePoolGrad(PoolGrad):
     kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
-        """As given, or the smallest."""
+        """`input_shape`, or without it the smallest shape of X with these windows."""
         if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
             raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
         if "input_shape" in node.attrs:
@@ -50,7 +50,7 @@ class AveragePoolGrad(PoolGrad):
         return dy.shape[:2] + tuple(span - pads[i] - pads[rank + i] for i, span in enumerate(spans))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Per position in the window, dY over the count."""
+        """dY divided by the count of its window, added to each element of the window."""
         dy = arrays(inputs, 1)[0]
         shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
         h, w = plane(node, shape)
@@ -62,7 +62,7 @@ class AveragePoolGrad(PoolGrad):
         return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(shape),)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """What padding counts for, and where the tile lies in all of X, too."""
+        """The arguments of PoolGrad, those that say which padding counts, and the tile's place in X."""
         _, height, width = access.operand("dx").view
         counted: dict[str, ArgValue] = {"row": Start("h"), "column": Start("w")}
         counted |= {"height": Const(height), "width": Const(width)}
@@ -75,8 +75,8 @@ class AveragePoolGrad(PoolGrad):
         forms["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
         for label, (shape, attrs) in forms.items():
             node = Node(label, self.name, (), (), attrs)
-            found = shape[:2] + tuple(a.count for a in windows(node, shape))
-            yield Sample(label, (normal(r, *found),), {**attrs, "input_shape": shape}, onnx=False)
+            dy_shape = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *dy_shape),), {**attrs, "input_shape": shape}, onnx=False)
         yield Sample("smallest", (normal(r, 1, 2, 3, 4),), FORMS["plain"][1], onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
@@ -85,5 +85,5 @@ class AveragePoolGrad(PoolGrad):
         for channels, side, kernel in measured("pool_grads"):
             shape = (1, channels, side, side)
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "input_shape": shape}
-            found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
-            yield Sample(f"{channels}x{side}x{side} {kernel}", (normal(r, *found),), attrs, onnx=False)
+            dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
+            yield Sample(f"{channels}x{side}x{side} {kernel}", (normal(r, *dy_shape),), attrs, onnx=False)

@@ -45,10 +45,10 @@ class GlobalAveragePoolGrad(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         dy = operands(node, inputs, 1)[0]
-        whole = node.attr_ints("input_shape", ()) if "input_shape" in node.attrs else ()
-        if not whole and "kernel_shape" not in node.attrs:
+        input_shape = node.attr_ints("input_shape", ()) if "input_shape" in node.attrs else ()
+        if not input_shape and "kernel_shape" not in node.attrs:
             raise unsupported(node, "the spatial shape of X is unknown", "attribute kernel_shape or input_shape")
-        shape = whole or dy.shape[:2] + node.attr_ints("kernel_shape", ())
+        shape = input_shape or dy.shape[:2] + node.attr_ints("kernel_shape", ())
         if len(shape) < 3 or dy.shape != shape[:2] + (1,) * (len(shape) - 2) or min(shape) < 1:
             raise mismatch(node, f"dY does not belong to X of shape {shape}", inputs)
         return (TensorType(dy.dtype, shape),)

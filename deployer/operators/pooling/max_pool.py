@@ -25,7 +25,7 @@ class MaxPool(Pool):
         return (y, TensorType("int32", y.shape)) if len(node.outputs) > 1 else (y,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The maximum over the numbers at the window's positions; NaN is none."""
+        """The maximum of the numbers in each window; NaN is not a number here."""
         x = arrays(inputs, 1)[0]
         x = np.where(np.isnan(x), x.dtype.type(-np.inf), x)
         h, w = plane(node, x.shape)
@@ -33,7 +33,7 @@ class MaxPool(Pool):
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Without the indices, which nothing here computes."""
+        """The same node without the output of indices, which no kernel computes."""
         if len(node.outputs) < 2:
             return None
         return [Node(node.name, self.name, node.inputs, node.outputs[:1], dict(node.attrs))]

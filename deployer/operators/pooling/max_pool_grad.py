@@ -23,30 +23,30 @@ from deployer.operators.pooling.windows import (
     windows,
 )
 
-SEEN = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
+X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
 
 
 @register
 class MaxPoolGrad(PoolGrad):
-    """dY and X to dX; the maximum is found again."""
+    """dX from dY and X; the kernel searches each window for its maximum again."""
 
     name = "MaxPoolGrad"
     custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
-    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *SEEN)
+    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Where the tile lies in its part of X, too."""
-        seen: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
-        seen |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
-        return super().args(node, access) | seen
+        """The arguments of PoolGrad, and the lengths, strides and offsets of the box of X that the tile reads."""
+        values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
+        values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
+        return super().args(node, access) | values
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
-        """That of X."""
+        """The shape of X, the second input."""
         return operands(node, inputs, 2)[1].shape
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Per position in the window, dY where it is the first maximum."""
+        """dY added to the first maximum of its window."""
         dy, x = arrays(inputs, 2)
         h, w = plane(node, x.shape)
         image = padded(x, h, w, -np.inf)
@@ -61,8 +61,8 @@ class MaxPoolGrad(PoolGrad):
         r = rng(84)
         for label, (shape, attrs) in FORMS.items():
             node = Node(label, self.name, (), (), attrs)
-            found = shape[:2] + tuple(a.count for a in windows(node, shape))
-            yield Sample(label, (normal(r, *found), normal(r, *shape)), attrs, onnx=False)
+            dy_shape = shape[:2] + tuple(a.count for a in windows(node, shape))
+            yield Sample(label, (normal(r, *dy_shape), normal(r, *shape)), attrs, onnx=False)
         equal = np.ones((1, 2, 4, 4), np.float32)
         yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
 
@@ -72,6 +72,6 @@ class MaxPoolGrad(PoolGrad):
         for channels, side, kernel in measured("pool_grads"):
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
             shape = (1, channels, side, side)
-            found = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
-            inputs = (normal(r, *found), normal(r, *shape))
+            dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
+            inputs = (normal(r, *dy_shape), normal(r, *shape))
             yield Sample(f"{channels}x{side}x{side} {kernel}", inputs, attrs, onnx=False)

@@ -39,7 +39,7 @@ POOL_ATTRS = {
 
 
 @dataclass(frozen=True)
-class Along:
+class AxisWindows:
     """Windows along one axis of `size` elements: window i holds `i * stride + k * dilation - pad` for k < kernel."""
 
     size: int
@@ -62,12 +62,12 @@ class Along:
 
     @property
     def all_inside(self) -> bool:
-        """Whether all windows do; those that begin inside of X do, without dilation those between two others."""
+        """Whether each window holds an element that is not padding; only windows at the borders need a check."""
         begins = -(-self.pad // self.stride) if self.dilation > 1 else 1
         return all(self.inside(i) for i in (*range(min(begins, self.count)), self.count - 1))
 
 
-def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
+def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     """The windows along each spatial axis of X; a rule's errors name the node."""
     x = TensorType("float32", shape)
     rank = len(shape) - 2
@@ -86,7 +86,7 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
     sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
     check_elements(node, "X and its padding", (*shape[:2], *sides))
-    found = []
+    axes = []
     for i, size in enumerate(shape[2:]):
         begin, end = pads[i], pads[rank + i]
         room = size + begin + end - (kernel[i] - 1) * dilations[i] - 1
@@ -94,30 +94,30 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[Along, ...]:
             raise mismatch(node, f"a window of {kernel[i]} does not fit {size} elements", (x,))
         count = (-(-room // strides[i]) if node.attr_int("ceil_mode", 0) else room // strides[i]) + 1
         count -= int((count - 1) * strides[i] >= size + begin)
-        along = Along(size, kernel[i], strides[i], dilations[i], begin, count)
-        if not along.all_inside:
+        axis = AxisWindows(size, kernel[i], strides[i], dilations[i], begin, count)
+        if not axis.all_inside:
             raise unsupported(node, "a window lies wholly in padding", "pads below the kernel's size")
-        found.append(along)
-    taps, outputs = math.prod(kernel), math.prod(a.count for a in found)
+        axes.append(axis)
+    taps, outputs = math.prod(kernel), math.prod(a.count for a in axes)
     check_elements(node, "all its windows", (*shape[:2], outputs, taps))
-    return tuple(found)
+    return tuple(axes)
 
 
-def plane(node: Node, shape: tuple[int, ...]) -> tuple[Along, Along]:
+def plane(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, AxisWindows]:
     """The windows of rows and columns; a signal is an image of one row."""
-    found = windows(node, shape)
-    return (found[0], found[1]) if len(found) == 2 else (Along(1), found[0])
+    axes = windows(node, shape)
+    return (axes[0], axes[1]) if len(axes) == 2 else (AxisWindows(1), axes[0])
 
 
-def padded(x: Array, h: Along, w: Along, fill: float) -> Array:
+def padded(x: Array, h: AxisWindows, w: AxisWindows, fill: float) -> Array:
     """X as [N C, H, W] with all the padding that windows touch."""
     image = x.reshape(-1, h.size, w.size)
     ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in (h, w)]
     return np.pad(image, ((0, 0), *ends), constant_values=fill)
 
 
-def taps(h: Along, w: Along) -> Iterator[tuple[slice, slice, slice]]:
-    """Per position in the window, row-major: where all windows have it in the padded image."""
+def taps(h: AxisWindows, w: AxisWindows) -> Iterator[tuple[slice, slice, slice]]:
+    """For each position in a window, row-major: slices of the padded X [N C, H, W], one element per window."""
     for i in range(h.kernel):
         for k in range(w.kernel):
             row, column = i * h.dilation, k * w.dilation
@@ -126,13 +126,13 @@ def taps(h: Along, w: Along) -> Iterator[tuple[slice, slice, slice]]:
             yield slice(None), rows, columns
 
 
-def stacked(image: Array, h: Along, w: Along) -> Array:
+def stacked(image: Array, h: AxisWindows, w: AxisWindows) -> Array:
     """The windows' elements as [positions, N C, rows, columns]."""
     return np.stack([image[tap] for tap in taps(h, w)])
 
 
-def divisors(node: Node, h: Along, w: Along) -> Array:
-    """Elements that each window's mean counts."""
+def divisors(node: Node, h: AxisWindows, w: AxisWindows) -> Array:
+    """The number of elements that each window's mean divides by."""
     if node.attr_int("count_include_pad", 0):
         return np.full((1, h.count, w.count), h.kernel * w.kernel)
     ones = padded(np.ones((1, h.size, w.size)), h, w, 0.0)
@@ -143,7 +143,7 @@ WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilatio
 
 
 def pool_kernel(symbol: str, inputs: Sequence[str], output: str, *scalars: str) -> Kernel:
-    """A pooling kernel; offsets of windows are signed."""
+    """A pooling kernel; its offsets of windows may be negative, so they are signed."""
     pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
     kinds: list[tuple[str, CType]] = [(n, "i32" if n.endswith(("top", "left")) else "u32") for n in (*scalars, *WINDOW)]
     return Kernel(symbol, pointers, tuple(kinds))
@@ -153,8 +153,8 @@ FORWARD = ("c", "h", "w", "x_h", "x_w", "x_c", "x_r", "y_c", "y_r", "top", "left
 BACKWARD = ("c", "h", "w", "y_h", "y_w", "dx_c", "dx_r", "dy_c", "dy_r", "top", "left")
 
 
-def window_args(h: Along, w: Along) -> dict[str, ArgValue]:
-    """What every kernel is told of the windows."""
+def window_args(h: AxisWindows, w: AxisWindows) -> dict[str, ArgValue]:
+    """The kernel arguments that describe the windows: kernel, stride and dilation of both axes."""
     pairs = zip((h.kernel, w.kernel, h.stride, w.stride, h.dilation, w.dilation), WINDOW, strict=True)
     return {name: Const(value) for value, name in pairs}
 
@@ -176,8 +176,8 @@ class Pool(Operator):
         shape = types[node.inputs[0]].shape
         h, w = plane(node, shape)
         c = math.prod(shape[:2])
-        seen = tuple(Window(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in zip("hw", (h, w), strict=True))
-        x = Operand("x", node.inputs[0], "in", (c, h.size, w.size), (At("c"), *seen))
+        maps = tuple(Window(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in zip("hw", (h, w), strict=True))
+        x = Operand("x", node.inputs[0], "in", (c, h.size, w.size), (At("c"), *maps))
         y = Operand("y", node.outputs[0], "out", (c, h.count, w.count), (At("c"), At("h"), At("w")))
         return Access((Dim("c", c), Dim("h", h.count), Dim("w", w.count)), (x, y))
 
@@ -186,7 +186,7 @@ class Pool(Operator):
         sides = []
         for axis, size in zip(access.operand("x").axes[1:], access.operand("x").view[1:], strict=True):
             assert isinstance(axis, Window)
-            sides.append(Along(size, axis.kernel, axis.stride, axis.dilation, axis.pad))
+            sides.append(AxisWindows(size, axis.kernel, axis.stride, axis.dilation, axis.pad))
         values: dict[str, ArgValue] = {name: Extent(name) for name in "chw"}
         values |= {"x_h": Length("x", 1), "x_w": Length("x", 2), "top": Offset("x", 1), "left": Offset("x", 2)}
         values |= {f"{arg}_{name}": Stride(arg, i) for arg in "xy" for i, name in enumerate("cr")}
@@ -194,8 +194,8 @@ class Pool(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element of a window; rows are what cores share."""
-        taps_each = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
-        return Work(macs=0, elements=math.prod(tile.values()) * taps_each, parallel=tile["c"] * tile["h"])
+        window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
+        return Work(macs=0, elements=math.prod(tile.values()) * window, parallel=tile["c"] * tile["h"])
 
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""
@@ -230,12 +230,12 @@ class PoolGrad(Operator):
         sides = tuple(zip("hw", plane(node, shape), strict=True))
         c, size = math.prod(shape[:2]), tuple(a.size for _, a in sides)
         reaches = tuple(Reach(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in sides)
-        found = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
+        boxes = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
         if len(self.kernel.pointers) == 3:
             around = tuple(Around(d, a.kernel, a.stride, a.dilation, a.pad, a.count) for d, a in sides)
-            found.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
-        found.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
-        return Access((Dim("c", c), *(Dim(d, a.size) for d, a in sides)), tuple(found))
+            boxes.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
+        boxes.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
+        return Access((Dim("c", c), *(Dim(d, a.size) for d, a in sides)), tuple(boxes))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Lengths, strides, where the tile's first element lies among the windows, and the window."""
@@ -248,9 +248,9 @@ class PoolGrad(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element of a window, and one per element of dX; rows are what cores share."""
-        each = math.prod(node.attr_ints("kernel_shape", ()))
-        seen = math.prod(box_shape(access.operand("dy"), access, tile)) * each
-        return Work(macs=0, elements=seen + math.prod(tile.values()), parallel=tile["c"] * tile["h"])
+        window = math.prod(node.attr_ints("kernel_shape", ()))
+        visits = math.prod(box_shape(access.operand("dy"), access, tile)) * window
+        return Work(macs=0, elements=visits + math.prod(tile.values()), parallel=tile["c"] * tile["h"])
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {

@@ -11,18 +11,18 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import log_softmax
-from deployer.operators.softmax.rows import POWERS, Along, along_kernel, coerced
+from deployer.operators.softmax.rows import POWERS, RowOperator, coerced, row_kernel
 
 
 @register
-class LogSoftmax(Along):
+class LogSoftmax(RowOperator):
     """X along `axis`, default the last."""
 
     name = "LogSoftmax"
     versions = (13,)
     older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
     no_gradient = "train through SoftmaxCrossEntropyLoss, whose gradient includes it"
-    kernel = along_kernel("log_softmax_f32", ("x",), "y")
+    kernel = row_kernel("log_softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Log", "sum", "log_sum"), ("Sub", "shifted", "log_sum", "y"))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

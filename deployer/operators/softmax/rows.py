@@ -12,7 +12,7 @@ from deployer.core.operator import ArgValue, Const, Extent, Kernel, Operator, Sa
 from deployer.operators.inputs import floats, normal
 
 
-class Along(Operator):
+class RowOperator(Operator):
     """An operator whose operands all have the shape of the first; attribute `axis`, default the last."""
 
     kernel: ClassVar[Kernel]
@@ -24,27 +24,27 @@ class Along(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of the first input, which all others must have."""
-        given = floats(node, inputs, len(self.kernel.pointers) - 1)
+        types = floats(node, inputs, len(self.kernel.pointers) - 1)
         axis = node.attr_int("axis", -1)
-        if not -len(given[0].shape) <= axis < len(given[0].shape):
-            raise mismatch(node, f"axis {axis} outside rank {len(given[0].shape)}", inputs)
-        if any(t != given[0] for t in given):
+        if not -len(types[0].shape) <= axis < len(types[0].shape):
+            raise mismatch(node, f"axis {axis} outside rank {len(types[0].shape)}", inputs)
+        if any(t != types[0] for t in types):
             raise mismatch(node, "operands differ in type", inputs)
-        return (given[0],)
+        return (types[0],)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The phases, where rows are long."""
+        """Where a row is too long for a tile, the nodes of `phases` instead of this one."""
         shape = floats(node, inputs, 1)[0].shape
         axis = node.attr_int("axis", -1) % len(shape)
         if shape[axis] <= FACTS.longest_row:
             return None
-        along: dict[str, AttrValue] = {"axes": (axis,), "keepdims": 1}
+        attributes: dict[str, AttrValue] = {"axes": (axis,), "keepdims": 1}
         nodes = []
         for op, *operands, result in self.phases:
-            named = {name: f"{node.name}/{name}" for name in (*operands, result)}
-            named |= dict(zip(self._arguments(), (*node.inputs, node.outputs[0]), strict=True))
-            given, attrs = tuple(named[x] for x in operands), along if op.startswith("Reduce") else {}
-            nodes.append(Node(f"{node.name}/{result}", op, given, (named[result],), dict(attrs)))
+            tensors = {name: f"{node.name}/{name}" for name in (*operands, result)}
+            tensors |= dict(zip(self._arguments(), (*node.inputs, node.outputs[0]), strict=True))
+            arguments, attrs = tuple(tensors[x] for x in operands), attributes if op.startswith("Reduce") else {}
+            nodes.append(Node(f"{node.name}/{result}", op, arguments, (tensors[result],), dict(attrs)))
         return nodes
 
     def _arguments(self) -> list[str]:
@@ -58,8 +58,8 @@ class Along(Operator):
         axes = (At("outer"), Whole(), At("inner"))
         tensors = (*node.inputs, node.outputs[0])
         listed = tuple(
-            Operand(arg, tensor, "out" if written else "in", view, axes)
-            for (arg, _, written), tensor in zip(self.kernel.pointers, tensors, strict=True)
+            Operand(arg, tensor, "out" if is_output else "in", view, axes)
+            for (arg, _, is_output), tensor in zip(self.kernel.pointers, tensors, strict=True)
         )
         return Access((Dim("outer", view[0]), Dim("inner", view[2])), listed)
 
@@ -70,7 +70,7 @@ class Along(Operator):
         return {"outer": Extent("outer"), "classes": classes, "inner": Extent("inner"), **strides}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """What the elements of a row cost, and one more."""
+        """`flops` operations per element, and as many again per row."""
         rows = tile["outer"] * tile["inner"]
         classes = access.operands[0].view[1]
         return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows)
@@ -89,8 +89,8 @@ def coerced(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
         raise mismatch(node, f"axis {axis} outside rank {len(shape)}", types)
     axis %= len(shape)
     if math.prod(shape[axis + 1 :]) == 1:
-        said = "axis" in node.attrs or axis == len(shape) - 1
-        return [node if said else replace(node, attrs={"axis": axis})]
+        explicit = "axis" in node.attrs or axis == len(shape) - 1
+        return [node if explicit else replace(node, attrs={"axis": axis})]
     rows, result = f"{node.name}/rows", f"{node.name}/result"
     return [
         Node(rows, "Flatten", node.inputs, (rows,), {"axis": axis}),
@@ -108,8 +108,8 @@ POWERS = (
 """The first phases of softmax and its logarithm."""
 
 
-def along_kernel(symbol: str, inputs: Sequence[str], output: str) -> Kernel:
-    """The kernel of such an operator."""
+def row_kernel(symbol: str, inputs: Sequence[str], output: str) -> Kernel:
+    """The kernel of a RowOperator; `_o` and `_c` are each operand's strides along the outer and the class axis."""
     pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
     strides = (f"{name}_{axis}" for name in (*inputs, output) for axis in "oc")
     return Kernel(symbol, pointers, tuple((name, "u32") for name in ("outer", "classes", "inner", *strides)))

@@ -10,21 +10,21 @@ from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.softmax.rows import POWERS, Along, along_kernel, coerced
+from deployer.operators.softmax.rows import POWERS, RowOperator, coerced, row_kernel
 
 
 @register
-class Softmax(Along):
+class Softmax(RowOperator):
     """X along `axis`, default the last."""
 
     name = "Softmax"
     versions = (13,)
     older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
-    kernel = along_kernel("softmax_f32", ("x",), "y")
+    kernel = row_kernel("softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Div", "powers", "sum", "y"))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """exp(x - max) / sum(exp(x - max))."""
         x, axis = arrays(inputs, 1)[0], node.attr_int("axis", -1)
         return (softmax(x, axis),)
 

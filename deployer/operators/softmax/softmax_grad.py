@@ -9,17 +9,17 @@ from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.softmax.rows import Along, along_kernel
+from deployer.operators.softmax.rows import RowOperator, row_kernel
 from deployer.operators.softmax.softmax import softmax
 
 
 @register
-class SoftmaxGrad(Along):
+class SoftmaxGrad(RowOperator):
     """dY and Y along `axis`, default the last."""
 
     name = "SoftmaxGrad"
     custom = Form((2, 2), (1, 1), {"axis": "INT"})
-    kernel = along_kernel("softmax_grad_f32", ("dy", "y"), "dx")
+    kernel = row_kernel("softmax_grad_f32", ("dy", "y"), "dx")
     phases = (
         ("Mul", "dy", "y", "products"),
         ("ReduceSum", "products", "dot"),
@@ -30,7 +30,7 @@ class SoftmaxGrad(Along):
     flops = 4
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula."""
+        """Y (dY - sum(dY Y))."""
         dy, y = arrays(inputs, 2)
         dot = (dy * y).sum(node.attr_int("axis", -1), keepdims=True, dtype=y.dtype)
         return (np.asarray(y * (dy - dot)),)

@@ -12,7 +12,7 @@ from deployer.operators.views.compile_time import Folded
 
 @register
 class AsFloat(Folded):
-    """What operators that take integers beside floats are lowered with."""
+    """An operator with both integer and float operands is lowered to a node that reads AsFloat of the integers."""
 
     name = "AsFloat"
 

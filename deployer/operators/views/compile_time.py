@@ -7,7 +7,7 @@ from deployer.core.operator import Operator, unsupported
 
 
 class Folded(Operator):
-    """Known at compile time: the check stage replaces the node by the constant its reference gives."""
+    """An operator of compile-time values; the check stage replaces its nodes by the constants their reference gives."""
 
     no_gradient = "its value does not depend on the values of its inputs"
 

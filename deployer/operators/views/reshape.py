@@ -11,7 +11,7 @@ from deployer.operators.inputs import normal
 from deployer.operators.view import View
 
 
-def _given(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+def _attribute_form(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Version 1 has the shape as an attribute."""
     if "shape" not in node.attrs:
         raise unsupported(node, "it has no shape", "attribute shape")
@@ -24,7 +24,7 @@ class Reshape(View):
 
     name = "Reshape"
     versions = (5, 13, 14, 19, 21, 23, 24, 25)
-    older: ClassVar[dict[int, Rule]] = {1: _given}
+    older: ClassVar[dict[int, Rule]] = {1: _attribute_form}
     flags = ("allowzero",)
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
 
@@ -41,10 +41,10 @@ class Reshape(View):
         if any(size < -1 for size in shape) or shape.count(-1) > 1:
             raise mismatch(node, f"shape {tuple(shape)} has a negative length or more than one -1", (x,))
         if -1 in shape:
-            known = math.prod(size for size in shape if size != -1)
-            if known == 0 or x.size % known:
+            product = math.prod(size for size in shape if size != -1)
+            if product == 0 or x.size % product:
                 raise mismatch(node, f"{x.size} elements do not fill shape {tuple(shape)}", (x,))
-            shape[shape.index(-1)] = x.size // known
+            shape[shape.index(-1)] = x.size // product
         return tuple(shape)
 
     def samples(self) -> Iterator[Sample]:

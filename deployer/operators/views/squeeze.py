@@ -21,13 +21,13 @@ class Squeeze(View):
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's without the axes."""
-        given = node.attr_ints("axes", ())
-        if not given and "axes" in node.attrs and 1 in x.shape:
-            why = "axes are an empty list: ONNX removes nothing, ONNX Runtime all axes of one element"
-            raise unsupported(node, why, "the axes to remove, or no list")
-        if not given:
+        numbers = node.attr_ints("axes", ())
+        if not numbers and "axes" in node.attrs and 1 in x.shape:
+            cause = "axes are an empty list: ONNX removes nothing, ONNX Runtime all axes of one element"
+            raise unsupported(node, cause, "the axes to remove, or no list")
+        if not numbers:
             return tuple(size for size in x.shape if size != 1)
-        axes = normalized_axes(node, given, len(x.shape), (x,))
+        axes = normalized_axes(node, numbers, len(x.shape), (x,))
         if any(x.shape[axis] != 1 for axis in axes):
             raise mismatch(node, f"axes {axes} of {x} are not all of one element", (x,))
         return tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
