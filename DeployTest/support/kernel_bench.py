@@ -24,6 +24,7 @@ from deployer.core.operator import (
     Sample,
     Stride,
     registry,
+    with_carry,
 )
 from deployer.core.target import load
 from deployer.running import build
@@ -130,7 +131,9 @@ def step_of(operator: Operator, sample: Sample) -> Step:
     step = Step(operator, node, types, values)
     if operator.kernel is None or operator.lower(node, inputs) is not None:
         return step
-    return Step(operator, node, types, values, operator.access(node, types))
+    running, carried = with_carry(node, types)
+    types.update(carried)
+    return Step(operator, node, types, values, operator.access(running, types))
 
 
 @dataclass
@@ -246,7 +249,8 @@ def run_step(
     results |= {
         step.node.outputs[out]: results[step.node.inputs[source]] for out, source in step.operator.inplace.items()
     }
-    return [results[n].reshape(step.types[n].shape) for n in step.node.outputs if n]
+    names = [*step.node.outputs, *(o.tensor for o in step.access.operands if o.tensor.endswith("/carry"))]
+    return [results[n].reshape(step.types[n].shape) for n in names if n]
 
 
 @cache

@@ -1,8 +1,10 @@
-"""What operators declare of themselves, so that nothing else needs their names: losses, optimizers, accumulators."""
+"""What operators declare of themselves, so that nothing else needs their names: losses, optimizers, sums."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from deployer.core.access import Access
 from deployer.core.ir import AttrValue, TensorType
 
 ACTIVATION = "activation"
@@ -66,6 +68,42 @@ class Accumulator:
     gradient: int = 1
     flag: int = 2
     written: bool = False
+
+
+CARRIED = "carry"
+"""The kernel pointer behind which a sum of several blocks keeps what waits between tiles."""
+
+BLOCK = 64
+"""Elements that are summed one after the other; see `Sums`."""
+
+
+def block_length(count: int, block: int = BLOCK) -> int:
+    """Elements of a block in a sum of `count`; 0 where all are one block."""
+    return block if count > BLOCK else 0
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The order in which a kernel sums along `dims`, the innermost last; `sum_f32.h` does it.
+
+    Each row, the innermost dim, is cut into blocks of `block` elements, a power of two. A block is summed ascending
+    from zero, and the sums of blocks are added, in order, to a total of two floats that loses nothing. A sum of at most
+    BLOCK elements is one block. `together` sums are made at once per element of the first result.
+    """
+
+    dims: tuple[str, ...]
+    together: int = 1
+    block: int = BLOCK
+
+    @property
+    def carried(self) -> int:
+        """Floats that wait between tiles beside the result, per element: low part and open block of each sum."""
+        return 2 * self.together
+
+    def block_length(self, access: Access) -> int:
+        """Elements of a block; 0 where the sum is one block."""
+        sizes = [d.size for d in access.dims if d.name in self.dims and d.kind == "reduction"]
+        return block_length(math.prod(sizes), self.block)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
+from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer, Sums
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -188,6 +188,7 @@ class Operator(ABC):
     where `domain` is empty; those of `com.microsoft` are read then, too.
 
     What it is for: a `loss`, an `optimizer`, an `accumulator`; `finish` says how another operator's kernel applies it,
+    `sums` in which order its own kernel adds,
     `pointed` which inputs, by the kernel pointer they lie behind, are there for that alone. `literal` says that a node
     is a constant, `type_only` that its result is known from the type of its input.
     """
@@ -202,6 +203,7 @@ class Operator(ABC):
     optimizer: ClassVar[Optimizer | None] = None
     accumulator: ClassVar[Accumulator | None] = None
     finish: ClassVar[Finish | None] = None
+    sums: ClassVar[Sums | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
@@ -362,6 +364,17 @@ def operator_of(node: Node) -> Operator:
     if node.op not in operators:
         raise unsupported(node, "there is no such operator", f"one of {', '.join(operators)}")
     return operators[node.op]
+
+
+def with_carry(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, dict[str, TensorType]]:
+    """The node as its kernel runs: a sum of several blocks has one output more, whose type comes with it."""
+    operator = operator_of(node)
+    access = operator.access(node, types) if operator.sums else None
+    if access is None or operator.sums is None or not operator.sums.block_length(access):
+        return node, {}
+    result, name = next(o for o in access.operands if o.writes), f"{node.name}/carry"
+    kind = TensorType("float32", (*result.view, operator.sums.carried))
+    return replace(node, outputs=(*node.outputs, name)), {name: kind}
 
 
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:

@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import Array, Operator, registry, unsupported
+from deployer.core.operator import Array, Operator, registry, unsupported, with_carry
 from deployer.frontend.classes import check_labels
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import todays_form
@@ -115,6 +115,9 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
         raise unsupported(node, "it has no kernel, and its inputs are not constant", "computing it in the exporter")
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
+    with form_of(node):
+        node, carried = with_carry(node, state.types)
+    state.types |= carried
     state.nodes.append(node)
 
 

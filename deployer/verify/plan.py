@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.artefact import digest
+from deployer.core.declarations import CARRIED
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES
 from deployer.core.level import RESIDENT, USUAL
+from deployer.core.operator import Const, operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
@@ -255,7 +257,13 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
         text = f"{place}: operand {o.arg!r} does not fit the kernel's pointer"
         need(pointers.get(o.arg) == found, "plan", text)
     absent = {name for name, (_, written) in pointers.items() if written} - {o.arg for o in step.operands}
-    need(not absent, "plan", f"{place}: written pointers {sorted(absent)} have no operand")
+    source = tiling.lifetimes.schedule.steps[step.index]
+    sums = operator_of(source.node).sums
+    block = sums.block_length(source.access) if sums else 0
+    unused = {CARRIED} if sums and not block else set()
+    need(absent == unused, "plan", f"{place}: written pointers {sorted(absent ^ unused)} have an operand wrongly or none")
+    if sums:
+        need(step.args["block"] == Const(block), "plan", f"{place}: blocks of {step.args['block']}, declared {block}")
 
 
 def _cycles(step: PlanStep, plan: Plan) -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Kernel, Operator, register
 from deployer.operators.arithmetic.reduction import Reduction, reduce_kernel
@@ -17,7 +18,8 @@ class ReduceMax(Reduction):
 
     name = "ReduceMax"
     versions = (1, 11, 12, 13, 18, 20)
-    kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32")
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32", sums=False)
+    sums: ClassVar[Sums | None] = None
     no_gradient = "equal maxima would share it by no one rule; train through MaxPool or Softmax"
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

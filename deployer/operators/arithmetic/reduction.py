@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import (
@@ -25,6 +26,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.view import normalized_axes, reshape_to
 
@@ -34,15 +36,17 @@ LOOPS = 3
 KEPT, REDUCED = (tuple(f"{kind}{i}" for i in range(LOOPS)) for kind in "kr")
 
 
-def reduce_kernel(symbol: str) -> Kernel:
-    """A kernel of the six loops."""
+def reduce_kernel(symbol: str, sums: bool) -> Kernel:
+    """A kernel of the six loops; one that sums carries what waits between tiles."""
+    carried = (*((f"carry_{name}", "u32") for name in KEPT), *CARRY_SCALARS) if sums else ()
     return Kernel(
         symbol,
-        pointers=(("x", "float32", False), ("y", "float32", True)),
+        pointers=(("x", "float32", False), ("y", "float32", True), *((CARRY,) if sums else ())),
         scalars=(
             *((name, "u32") for name in (*KEPT, *REDUCED)),
             *((f"x_{name}", "u32") for name in (*KEPT, *REDUCED)),
             *((f"y_{name}", "u32") for name in KEPT),
+            *carried,
             *(("first", "u32"), ("last", "u32"), ("count", "f32")),
         ),
     )
@@ -51,7 +55,8 @@ def reduce_kernel(symbol: str) -> Kernel:
 class Reduction(Operator):
     """Sum over `axes`, divided by a count; `axes` as attribute or input, all axes where absent."""
 
-    kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32")
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32", sums=True)
+    sums: ClassVar[Sums | None] = Sums(REDUCED)
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
     flags = ("keepdims", "noop_with_empty_axes")
     mean = False
@@ -132,25 +137,26 @@ class Reduction(Operator):
         y_axes: tuple[Axis, ...] = tuple(At(d.name) for d in outer) or (Broadcast(),)
         y_view = tuple(d.size for d in outer) or (1,)
         x_operand = Operand("x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims))
-        return Access((*outer, *reduced), (x_operand, Operand("y", node.outputs[0], "out", y_view, y_axes)))
+        y = Operand("y", node.outputs[0], "out", y_view, y_axes)
+        carried = carry_operands(node, self.kernel, self.sums, y) if self.sums else ()
+        return Access((*outer, *reduced), (x_operand, y, *carried))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths and strides; a missing loop has length 1 and stride 0."""
         present = access.sizes
         values: dict[str, ArgValue] = {n: Extent(n) if n in present else Const(1) for n in (*KEPT, *REDUCED)}
-        for operand, names in ((access.operand("x"), (*KEPT, *REDUCED)), (access.operand("y"), KEPT)):
+        values |= {f"carry_{name}": Const(0) for name in KEPT}
+        for operand in access.operands:
+            names = (*KEPT, *REDUCED) if operand.arg == "x" else KEPT
             position = {axis.dim: i for i, axis in enumerate(operand.axes) if isinstance(axis, At)}
             for name in names:
                 stride = Stride(operand.arg, position[name]) if name in position else Const(0)
                 values[f"{operand.arg}_{name}"] = stride
         reduced = (d for d in access.dims if d.kind == "reduction")
         count = float(math.prod(d.size for d in reduced)) if self.mean else 1.0
-        return {
-            **values,
-            "first": First(),
-            "last": Last(),
-            "count": Const(count),
-        }
+        values |= {"first": First(), "last": Last(), "count": Const(count)}
+        values |= carry_args(self.sums, access) if self.sums else {}
+        return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One addition per element; the outputs are what cores share."""
@@ -168,6 +174,8 @@ class Reduction(Operator):
         yield Sample("middle", (normal(r, 2, 3, 5),), {"axes": (1,)})
         yield Sample("channels", (normal(r, 3, 4, 5, 6),), {"axes": (0, 2, 3), "keepdims": 0})
         yield Sample("six_loops", (normal(r, 2, 3, 2, 3, 2, 3),), {"axes": (1, 3, 5)})
+        yield Sample("long", (normal(r, 3, 7, 2, 71),), {"axes": (1, 3)})
+        yield Sample("long_rows", (normal(r, 133, 5),), {"axes": (0,), "keepdims": 0})
         yield Sample("noop", (normal(r, 3, 4),), {"noop_with_empty_axes": 1})
         yield Sample("ones", (normal(r, 3, 1, 4),), {"axes": (1,), "keepdims": 0})
 

@@ -8,6 +8,7 @@ from deployer.core.ir import Node
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import Array, Sample, Work, rng
 from deployer.operators.batch_norm.channels import Channelwise
+from deployer.operators.carry import result_count
 from deployer.operators.inputs import normal
 
 
@@ -17,7 +18,7 @@ class Step(Channelwise):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
         count = math.prod(tile.values())
-        return Work(count, count // tile["s"], tile["c"] if self.reduces else count)
+        return Work(count, count // tile["s"], tile["c"] if self.sums else count)
 
     def sweep(self) -> Iterator[Sample]:
         """Layers of small networks, and parts of them."""
@@ -27,7 +28,7 @@ class Step(Channelwise):
             yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=self._outputs(), onnx=False)
 
     def _inputs(self) -> int:
-        return len(self.kernel.pointers) - self._outputs()
+        return sum(not written for _, _, written in self.kernel.pointers)
 
     def _outputs(self) -> int:
-        return sum(is_output for _, _, is_output in self.kernel.pointers)
+        return result_count(self.kernel)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Sample, register, rng
@@ -23,10 +24,10 @@ class ChannelGradSums(Step):
         ("dy", "x", "mean", "inv_std"),
         ("dscale", "dbias"),
         ("dy", "x"),
-        *("first", "last"),
+        sums=True,
     )
     wide = 2
-    reduces = True
+    sums = Sums(("n", "s"), together=2)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dscale and dbias."""
@@ -38,6 +39,11 @@ class ChannelGradSums(Step):
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows."""
         r = rng(68)
-        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
+        for label, shape in {
+            "batch": (3, 5, 4, 3),
+            "image": (1, 5, 4, 6),
+            "rows": (7, 3),
+            "long": (3, 2, 11, 13),
+        }.items():
             wide = (normal(r, *shape), normal(r, *shape))
             yield Sample(label, (*wide, normal(r, shape[1]), normal(r, shape[1])), outputs=2, onnx=False)

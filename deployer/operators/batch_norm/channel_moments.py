@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.access import Access, Dim
+from deployer.core.declarations import Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Extent, Sample, Start, register, rng
@@ -29,9 +30,10 @@ class ChannelMoments(Step):
         ("x",),
         ("mean", "inv_std"),
         ("x",),
-        *("phase", "phases", "first", "last", "inverse_count", "epsilon"),
+        *("phase", "phases", "inverse_count", "epsilon"),
+        sums=True,
     )
-    reduces = True
+    sums = Sums(("n", "s"), together=2)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The mean, and 1 / sqrt(var + epsilon)."""
@@ -55,6 +57,11 @@ class ChannelMoments(Step):
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows; a mean far larger than the deviation."""
         r = rng(65)
-        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
+        for label, shape in {
+            "batch": (3, 5, 4, 3),
+            "image": (1, 5, 4, 6),
+            "rows": (7, 3),
+            "many_rows": (97, 2),
+        }.items():
             yield Sample(label, (normal(r, *shape),), {"epsilon": 0.01}, 2, onnx=False)
         yield Sample("far", (normal(r, 2, 3, 9, 5) + np.float32(30),), {}, 2, onnx=False)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Sums
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Sample, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
@@ -16,8 +17,8 @@ class ChannelVariance(Step):
     """X[N, C, ...] and the means of its channels to var[C]."""
 
     name = "ChannelVariance"
-    kernel = channel_kernel("channel_variance_f32", ("x", "mean"), ("y",), ("x",), "first", "last", "inverse_count")
-    reduces = True
+    kernel = channel_kernel("channel_variance_f32", ("x", "mean"), ("y",), ("x",), "inverse_count", sums=True)
+    sums = Sums(("n", "s"))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The mean of (X - mean)^2."""
@@ -27,5 +28,5 @@ class ChannelVariance(Step):
     def samples(self) -> Iterator[Sample]:
         """A batch, and one image."""
         r = rng(66)
-        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6)}.items():
+        for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "long": (3, 2, 11, 13)}.items():
             yield Sample(label, (normal(r, *shape), normal(r, shape[1])), onnx=False)

@@ -26,6 +26,7 @@ from deployer.core.operator import (
     Work,
     mismatch,
 )
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, result_count
 from deployer.operators.inputs import arrays, operands
 
 EPSILON, MOMENTUM = 1e-5, 0.9
@@ -34,23 +35,22 @@ EPSILON, MOMENTUM = 1e-5, 0.9
 class Channelwise(Operator):
     """A step whose first `wide` inputs are of X's shape and whose others hold one element per channel.
 
-    One that `reduces` gives one element per channel in each output, summed ascending with the batch outside the spatial
+    One with `sums` gives one element per channel in each output, summed over images and within each over the spatial
     axes; others give X's shape.
     """
 
     kernel: ClassVar[Kernel]
     no_gradient = "it is a step of another operator, whose gradient includes it"
     wide = 1
-    reduces = False
     flops = 1
     """Element operations per element, where these are not one multiply-accumulate."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, or one element per channel and output."""
-        outputs = sum(is_output for _, _, is_output in self.kernel.pointers)
-        types = operands(node, inputs, len(self.kernel.pointers) - outputs)
+        outputs = result_count(self.kernel)
+        types = operands(node, inputs, sum(not written for _, _, written in self.kernel.pointers))
         channels = channel_type(node, types, self.wide)
-        return (channels if self.reduces else types[0],) * outputs
+        return (channels if self.sums else types[0],) * outputs
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n, c and s (all spatial axes in one)."""
@@ -58,13 +58,15 @@ class Channelwise(Operator):
         view = (shape[0], shape[1], math.prod(shape[2:]))
         listed = []
         tensors = (*node.inputs, *node.outputs)
-        for i, ((arg, _, is_output), tensor) in enumerate(zip(self.kernel.pointers, tensors, strict=True)):
-            full = not self.reduces if is_output else i < self.wide
+        pointers = [pointer for pointer in self.kernel.pointers if pointer != CARRY]
+        for i, ((arg, _, is_output), tensor) in enumerate(zip(pointers, tensors, strict=False)):
+            full = not self.sums if is_output else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
             listed.append(Operand(arg, tensor, "out" if is_output else "in", view if full else view[1:2], axes))
         size = dict(zip("ncs", view, strict=True))
-        if not self.reduces:
+        if self.sums is None:
             return Access(tuple(Dim(name, size[name]) for name in "ncs"), tuple(listed))
+        listed += carry_operands(node, self.kernel, self.sums, listed[-1])
         sums = (Dim(name, size[name], "reduction") for name in "ns")
         return Access((Dim("c", size["c"]), *sums), tuple(listed))
 
@@ -78,6 +80,8 @@ class Channelwise(Operator):
         for operand in access.operands:
             values |= {f"{operand.arg}_{name}": Stride(operand.arg, i) for i, name in enumerate("nc")}
         values |= {"first": First(), "last": Last()}
+        if self.sums:
+            values |= carry_args(self.sums, access)
         # The kernel multiplies: a division here is none on the target, where it may be slow.
         count = np.float32(access.dim("n").size * access.dim("s").size)
         values |= {"inverse_count": Const(float(np.float32(1) / count)), **self.constants(node)}
@@ -86,17 +90,20 @@ class Channelwise(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per element, and what `flops` says; channels share a sum, elements the rest."""
         count = math.prod(tile.values())
-        return Work(macs=count, elements=count * self.flops, parallel=tile["c"] if self.reduces else count)
+        return Work(macs=count, elements=count * self.flops, parallel=tile["c"] if self.sums else count)
 
 
 def channel_kernel(
-    symbol: str, inputs: Sequence[str], outputs: Sequence[str], wide: Sequence[str], *more: str
+    symbol: str, inputs: Sequence[str], outputs: Sequence[str], wide: Sequence[str], *more: str, sums: bool = False
 ) -> Kernel:
     """The kernel of a channelwise step; `wide` are the pointers that need strides, `more` further scalars."""
     scalars: list[tuple[str, CType]] = [(name, "u32") for name in "ncs"]
     scalars += [(f"{arg}_{name}", "u32") for arg in wide for name in "nc"]
     scalars += [(name, "f32" if name in ("inverse_count", "epsilon") else "u32") for name in more]
-    pointers = ((name, "float32", name in outputs) for name in (*inputs, *outputs))
+    pointers = [(name, "float32", name in outputs) for name in (*inputs, *outputs)]
+    if sums:
+        scalars += [("first", "u32"), ("last", "u32"), *CARRY_SCALARS]
+        pointers.append(CARRY)
     return Kernel(symbol, tuple(pointers), tuple(scalars))
 
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from deployer.core.declarations import Sums
 from deployer.core.operator import Array, register
 from deployer.operators.layer_norm.rows_by_columns import Layerwise, layer_kernel
 
@@ -15,8 +16,8 @@ class LayerSums(Layerwise):
         **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r"},
         **{"total": "r", "dot": "r"},
     }
-    kernel = layer_kernel("layer_sums_f32", layout, ("total", "dot"), "first", "last")
-    reduces = "c"
+    kernel = layer_kernel("layer_sums_f32", layout, ("total", "dot"), sums=True)
+    sums = Sums(("c",), together=2)
 
     def formula(self, *operands: Array) -> tuple[Array, ...]:
         """Per row the sums of dY scale and of dY scale (X - mean) inv_std."""

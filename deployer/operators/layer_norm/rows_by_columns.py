@@ -29,6 +29,7 @@ from deployer.core.operator import (
     mismatch,
     rng,
 )
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, result_count
 from deployer.operators.inputs import floats, normal
 
 EPSILON = 1e-5
@@ -37,12 +38,11 @@ EPSILON = 1e-5
 class Layerwise(Operator):
     """A step of layer normalization. `layout` says per kernel argument what it runs over: "rc", "r" or "c".
 
-    One that `reduces` a dim sums ascending along it. Missing inputs at the end are no operands.
+    One with `sums` does so along one dim. Missing inputs at the end are no operands.
     """
 
     kernel: ClassVar[Kernel]
     layout: ClassVar[dict[str, str]]
-    reduces = ""
     no_gradient = "it is a step of another operator, whose gradient includes it"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -76,35 +76,39 @@ class Layerwise(Operator):
         axis = first_axis(node, shape)
         sizes = {"r": math.prod(shape[:axis]), "c": math.prod(shape[axis:])}
         absent = [""] * (len(self._arguments(outputs=False)) - len(node.inputs))
-        tensors = (*node.inputs, *absent, *node.outputs)
+        tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
         listed = []
-        for (arg, _, is_output), tensor in zip(self.kernel.pointers, tensors, strict=True):
+        for (arg, _, is_output), tensor in zip(self.kernel.pointers, tensors, strict=False):
             if tensor:
                 kind = self.layout[arg]
                 view, axes = tuple(sizes[d] for d in kind), tuple(At(d) for d in kind)
                 listed.append(Operand(arg, tensor, "out" if is_output else "in", view, axes))
-        dims = [Dim(n, sizes[n], "reduction" if n == self.reduces else "parallel") for n in "rc"]
+        summed = self.sums.dims if self.sums else ()
+        if self.sums:
+            listed += carry_operands(node, self.kernel, self.sums, listed[-1])
+        dims = [Dim(n, sizes[n], "reduction" if n in summed else "parallel") for n in "rc"]
         return Access(tuple(sorted(dims, key=lambda d: d.kind)), tuple(listed))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, row strides, whether the tile is first or last in the sum, and the columns of a full row."""
         values: dict[str, ArgValue] = {"r": Extent("r"), "c": Extent("c")}
-        values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2}
-        if self.reduces:
-            values |= {"first": First(), "last": Last()}
+        values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2 and o.arg in self.layout}
+        if self.sums:
+            values |= {"first": First(), "last": Last(), **carry_args(self.sums, access)}
         values["count"] = Const(float(access.dim("c").size))
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """Two operations per element; a sum is not split between cores."""
         count = tile["r"] * tile["c"]
-        return Work(macs=count, elements=count, parallel=count // tile[self.reduces] if self.reduces else count)
+        summed = math.prod(tile[dim] for dim in self.sums.dims) if self.sums else 1
+        return Work(macs=count, elements=count, parallel=count // summed)
 
     def samples(self) -> Iterator[Sample]:
         """Rows, one row, rows of one element, and axes in the middle."""
         r = rng(95)
         forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("column", (6, 1), -1), ("middle", (2, 3, 4, 5), 2))
-        for label, shape, axis in forms:
+        for label, shape, axis in (*forms, ("long", (71, 133), -1)):
             yield self._sample(r, label, shape, axis)
 
     def sweep(self) -> Iterator[Sample]:
@@ -114,7 +118,7 @@ class Layerwise(Operator):
             yield self._sample(r, "x".join(map(str, shape)), shape, -1)
 
     def _arguments(self, outputs: bool) -> list[str]:
-        return [name for name, _, is_output in self.kernel.pointers if is_output == outputs]
+        return [name for name, _, is_output in self.kernel.pointers if is_output == outputs and name in self.layout]
 
     def _sample(self, r: np.random.Generator, label: str, shape: tuple[int, ...], axis: int) -> Sample:
         first = axis % len(shape)
@@ -123,11 +127,17 @@ class Layerwise(Operator):
         return Sample(label, inputs, {"axis": axis}, len(self._arguments(outputs=True)), onnx=False)
 
 
-def layer_kernel(symbol: str, layout: Mapping[str, str], outputs: Sequence[str], *more: str) -> Kernel:
+def layer_kernel(
+    symbol: str, layout: Mapping[str, str], outputs: Sequence[str], *more: str, sums: bool = False
+) -> Kernel:
     """The kernel of a step with that layout; `more` are further scalars."""
     names = ("r", "c", *(f"{arg}_r" for arg, kind in layout.items() if kind == "rc"), *more)
-    scalars: tuple[tuple[str, CType], ...] = tuple((name, "f32" if name == "count" else "u32") for name in names)
-    return Kernel(symbol, tuple((arg, "float32", arg in outputs) for arg in layout), scalars)
+    scalars: list[tuple[str, CType]] = [(name, "f32" if name == "count" else "u32") for name in names]
+    pointers = [(arg, "float32", arg in outputs) for arg in layout]
+    if sums:
+        scalars += [("first", "u32"), ("last", "u32"), *CARRY_SCALARS]
+        pointers.append(CARRY)
+    return Kernel(symbol, tuple(pointers), tuple(scalars))
 
 
 def first_axis(node: Node, shape: tuple[int, ...]) -> int:

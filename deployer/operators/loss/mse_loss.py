@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Loss
+from deployer.core.declarations import Loss, Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
@@ -22,6 +22,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, normal
 
@@ -36,9 +37,10 @@ class MSELoss(Flat):
     loss = Loss("mse", "target", lambda output: output, "any float output")
     kernel = Kernel(
         "mse_loss_f32",
-        pointers=(("pred", "float32", False), ("target", "float32", False), ("y", "float32", True)),
-        scalars=(("n", "u32"), ("first", "u32"), ("last", "u32"), ("count", "f32")),
+        pointers=(("pred", "float32", False), ("target", "float32", False), ("y", "float32", True), CARRY),
+        scalars=(("n", "u32"), ("first", "u32"), ("last", "u32"), *CARRY_SCALARS, ("count", "f32")),
     )
+    sums = Sums(("n",))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar."""
@@ -65,7 +67,9 @@ class MSELoss(Flat):
         size = types[node.inputs[0]].size
         pred, target = (Operand(a, node.inputs[i], "in", (size,), (At("n"),)) for i, a in enumerate(("pred", "target")))
         y = Operand("y", node.outputs[0], "out", (1,), (Broadcast(),))
-        return Access((Dim("n", size, "reduction"),), (pred, target, y))
+        return Access(
+            (Dim("n", size, "reduction"),), (pred, target, y, *carry_operands(node, self.kernel, self.sums, y))
+        )
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, whether it is first or last in the sum, and the divisor."""
@@ -73,6 +77,7 @@ class MSELoss(Flat):
             "n": Extent("n"),
             "first": First(),
             "last": Last(),
+            **carry_args(self.sums, access),
             "count": Const(float(access.dim("n").size)),
         }
 
@@ -83,5 +88,5 @@ class MSELoss(Flat):
     def samples(self) -> Iterator[Sample]:
         """A vector, a batch, a single element."""
         r = rng(15)
-        for label, shape in (("vector", (37,)), ("batch", (3, 1, 13)), ("one", (1,))):
+        for label, shape in (("vector", (37,)), ("batch", (3, 1, 13)), ("one", (1,)), ("long", (5, 67))):
             yield Sample(label, (normal(r, *shape), normal(r, *shape)), onnx=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
+from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -22,6 +23,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import (
     LABEL_SCALARS,
@@ -43,13 +45,15 @@ class NegativeLogLikelihoodLoss(Operator):
     versions = (12, 13, 22)
     kernel = Kernel(
         "nll_loss_f32",
-        pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True)),
+        pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True), CARRY),
         scalars=(
             *((name, "u32") for name in ("n", "c", "d", "classes", "c_start", "p_n", "p_c", "l_n", "y_n")),
             *(("each", "u32"), ("first", "u32"), ("last", "u32")),
+            *CARRY_SCALARS,
             *LABEL_SCALARS,
         ),
     )
+    sums = Sums(("n", "d"), block=1)
     no_gradient = "only SoftmaxCrossEntropyLoss, which joins it with LogSoftmax, has one"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -75,8 +79,9 @@ class NegativeLogLikelihoodLoss(Operator):
             loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
             return Access((Dim("n", n), Dim("d", d), Dim("c", classes, "reduction")), (log_prob, labels, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
+        operands = (log_prob, labels, loss, *carry_operands(node, self.kernel, self.sums, loss))
         dims = (("n", n), ("d", d), ("c", classes))
-        return Access(tuple(Dim(name, size, "reduction") for name, size in dims), (log_prob, labels, loss))
+        return Access(tuple(Dim(name, size, "reduction") for name, size in dims), operands)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, strides, whether the tile is first or last in the sum, and LABEL_SCALARS."""
@@ -95,6 +100,7 @@ class NegativeLogLikelihoodLoss(Operator):
             "each": Const(int(per_label)),
             "first": First(),
             "last": Last(),
+            **carry_args(self.sums, access),
             **label_args(node, n, d),
         }
 

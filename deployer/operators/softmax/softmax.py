@@ -43,6 +43,7 @@ class Softmax(RowOperator):
         yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
         yield Sample("long", (normal(r, 2, FACTS.longest_row + 7),))
         yield Sample("long_middle", (normal(r, 2, FACTS.longest_row + 1, 3),), {"axis": 1})
+        yield Sample("blocks", (normal(r, 3, 150),))
         yield Sample("one", (normal(r, 3, 1),))
         yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
 

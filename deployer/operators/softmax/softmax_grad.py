@@ -42,6 +42,7 @@ class SoftmaxGrad(RowOperator):
             ("last", (7, 5), -1),
             ("first", (5, 7), 0),
             ("middle", (3, 4, 5), 1),
+            ("blocks", (3, 150), -1),
             ("long", (2, FACTS.longest_row + 7), 1),
         ):
             inputs = (normal(r, *shape), softmax(normal(r, *shape), axis))

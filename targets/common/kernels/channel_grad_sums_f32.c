@@ -1,24 +1,38 @@
-/* Sums of dY (X - mean) and of dY per channel, ascending over images and then within the image; on the last tile the first
- * is multiplied by inv_std. Between tiles the raw sums wait in dscale and dbias. */
+/* Sums of dY (X - mean) and of dY per channel over images and then within the image, in the order of sum_f32.h; on the last
+ * tile the first is multiplied by inv_std. Between tiles the sums wait in dscale and dbias. */
 #include "channel_grad_sums_f32.h"
 #include "hal.h"
 #include "share_f32.h"
+#include "sum_f32.h"
 
 void channel_grad_sums_f32(const void *args) {
     const channel_grad_sums_f32_args_t *p = args;
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float dot = p->first ? 0.0f : p->dscale[c], sum = p->first ? 0.0f : p->dbias[c];
+        float *carry = p->block ? p->carry + 4 * c : 0;
+        sum_t dot = sum_begin(p->first, p->block, p->dscale[c], carry);
+        sum_t sum = sum_begin(p->first, p->block, p->dbias[c], carry + 2);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
             const float *x = p->x + n * p->x_n + c * p->x_c;
-            for (uint32_t s = 0; s < p->s; s++) {
-                dot = __builtin_fmaf(dy[s], x[s] - mean, dot);
-                sum += dy[s];
+            for (uint32_t s = 0; s < p->s;) {
+                const uint32_t count = sum_next(&dot, p->block, p->start + s, p->s - s);
+                sum_next(&sum, p->block, p->start + s, count);
+                for (const uint32_t end = s + count; s < end; s++) {
+                    dot.block = __builtin_fmaf(dy[s], x[s] - mean, dot.block);
+                    sum.block += dy[s];
+                }
             }
         }
-        p->dscale[c] = p->last ? dot * p->inv_std[c] : dot;
-        p->dbias[c] = sum;
+        if (p->last) {
+            p->dscale[c] = sum_value(&dot, p->block) * p->inv_std[c];
+            p->dbias[c] = sum_value(&sum, p->block);
+            sum_end(p->block, carry);
+            sum_end(p->block, carry + 2);
+        } else {
+            p->dscale[c] = sum_wait(&dot, p->block, carry);
+            p->dbias[c] = sum_wait(&sum, p->block, carry + 2);
+        }
     }
 }

@@ -1,26 +1,48 @@
-/* Mean and 1 / sqrt(variance + epsilon) of each channel. Phase 0 sums X, phase 1 (X - mean)^2, ascending over images and then
- * within the image; each sum is multiplied by inverse_count. Between tiles the raw sums wait in mean and inv_std. */
+/* Mean and 1 / sqrt(variance + epsilon) of each channel. Phase 0 sums X, phase 1 (X - mean)^2, over images and then within the
+ * image, in the order of sum_f32.h; each sum is multiplied by inverse_count. Between tiles the sums wait in mean and
+ * inv_std. */
 #include "channel_moments_f32.h"
 #include "hal.h"
 #include "math_f32.h"
 #include "share_f32.h"
+#include "sum_f32.h"
+
+static void add_values(const channel_moments_f32_args_t *p, uint32_t c, sum_t *sum) {
+    for (uint32_t n = 0; n < p->n; n++)
+        for (uint32_t s = 0; s < p->s;)
+            for (const uint32_t end = s + sum_next(sum, p->block, p->start + s, p->s - s); s < end; s++)
+                sum->block += p->x[n * p->x_n + c * p->x_c + s];
+}
+
+static void add_squares(const channel_moments_f32_args_t *p, uint32_t c, float mean, sum_t *sum) {
+    for (uint32_t n = 0; n < p->n; n++)
+        for (uint32_t s = 0; s < p->s;)
+            for (const uint32_t end = s + sum_next(sum, p->block, p->start + s, p->s - s); s < end; s++) {
+                const float centred = p->x[n * p->x_n + c * p->x_c + s] - mean;
+                sum->block = __builtin_fmaf(centred, centred, sum->block);
+            }
+}
 
 void channel_moments_f32(const void *args) {
     const channel_moments_f32_args_t *p = args;
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
-        float sum = p->first ? 0.0f : p->mean[c], squares = p->first ? 0.0f : p->inv_std[c];
-        if (p->phase == 0)
-            for (uint32_t n = 0; n < p->n; n++)
-                for (uint32_t s = 0; s < p->s; s++) sum += p->x[n * p->x_n + c * p->x_c + s];
-        const float mean = sum * p->inverse_count;
-        if (p->phase + p->phases == 2)
-            for (uint32_t n = 0; n < p->n; n++)
-                for (uint32_t s = 0; s < p->s; s++) {
-                    const float centred = p->x[n * p->x_n + c * p->x_c + s] - mean;
-                    squares = __builtin_fmaf(centred, centred, squares);
-                }
-        p->mean[c] = p->last ? mean : sum;
-        p->inv_std[c] = p->last ? rsqrt_f32(__builtin_fmaf(squares, p->inverse_count, p->epsilon)) : squares;
+        float *carry = p->block ? p->carry + 4 * c : 0;
+        sum_t sum = sum_begin(p->first, p->block, p->mean[c], carry);
+        sum_t squares = sum_begin(p->first, p->block, p->inv_std[c], carry + 2);
+        if (p->phase == 0) add_values(p, c, &sum);
+        sum_t all = sum;
+        const float mean = sum_value(&all, p->block) * p->inverse_count;
+        if (p->phase + p->phases == 2) add_squares(p, c, mean, &squares);
+        if (p->last) {
+            const float variance = sum_value(&squares, p->block);
+            p->mean[c] = mean;
+            p->inv_std[c] = rsqrt_f32(__builtin_fmaf(variance, p->inverse_count, p->epsilon));
+            sum_end(p->block, carry);
+            sum_end(p->block, carry + 2);
+        } else {
+            p->mean[c] = sum_wait(&sum, p->block, carry);
+            p->inv_std[c] = sum_wait(&squares, p->block, carry + 2);
+        }
     }
 }

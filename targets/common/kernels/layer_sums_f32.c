@@ -1,8 +1,9 @@
-/* Per row the sums of dY scale and of dY scale (X - mean), ascending; on the last tile the second times inv_std. Between
- * tiles the raw sums wait in the outputs. */
+/* Per row the sums of dY scale and of dY scale (X - mean), in the order of sum_f32.h; on the last tile the second times
+ * inv_std. Between tiles the sums wait in the outputs. */
 #include "layer_sums_f32.h"
 #include "hal.h"
 #include "share_f32.h"
+#include "sum_f32.h"
 
 void layer_sums_f32(const void *args) {
     const layer_sums_f32_args_t *p = args;
@@ -10,14 +11,26 @@ void layer_sums_f32(const void *args) {
     for (uint32_t r = share.begin; r < share.end; r++) {
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         const float mean = p->mean[r];
-        float total = 0.0f, dot = 0.0f;
-        if (!p->first) total = p->total[r], dot = p->dot[r];
-        for (uint32_t c = 0; c < p->c; c++) {
-            const float scaled = dy[c] * p->scale[c];
-            total += scaled;
-            dot = __builtin_fmaf(scaled, x[c] - mean, dot);
+        float *carry = p->block ? p->carry + 4 * r : 0;
+        sum_t total = sum_begin(p->first, p->block, p->total[r], carry);
+        sum_t dot = sum_begin(p->first, p->block, p->dot[r], carry + 2);
+        for (uint32_t c = 0; c < p->c;) {
+            const uint32_t count = sum_next(&total, p->block, p->start + c, p->c - c);
+            sum_next(&dot, p->block, p->start + c, count);
+            for (const uint32_t end = c + count; c < end; c++) {
+                const float scaled = dy[c] * p->scale[c];
+                total.block += scaled;
+                dot.block = __builtin_fmaf(scaled, x[c] - mean, dot.block);
+            }
         }
-        p->total[r] = total;
-        p->dot[r] = p->last ? dot * p->inv_std[r] : dot;
+        if (p->last) {
+            p->total[r] = sum_value(&total, p->block);
+            p->dot[r] = sum_value(&dot, p->block) * p->inv_std[r];
+            sum_end(p->block, carry);
+            sum_end(p->block, carry + 2);
+        } else {
+            p->total[r] = sum_wait(&total, p->block, carry);
+            p->dot[r] = sum_wait(&dot, p->block, carry + 2);
+        }
     }
 }

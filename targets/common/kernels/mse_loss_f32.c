@@ -1,14 +1,21 @@
-/* y = sum((pred - target)^2) / count, summed ascending by fmaf on one core; between tiles the raw sum waits in y. */
+/* y = sum((pred - target)^2) / count, summed by fmaf on one core in the order of sum_f32.h; between tiles the sum waits in
+ * y. */
 #include "hal.h"
 #include "mse_loss_f32.h"
+#include "sum_f32.h"
 
 void mse_loss_f32(const void *args) {
     const mse_loss_f32_args_t *p = args;
     if (hal_core_id() != 0) return;
-    float sum = p->first ? 0.0f : *p->y;
-    for (uint32_t i = 0; i < p->n; i++) {
-        const float difference = p->pred[i] - p->target[i];
-        sum = __builtin_fmaf(difference, difference, sum);
-    }
-    *p->y = p->last ? sum / p->count : sum;
+    sum_t sum = sum_begin(p->first, p->block, *p->y, p->carry);
+    for (uint32_t i = 0; i < p->n;)
+        for (const uint32_t end = i + sum_next(&sum, p->block, p->start + i, p->n - i); i < end; i++) {
+            const float difference = p->pred[i] - p->target[i];
+            sum.block = __builtin_fmaf(difference, difference, sum.block);
+        }
+    if (p->last) {
+        *p->y = sum_value(&sum, p->block) / p->count;
+        sum_end(p->block, p->carry);
+    } else
+        *p->y = sum_wait(&sum, p->block, p->carry);
 }

@@ -1,9 +1,10 @@
-/* loss = -log_prob[n, label, d] for each label that is not ignored, or their sum over a divisor. The sum runs ascending
- * on one core; between tiles the raw sum waits in loss. A tile with some of the classes adds the labels among these; a
- * label outside of all classes gives NaN. */
+/* loss = -log_prob[n, label, d] for each label that is not ignored, or their sum over a divisor. One core sums in
+ * the order of sum_f32.h, where a long sum has blocks of one label each; between tiles the sum waits in loss. A tile with some
+ * of the classes adds the labels among these; a label outside of all classes gives NaN. */
 #include "nll_loss_f32.h"
 #include "hal.h"
 #include "labels_f32.h"
+#include "sum_f32.h"
 
 static float loss_at(const nll_loss_f32_args_t *p, uint32_t n, uint32_t d) {
     const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
@@ -23,9 +24,15 @@ void nll_loss_f32(const void *args) {
         return;
     }
     if (hal_core_id() != 0) return;
-    float sum = p->first ? 0.0f : *p->loss;
+    sum_t sum = sum_begin(p->first, p->block, *p->loss, p->carry);
     for (uint32_t n = 0; n < p->n; n++)
-        for (uint32_t d = 0; d < p->d; d++) sum += loss_at(p, n, d);
-    if (p->last) sum = sum / label_divisor(p->labels, p->counted, p->ignore, p->count);
-    *p->loss = sum;
+        for (uint32_t d = 0; d < p->d; d++) {
+            sum_next(&sum, p->block, d, 1);
+            sum.block += loss_at(p, n, d);
+        }
+    if (p->last) {
+        *p->loss = sum_value(&sum, p->block) / label_divisor(p->labels, p->counted, p->ignore, p->count);
+        sum_end(p->block, p->carry);
+    } else
+        *p->loss = sum_wait(&sum, p->block, p->carry);
 }

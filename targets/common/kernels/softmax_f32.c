@@ -1,7 +1,8 @@
-/* y = exp(x - max) / sum(exp(x - max)) over the classes of each row, summed ascending. */
+/* y = exp(x - max) / sum(exp(x - max)) over the classes of each row, in the order of sum_f32.h. */
 #include "softmax_f32.h"
 #include "hal.h"
 #include "math_f32.h"
+#include "sum_f32.h"
 
 void softmax_f32(const void *args) {
     const softmax_f32_args_t *p = args;
@@ -9,13 +10,16 @@ void softmax_f32(const void *args) {
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const float *x = p->x + i / p->inner * p->x_o + i % p->inner;
         float *y = p->y + i / p->inner * p->y_o + i % p->inner;
-        float max = x[0], sum = 0.0f;
+        float max = x[0];
+        sum_t powers = {0};
         for (uint32_t c = 1; c < p->classes; c++) max = x[c * p->x_c] > max ? x[c * p->x_c] : max;
-        for (uint32_t c = 0; c < p->classes; c++) {
-            const float power = expf_f32(x[c * p->x_c] - max);
-            y[c * p->y_c] = power;
-            sum += power;
-        }
+        for (uint32_t c = 0; c < p->classes;)
+            for (const uint32_t end = c + sum_next(&powers, p->block, c, p->classes - c); c < end; c++) {
+                const float power = expf_f32(x[c * p->x_c] - max);
+                y[c * p->y_c] = power;
+                powers.block += power;
+            }
+        const float sum = sum_value(&powers, p->block);
         for (uint32_t c = 0; c < p->classes; c++) y[c * p->y_c] = y[c * p->y_c] / sum;
     }
 }

@@ -1,0 +1,31 @@
+"""What the kernels of sums take besides their operands, so that tiles may end anywhere; `sum_f32.h` has the order."""
+
+from deployer.core.access import Access, Operand, Whole
+from deployer.core.declarations import CARRIED, Sums
+from deployer.core.ir import Node
+from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
+
+CARRY = (CARRIED, "float32", True)
+"""The last pointer of such a kernel: per element of the result the low part of the total and the open block."""
+CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"), ("block", "u32"))
+"""Where in its row a tile begins, and the elements of a block, 0 where the sum is one block."""
+
+
+def result_count(kernel: Kernel) -> int:
+    """How many outputs the kernel has besides what it carries."""
+    return sum(written for name, _, written in kernel.pointers if name != CARRIED)
+
+
+def carry_operands(node: Node, kernel: Kernel, sums: Sums, result: Operand) -> tuple[Operand, ...]:
+    """The operand behind `carry`, where the node has that output: a row of floats per element of `result`."""
+    results = result_count(kernel)
+    if len(node.outputs) <= results:
+        return ()
+    view, axes = (*result.view, sums.carried), (*result.axes, Whole())
+    return (Operand(CARRIED, node.outputs[results], "out", view, axes),)
+
+
+def carry_args(sums: Sums, access: Access) -> dict[str, ArgValue]:
+    """The scalars of CARRY_SCALARS."""
+    dim = next((name for name in reversed(sums.dims) if name in access.sizes), "")
+    return {"start": Start(dim) if dim else Const(0), "block": Const(sums.block_length(access))}
