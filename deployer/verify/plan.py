@@ -261,7 +261,7 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     sums = operator_of(source.node).sums
     block = sums.block_length(source.access) if sums else 0
     unused = {CARRIED} if sums and not block else set()
-    need(absent == unused, "plan", f"{place}: written pointers {sorted(absent ^ unused)} have an operand wrongly or none")
+    need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
     if sums:
         need(step.args["block"] == Const(block), "plan", f"{place}: blocks of {step.args['block']}, declared {block}")
 
