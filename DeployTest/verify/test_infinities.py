@@ -77,7 +77,7 @@ def test_movements(found: float, wanted: float, apart: float) -> None:
     for other in (rest, 3.0):
         values = f32(1, found, other)
         [moved] = verdict.movements({"w": values}, expected)
-        [sums] = verdict.accumulated({"g": values}, held)
+        [sums] = verdict.accumulator_movements({"g": values}, held)
         assert moved.passed == sums.passed == (apart == 0 and other == rest), (moved, sums)
         said = faults(Outcome("", (), {"w": values}, {}, 0), expected)
         assert bool(said) == (apart != 0 or other != rest)

@@ -134,7 +134,10 @@ _NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOL
 
 def seen(outcome: Outcome, expected: Expected) -> bool:
     """Whether the verdict on movements alone, without the absolute differences, finds something."""
-    rows = (*verdict.movements(outcome.arrays, expected), *verdict.accumulated(outcome.accumulators, expected))
+    rows = (
+        *verdict.movements(outcome.arrays, expected),
+        *verdict.accumulator_movements(outcome.accumulators, expected),
+    )
     return not all(row.passed for row in rows)
 
 

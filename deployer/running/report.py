@@ -58,13 +58,13 @@ def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: flo
     movements by what tolerances.toml allows.
     """
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
-    wild = verdict.wild({**expected.arrays, **expected.accumulators})
+    wild = verdict.nan_names({**expected.arrays, **expected.accumulators})
     faults += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     moved = verdict.movements(outcome.arrays, expected) if not wild else ()
-    held = verdict.accumulated(outcome.accumulators, expected) if not wild else ()
+    held = verdict.accumulator_movements(outcome.accumulators, expected) if not wild else ()
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
     faults += [f"{m.name} holds {m}" for m in held if not m.passed]
-    faults += [f"{name} is frozen and has changed" for name in verdict.changed(outcome.arrays, expected.frozen)]
+    faults += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
     for found in differences:
         wanted = expected.arrays[found.name]
