@@ -1,4 +1,4 @@
-"""The graphs as the files hold them: untyped nodes, declarations that may be wrong, wide constants."""
+"""Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from deployer.core.ir import Node
 
 @dataclass(frozen=True)
 class Declared:
-    """What a file says of a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
+    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
