@@ -78,11 +78,11 @@ def _forward(draw: Draw, number: int) -> onnx.ModelProto:
 
 def forward(draw: Draw) -> onnx.ModelProto:
     """A drawn chain with one float output, its floats but one as initializers."""
-    made = chain(draw, longest=4, standard=True)
-    model = made.model()
+    base = chain(draw, longest=4, standard=True)
+    model = base.model()
     del model.graph.output[1:]
     for value in list(model.graph.input)[1:]:
-        model.graph.initializer.append(numpy_helper.from_array(made.feeds[value.name], value.name))
+        model.graph.initializer.append(numpy_helper.from_array(base.feeds[value.name], value.name))
         model.graph.input.remove(value)
     return model
 

@@ -43,9 +43,9 @@ def _noting(raised: list[Exception]) -> Iterator[None]:
     """Keep what a command raises, which the command line turns into a code and a text."""
     dispatch = commands.dispatch
 
-    def noted(*given: Any) -> int:
+    def noted(*arguments: Any) -> int:
         try:
-            return dispatch(*given)
+            return dispatch(*arguments)
         except Exception as error:
             raised.append(error)
             raise

@@ -15,8 +15,8 @@ LOCATIONS += ("sub/../../secret/secret.bin", "../case/weights.bin")
 def tensor_of(model: onnx.ModelProto, draw: Draw) -> TensorProto | None:
     """An initializer or a constant's tensor, if there is one."""
     nodes = [n for n in model.graph.node if n.op_type == "Constant" and n.attribute]
-    found = [*model.graph.initializer, *(n.attribute[0].t for n in nodes)]
-    return draw.one(found) if found else None
+    tensors = [*model.graph.initializer, *(n.attribute[0].t for n in nodes)]
+    return draw.one(tensors) if tensors else None
 
 
 def _array(tensor: TensorProto) -> np.ndarray | None:

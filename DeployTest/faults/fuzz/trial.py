@@ -106,19 +106,19 @@ class Trial:
 
     def edit(self, kind: str, *things: Any, least: int = 1) -> None:
         """Apply drawn edits of a kind in turn; each has choices of its own, so that leaving one out moves no other."""
-        known = edits(kind)
+        choices = edits(kind)
         for _ in range(self.draw(f"{kind}-count-{self.drawn}").number(least, MOST_EDITS)):
             number, self.drawn = self.drawn, self.drawn + 1
             own = self.draw(f"edit-{number}")
-            change = own.one(known)
+            change = own.one(choices)
             if self.keep is None or number in self.keep:
                 self.log.append(f"{number}: {change.__name__}")
                 change(*things, own)
 
     def replay(self) -> str:
         """The command that repeats this input."""
-        kept = "" if self.keep is None else f" --edits {','.join(map(str, self.keep)) or 'none'}"
-        return f"python -m DeployTest.faults.fuzz --seed {self.seed} --only {self.index}{kept} --verbose"
+        option = "" if self.keep is None else f" --edits {','.join(map(str, self.keep)) or 'none'}"
+        return f"python -m DeployTest.faults.fuzz --seed {self.seed} --only {self.index}{option} --verbose"
 
 
 Kind = Callable[[Trial], str]

@@ -50,15 +50,15 @@ class Census:
 
     def moves(self, step: int) -> dict[tuple[int, int], list[Move]]:
         """By region and direction, the transfers of the execution that has most of them."""
-        found: dict[tuple[int, int], list[Move]] = {}
+        moves_by_key: dict[tuple[int, int], list[Move]] = {}
         for execution in self.executions[step]:
             of: dict[tuple[int, int], list[Move]] = {}
             for move in execution.moves:
                 of.setdefault((move.region, move.inward), []).append(move)
             for key, moves in of.items():
-                if len(moves) > len(found.get(key, ())):
-                    found[key] = moves
-        return found
+                if len(moves) > len(moves_by_key.get(key, ())):
+                    moves_by_key[key] = moves
+        return moves_by_key
 
     def calls(self, step: int) -> list[Call]:
         """The kernel calls of its first execution."""

@@ -34,9 +34,9 @@ def update_left_out(program: Program) -> Sites:
 
 def depends(before: PlanStep, after: PlanStep) -> bool:
     """Whether one of two steps writes what the other touches: exchanging them changes data."""
-    touched = [{o.storage for o in s.operands} for s in (before, after)]
-    written = [{o.storage for o in s.operands if o.mode != "in"} for s in (before, after)]
-    return bool(written[0] & touched[1] or written[1] & touched[0])
+    accesses = [{o.storage for o in s.operands} for s in (before, after)]
+    outputs = [{o.storage for o in s.operands if o.mode != "in"} for s in (before, after)]
+    return bool(outputs[0] & accesses[1] or outputs[1] & accesses[0])
 
 
 @fault_class("steps", "two neighbours exchanged")

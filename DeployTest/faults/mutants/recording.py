@@ -44,9 +44,9 @@ class Recorder:
             start(process, args, *more, **options)
 
         def listed(*args: Any) -> list[Path]:
-            found = lasting(*args)
-            self._note(found)
-            return found
+            commands = lasting(*args)
+            self._note(commands)
+            return commands
 
         subprocess.Popen.__init__ = started  # type: ignore[method-assign]
         build.lasting_sources = listed

@@ -99,20 +99,20 @@ def _edited(trial: Trial, data: bytes, draw: Draw) -> bytes:
     return data.replace(b"[]", b"[" * DEEP + b"]" * DEEP, 1) if draw.chance(0.02) else data
 
 
-def leaves(value: Any, wanted: Callable[[Any], bool]) -> list[Holder]:
+def leaves(value: Any, predicate: Callable[[Any], bool]) -> list[Holder]:
     """(container, key) of all values below that are wanted."""
-    found: list[Holder] = []
+    holders: list[Holder] = []
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        if wanted(item):
-            found.append((value, key))
-        found += leaves(item, wanted)
-    return found
+        if predicate(item):
+            holders.append((value, key))
+        holders += leaves(item, predicate)
+    return holders
 
 
-def _pick(envelope: Any, wanted: Callable[[Any], bool], draw: Draw) -> Holder | None:
-    found = leaves(envelope, wanted)
-    return draw.one(found) if found else None
+def _pick(envelope: Any, predicate: Callable[[Any], bool], draw: Draw) -> Holder | None:
+    holders = leaves(envelope, predicate)
+    return draw.one(holders) if holders else None
 
 
 def _number(item: Any) -> bool:

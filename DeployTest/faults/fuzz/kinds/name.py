@@ -35,8 +35,8 @@ def names(trial: Trial) -> str:
         models = [onnx.load(str(p)) for p in paths]
     else:
         paths = [trial.case / "network.onnx"]
-        made = chain(trial.draw("model"), standard=True)
-        models = [made.model()]
+        base = chain(trial.draw("model"), standard=True)
+        models = [base.model()]
     for number in range(draw.number(1, 4)):
         _rename(trial, models, number)
     for path, model in zip(paths, models, strict=True):
@@ -45,7 +45,7 @@ def names(trial: Trial) -> str:
             data = data.replace(PLANT.encode(), draw.one(INVALID)[:9].ljust(9, b"\xff"))
         path.write_bytes(data)
     if trial.build:
-        return build(trial) if training else _infer(trial, made.feeds)
+        return build(trial) if training else _infer(trial, base.feeds)
     words: list[object] = ["compile", "-t", trial.case, "-o", trial.work / "out", "--verbose", "--plotMemAlloc"]
     words += ["--profileTiling", "--buffering", "single"]
     if not training:

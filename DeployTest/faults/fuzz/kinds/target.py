@@ -68,9 +68,9 @@ def toml_value(lines: list[str], draw: Draw) -> None:
 @edits_of("toml")
 def toml_number(lines: list[str], draw: Draw) -> None:
     """Another number somewhere in a line."""
-    found = [(i, m) for i, line in enumerate(lines) for m in re.finditer(r"\d+", line)]
-    if found:
-        at, match = draw.one(found)
+    numbers = [(i, m) for i, line in enumerate(lines) for m in re.finditer(r"\d+", line)]
+    if numbers:
+        at, match = draw.one(numbers)
         lines[at] = lines[at][: match.start()] + draw.one(VALUES) + lines[at][match.end() :]
 
 
