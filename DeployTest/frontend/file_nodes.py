@@ -52,7 +52,7 @@ class FileNode:
     domain: str = ""
 
     def model(self, *imports: tuple[str, int]) -> onnx.ModelProto:
-        """The model, under its own version of the default domain or the imports given."""
+        """The node's model, with its own version of the default domain or with `imports`."""
         outputs = [f"y{i}" for i in range(self.outputs)]
         node = helper.make_node(self.op, self.inputs, outputs, "node", domain=self.domain)
         node.attribute.extend(attribute(name, value, self._kind(name)) for name, value in self.attrs.items())

@@ -1,4 +1,4 @@
-"""Forms that ONNX Runtime's training artifacts have: inputs that no step reads, and scales made of sizes."""
+"""Forms of ONNX Runtime's training artifacts: inputs that no step reads, and scales computed from sizes."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files from strangers: nothing outside of a model's folder is read, no memory is taken for what a file only claims."""
+"""Untrusted files: the reader opens nothing outside of the model's folder, and checks sizes before it allocates."""
 
 import os
 import tracemalloc

@@ -162,7 +162,7 @@ def test_imports_that_say_too_little(tmp_path: Path) -> None:
 
 
 def test_a_version_that_nobody_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operator that ONNX changed since is refused with what is known."""
+    """The error for an operator of a newer opset names the supported versions."""
     monkeypatch.setattr(type(registry()["Relu"]), "versions", (6, 13))
     with raises(
         UnsupportedOperator, "(Relu)", "version 14 of the operator is not known", "version 1 or 6 or 13 of Relu"

@@ -71,7 +71,7 @@ def registry() -> list[Entry]:
 
 
 def parameters(**fields: object) -> list[object]:
-    """The registry as pytest parameters with platform, level and mode marks; `wanted` filters by field."""
+    """The registry as pytest parameters with platform, level and mode marks; `fields` selects entries by field."""
     rows = []
     for entry in registry():
         if all(getattr(entry, key) == value for key, value in fields.items()):

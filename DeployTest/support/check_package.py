@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def call(*words: object, cwd: Path, environment: Mapping[str, str] | None = None) -> str:
-    """What a command prints; its failure ends the check with everything it said."""
+    """The output of a command; if it fails, the check ends with that output."""
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     command = [str(word) for word in words]
     done = subprocess.run(

@@ -34,7 +34,7 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
 class EvaluatingBuilder:
     """The GradientBuilder protocol over one node whose inputs and outputs have the given types.
 
-    `only` are the inputs whose gradient is wanted; `nodes` is what the rule emitted, over `constants`.
+    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`.
     """
 
     def __init__(self, node: Node, types: Mapping[str, TensorType], only: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ class EvaluatingBuilder:
         self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
 
     def gradients(self, values: Mapping[str, Array]) -> dict[int, Array]:
-        """The gradient of every wanted input; zero where the rule did not produce it."""
+        """The gradient of each input in `only`; zeros if the rule did not produce it."""
         wide = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in self.constants.items()}
         results = evaluate(self.nodes, {**values, **wide})
         zeros = {i: np.zeros(self.type(self.node.inputs[i]).shape) for i in self.only}

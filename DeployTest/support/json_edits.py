@@ -41,7 +41,7 @@ def resealed(text: str) -> str:
 
 
 def _places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every path in a document but the whole."""
+    """Every path in a document, except the empty one."""
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield (*path, key)

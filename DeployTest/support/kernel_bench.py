@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "targets" / "common"
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
-"""Kernels call nothing but the HAL, so nothing else is there to call."""
+"""Linker flags under which a kernel that calls any function outside of the HAL does not link."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""
 
@@ -135,7 +135,7 @@ def step_of(operator: Operator, sample: Sample) -> Step:
 
 @dataclass
 class Slot:
-    """What a kernel pointer points at: the whole tensor (resident), or a packed box between guards."""
+    """The memory of a kernel pointer: the full tensor if resident, or a packed box between guard bytes."""
 
     operand: Operand
     memory: Array
@@ -192,7 +192,7 @@ class Slot:
 
 
 def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The tile lengths, whole where the dim cannot be split or is a sum inside another one that is longer than 1."""
+    """Legal tile lengths: no split of an unsplittable dim, or of a reduction inside of one with longer tiles than 1."""
     lengths, single = {}, True
     for d in access.dims:
         reduces = d.kind == "reduction"

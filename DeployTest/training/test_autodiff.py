@@ -189,7 +189,7 @@ def test_consumers_gradients_are_pytorchs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SimpleMLP", "Autoencoder", "DSCNN", "ResNet8"])
 def test_published_case_is_reproduced(name: str, tmp_path: Path) -> None:
-    """The forward part of a published training graph, differentiated here, gives its published gold."""
+    """The forward part of a published training graph, differentiated by autodiff, gives the published results."""
     folder = DATA / "training" / name / f"{name.lower()}_train"
     if not folder.is_dir():
         pytest.skip("the published cases are not here")

@@ -122,7 +122,7 @@ def test_reproducible_to_the_byte(generated: Path, request: pytest.FixtureReques
 
 
 def test_names_become_valid_in_c(tmp_path: Path) -> None:
-    """Dots and leading digits go; a name that is taken gets a number; `--trainable` finds either spelling."""
+    """Dots and leading digits are replaced, a duplicate gets a number, and `--trainable` matches either spelling."""
     names = {"a.b": random(4), "a_b": random(4), "1st": random(4)}
     nodes = [node("Add", (f"h{i}" if i else "h", n), (f"h{i + 1}" if i < 2 else "r",)) for i, n in enumerate(names)]
     report = built(tmp_path, mlp(*nodes, LAST, initializers=names))

@@ -105,7 +105,7 @@ def test_edited_plan(seed: int, original: Original, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", seeds(2, 3))
 def test_sealed_edit_beside_the_tiling(seed: int, original: Original, tmp_path: Path) -> None:
-    """With a digest that fits, the tiling beside it tells: what is accepted gives the same bits."""
+    """An edited plan with a matching digest, given with its tiling, is refused or gives the same bits."""
     (tmp_path / "tiling.json").write_text(original.tiling)
     others = []
     for label, path in files(tmp_path, "plan.json", original.plan, seed, seal=True):
@@ -118,7 +118,7 @@ def test_sealed_edit_beside_the_tiling(seed: int, original: Original, tmp_path: 
 
 @pytest.mark.parametrize("seed", seeds(4, 5, 6))
 def test_sealed_edit_alone(seed: int, original: Original, tmp_path: Path) -> None:
-    """With a digest that fits and no tiling beside it a plan is refused or sound: it prints, and has room in memory."""
+    """An edited plan with a matching digest and no tiling is refused, or generates C and fits memory."""
     plans = [plan_of(path) for _, path in files(tmp_path, "plan.json", original.plan, seed, seal=True)]
     assert None in plans
 

@@ -1,4 +1,4 @@
-"""Infinities in what is compared: equal ones are no distance apart, others infinitely far, and NaN equals nothing."""
+"""Infinities among compared values: the distance of equal ones is 0, of others infinite; NaN equals nothing."""
 
 import json
 import re
@@ -31,7 +31,7 @@ PAIRS = [
     (NAN, INF, NAN),
     (-INF, NAN, NAN),
 ]
-"""Two values and how far apart they are."""
+"""The actual value, the expected one and their distance."""
 NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
 
 

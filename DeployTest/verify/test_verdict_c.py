@@ -32,7 +32,7 @@ CALL = re.compile(r"^    step_\w+\([^;]*\);\n", re.MULTILINE)
 
 
 def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[str, str]]) -> int:
-    """Exit code of a run of the program with texts of some files replaced, each of which must be there."""
+    """Exit code of a run of the program after replacing texts in some files; each text must occur."""
     case, original = compiled
     shutil.copytree(original, folder)
     for file, replaced in edits.items():
@@ -45,7 +45,7 @@ def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[
 
 
 def with_rate(compiled: tuple[Path, Path], factor: float) -> dict[str, dict[str, str]]:
-    """The edits that make every step learn faster; the simulator is told as well: the verdict alone can see it."""
+    """The edits that raise the learning rate, in the simulator's map as well, so that only the verdict can notice."""
     match = re.search(r"\.lr = (\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
     assert match
     rate = np.float32(float.fromhex(match[1]) if match[1].startswith("0x") else float(match[1]))

@@ -215,7 +215,7 @@ def _axes(access: Access, input_axis: Axis, output_axis: Axis) -> Access:
 
 @pytest.mark.parametrize("fault", WRONG_ACCESS)
 def test_wrong_access_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """A fault in an operator's own declaration reaches every stage alike; only the cover of its output shows it."""
+    """A fault in an operator's own declaration affects all stages; only the check of its written elements shows it."""
     program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(37,)))
     verify_tiling(tiled(program, {"n": 10}))
     relu = registry()["Relu"]

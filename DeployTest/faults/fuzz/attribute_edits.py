@@ -28,12 +28,12 @@ def attribute_names() -> tuple[str, ...]:
 
 
 def node_of(model: onnx.ModelProto, draw: Draw) -> onnx.NodeProto | None:
-    """A node of the graph, if there is one."""
+    """A random node of the graph, or None in a graph without nodes."""
     return draw.one(model.graph.node) if model.graph.node else None
 
 
 def attribute_of(model: onnx.ModelProto, draw: Draw) -> AttributeProto | None:
-    """An attribute of some node, if there is one."""
+    """A random attribute of a random node, or None without any."""
     nodes = [n for n in model.graph.node if n.attribute]
     return draw.one(draw.one(nodes).attribute) if nodes else None
 

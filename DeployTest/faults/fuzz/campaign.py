@@ -1,4 +1,4 @@
-"""A campaign: inputs dealt to worker processes, their verdicts counted, findings kept; the command line."""
+"""A campaign: it gives inputs to worker processes, counts their verdicts and saves findings; the command line."""
 
 import argparse
 import itertools
@@ -24,7 +24,7 @@ from .worker import Worker, kind_of
 CHUNK, FEW, LIFE = 100, 10, 3000
 """Inputs per task, inputs to build per task, and inputs after which a worker is replaced by a fresh one."""
 SILENCE = 180.0
-"""Seconds of silence after which a worker is taken to hang."""
+"""Seconds without a message after which a worker counts as hung."""
 
 
 @dataclass
@@ -264,7 +264,7 @@ def replay(seed: int, index: int, keep: tuple[int, ...] | None, build: bool, fol
 
 
 def main() -> int:
-    """The command line; 1 where something was found."""
+    """The command line; its exit code is 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m DeployTest.faults.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--inputs", type=int, default=100_000, help="how many, from --first on (default 100000)")

@@ -21,7 +21,7 @@ def value_names(model: onnx.ModelProto) -> list[str]:
 
 @edits_of("graph")
 def input_dropped(model: onnx.ModelProto, draw: Draw) -> None:
-    """An operand removed, or made the empty name."""
+    """Remove an operand, or replace its name by the empty one."""
     node = node_of(model, draw)
     if node is None or not node.input:
         return

@@ -1,4 +1,4 @@
-"""What ONNX Runtime says of a model, beside what the interpreter computes; one list of excused differences."""
+"""Compares the interpreter with ONNX Runtime on a model; excuses.toml lists the accepted differences."""
 
 import re
 import tomllib
@@ -28,7 +28,7 @@ HALF = "tensor(float16)"
 
 @dataclass(frozen=True)
 class Excuse:
-    """A difference from ONNX Runtime that is known: a pattern in its message or in the model, and the reason."""
+    """An accepted difference from ONNX Runtime: a pattern in its message or in the model, and the reason."""
 
     sort: str
     pattern: str

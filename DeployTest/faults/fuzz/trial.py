@@ -39,7 +39,7 @@ class Reached(BaseException):
 
 
 class Refused(Exception):
-    """The command refused the input as it should; the text is what it said first."""
+    """The command refused the input as it should; the text is its first error message."""
 
 
 class Finding(Exception):
@@ -145,12 +145,12 @@ def _judged(trial: Trial, kind: Kind) -> Verdict:
         return Verdict("accepted", kind(trial))
     except UserError as error:
         return refusal(str(error), error.cause, f"{type(error).__name__}: {place_of(error)}")
-    except Refused as said:
-        return Verdict("refused", place=_stable(str(said)), text=str(said))
+    except Refused as error:
+        return Verdict("refused", place=_stable(str(error)), text=str(error))
     except Reached:
         return Verdict("accepted", "reached the C compiler")
-    except Finding as found:
-        return Verdict("finding", found.sort, _stable(str(found)), str(found))
+    except Finding as error:
+        return Verdict("finding", error.sort, _stable(str(error)), str(error))
     except InternalError as error:
         return Verdict("finding", "exit 70", f"{type(error).__name__} {place_of(error)}", str(error))
     except MemoryError as error:

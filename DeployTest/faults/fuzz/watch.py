@@ -1,4 +1,4 @@
-"""Who touches what: an audit hook that refuses and notes writes outside of given folders, and secret reads."""
+"""An audit hook that records and refuses writes outside of the permitted folders, and reads of secret files."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ class StrayError(PermissionError):
 
 @dataclass
 class Watch:
-    """What may be written, which files are the user's, what may not be read, and whether programs may start."""
+    """The folders open to writes, the user's files, the secret folder, and whether programs may start."""
 
     writable: tuple[str, ...] = ()
     precious: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class Worker:
             return trial, run(trial, kind)
 
     def report(self, index: int, build: bool) -> None:
-        """Judge an input and say so; a finding that is new here is made smaller and its files are kept."""
+        """Judge an input and send the verdict; reduce a finding that is new to this worker, and save its files."""
         self.say(start=index)
         began = time.process_time()
         trial, verdict = self.judge(index, build)

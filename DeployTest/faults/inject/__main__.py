@@ -36,7 +36,7 @@ def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
 
 
 def make_table(arguments: argparse.Namespace) -> int:
-    """Write the tables into the document, and the list of what nobody saw beside the programs."""
+    """Write the tables into the document, and the list of undetected faults into the folder of the programs."""
     rows = rows_of(arguments.seeds, arguments.per_class, arguments.jobs)
     arguments.output.write_text(table.renewed(arguments.output.read_text(), rows))
     unseen = FOLDER / "unseen.md"

@@ -9,7 +9,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer: the operand's region among its step's, both ends, and the box as the HAL was told."""
+    """A transfer: the operand's region in its step, source and destination, and the box that the HAL gets."""
 
     region: int
     inward: int
@@ -42,7 +42,7 @@ class Execution:
 
 @dataclass
 class Census:
-    """A whole run. `reads` holds place, bytes and file offset, `writes` place and bytes."""
+    """The events of one run. `reads` holds place, bytes and file offset, `writes` place and bytes."""
 
     executions: dict[int, list[Execution]] = field(default_factory=dict)
     reads: list[tuple[Place, int, int]] = field(default_factory=list)

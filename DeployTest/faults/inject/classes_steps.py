@@ -65,7 +65,7 @@ def times(program: Program, graph: int) -> int:
 
 
 def graph_left(kind: str, graph: int, op: Op) -> None:
-    """Register a class about a whole graph, once or every time."""
+    """Register a fault class that affects a graph, in one pass or in all."""
 
     @fault_class("steps", kind)
     def propose(program: Program) -> Sites:
@@ -97,7 +97,7 @@ def wrong_pass(program: Program) -> Sites:
 
 
 def resetting(kind: str, op: Op, *values: int) -> None:
-    """Register a class about the flag that the training graph is given, at one pass or at all."""
+    """Register a fault class that affects the flag of the training graph, in one pass or in all."""
 
     @fault_class("resets", kind)
     def propose(program: Program) -> Sites:

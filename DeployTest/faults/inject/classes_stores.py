@@ -1,4 +1,4 @@
-"""Fault classes of overflows: after a real kernel call one element more is written somewhere."""
+"""Fault classes of overflows: after a kernel call the injector writes one more element."""
 
 import math
 import random
@@ -86,7 +86,7 @@ def inside(program: Program) -> Sites:
 
 @fault_class("overflows", "inside the slot, after the tile")
 def slot_tail(program: Program) -> Sites:
-    """A tile that is shorter than its slot, written past its end."""
+    """A write past the end of a tile that is shorter than its slot."""
     for step, operand, ordinal, (level, offset), box in overwrites(program):
         size = last_byte(operand, box)
         if operand.slots and size < operand.slot_bytes:
@@ -155,7 +155,7 @@ def into_live(kind: str, value: int, reading: bool) -> None:
 
 
 def candidates(program: Program, step: PlanStep, reading: bool) -> list[Buffer]:
-    """Live buffers that the step only reads, homes and slots alike, or homes it does not touch."""
+    """Live buffers that the step only reads, in homes and in slots, or homes that it does not touch."""
     modes = {o.storage: o.mode for o in step.operands}
     by_arg = {o.arg: o.mode for o in step.operands}
     buffers = []

@@ -51,7 +51,7 @@ MODES = (
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a fault in a mode, and the words that said so."""
+    """The outcome of a fault in a mode, and the program's output that shows it."""
 
     result: str
     said: str

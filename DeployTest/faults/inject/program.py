@@ -31,7 +31,7 @@ BUFFERINGS = ("single", "double")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A case and the memory it is given: small enough for tiles everywhere, and for spilling where L2 is given."""
+    """A case and its budgets: L1 is so small that all steps have tiles, and L2, if set, so small that tensors spill."""
 
     name: str
     l1: int

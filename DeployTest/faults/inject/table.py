@@ -132,7 +132,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def renewed(text: str, rows: Sequence[Row]) -> str:
-    """The document with the tables between its marks made anew."""
+    """The document with new tables between its marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{tables(rows)}\n{END}{after}"

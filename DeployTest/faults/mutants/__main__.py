@@ -144,7 +144,7 @@ def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:
 
 
 def report(verdicts: Iterable[Verdict], count: int, path: Path) -> int:
-    """Print each verdict as it comes, then the figures; all is written as JSON after each."""
+    """Print each verdict as it arrives, then the totals; write all verdicts as JSON after each."""
     excuses, by_key = equivalents(), dict[str, Verdict]()
     for number, verdict in enumerate(verdicts, 1):
         by_key[verdict.mutant.key] = verdict

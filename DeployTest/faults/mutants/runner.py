@@ -129,7 +129,7 @@ class Overlay:
 
 
 def by_file(tests: Sequence[str]) -> list[str]:
-    """Tests of one file together, the files as they first come: fixtures of a file are then made once."""
+    """The tests grouped by file, files in order of their first test, so that pytest builds a file's fixtures once."""
     grouped: dict[str, list[str]] = {}
     for test in tests:
         grouped.setdefault(test.split("::")[0], []).append(test)

@@ -48,7 +48,7 @@ def command_line(trial: Trial) -> str:
     name = draw.one(sorted(commands()))
     words = [name, *_words(trial, commands()[name], draw)]
     with (
-        mock.patch.object(calibrate, "run", side_effect=Reached),
+        mock.patch.object(calibrate, "calibrate_target", side_effect=Reached),
         mock.patch.object(target, "costs_file", side_effect=Reached),
     ):
         try:

@@ -16,10 +16,10 @@ from DeployTest.faults.fuzz import attribute_edits, graph_edits, tensor_edits
 from DeployTest.faults.fuzz.building import build_inference
 from DeployTest.faults.fuzz.draw import damaged
 from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.output_text import check_text, random_options
 from DeployTest.faults.fuzz.reference import compare
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial, contained
-from DeployTest.faults.fuzz.written import check_written, drawn_options
 
 __all__ = ["attribute_edits", "graph_edits", "tensor_edits"]
 PLANNED = 0.06
@@ -71,7 +71,7 @@ def damage(trial: Trial, data: bytes) -> bytes:
 
 
 def prepare(trial: Trial, model: onnx.ModelProto) -> None:
-    """Files that the model may point to: its own constants beside it, and one outside."""
+    """Files that the model may refer to: its constants in its own folder, and a file outside of it."""
     (trial.secret / "secret.bin").write_bytes(np.full(2048, CANARY).tobytes())
     content = b"".join(t.raw_data for t in model.graph.initializer)
     (trial.case / "weights.bin").write_bytes(content + bytes(4096))
@@ -91,9 +91,9 @@ def judged(trial: Trial, data: bytes, feeds: Mapping[str, np.ndarray]) -> str:
         return build_inference(trial, program, feeds)
     if trial.draw("plan").chance(PLANNED):
         with contained(trial):
-            options = drawn_options(trial.draw("options"))
+            options = random_options(trial.draw("options"))
             _, plan = pipeline.plan_program(program, options)
-            check_written(generate.generate_files(plan))
+            check_text(generate.generate_files(plan))
     return verdict
 
 

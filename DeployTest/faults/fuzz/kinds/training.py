@@ -16,10 +16,10 @@ from deployer.verify.reference import Memory, run_graph, run_training
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command
 from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.output_text import random_words
 from DeployTest.faults.fuzz.reference import compare
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial, contained
-from DeployTest.faults.fuzz.written import drawn_words
 from DeployTest.support.tolerances import table
 
 from .graph import damage, prepare, shown
@@ -125,7 +125,7 @@ def build(trial: Trial) -> str:
     gold = {n: weights[n].astype(np.float32) for n in case.program.updated.values()}
     target = next(p for p in trial.case.rglob("outputs.npz"))
     np.savez(target, allow_pickle=False, **gold, loss=np.array(losses, np.float32))
-    words = ["train", "-t", trial.case, "-o", trial.work / "out", *drawn_words(trial.draw("build"))]
+    words = ["train", "-t", trial.case, "-o", trial.work / "out", *random_words(trial.draw("build"))]
     code, out, errors = command(trial, words, programs=True)
     if code in (0, 2):
         return "built and passed" if code == 0 else "not built: refused"
