@@ -30,7 +30,7 @@ def check_program(
     """Type, fold, lower and join the graphs of a case.
 
     `data_inputs` is the number of inputs that change per sample (None: all before the first trained weight),
-    `learning_rate` replaces that of the optimizer. `warn` is told what is odd in the files and harmless.
+    `learning_rate` replaces that of the optimizer. `warn` gets a warning for each harmless oddity of the files.
     Raises GraphProblem, UnsupportedOperator, ShapeMismatch and OptionProblem.
     """
     main = source.main

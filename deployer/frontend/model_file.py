@@ -1,6 +1,6 @@
 """An ONNX file as a protobuf message: sizes, names and external data are checked before they are used.
 
-ONNX's own checker rejects real training graphs, and is not asked.
+ONNX's own checker rejects real training graphs, so the reader does not call it.
 """
 
 import math

@@ -42,7 +42,7 @@ def check_parts(model: ModelProto) -> None:
 def inlined(model: ModelProto) -> list[Call]:
     """The graph's nodes in file order, each call of one of the file's functions replaced by the function's nodes.
 
-    Raises GraphProblem where a function calls itself, is there twice, does not fit a call or grows without measure.
+    Raises GraphProblem where a function calls itself, is defined twice, does not fit a call or grows too large.
     """
     imports = imports_of(model.opset_import)
     if not model.functions:

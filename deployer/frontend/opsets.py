@@ -17,7 +17,7 @@ Imports = Mapping[str, tuple[int, ...]]
 
 
 def imports_of(opsets: Iterable[OperatorSetIdProto]) -> Imports:
-    """The imports of a model or a function; a domain may be there several times."""
+    """The imports of a model or a function, which may import several versions of a domain."""
     by_domain: dict[str, set[int]] = {}
     for opset in opsets:
         by_domain.setdefault(domain_of(opset.domain), set()).add(opset.version)

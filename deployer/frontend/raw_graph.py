@@ -42,8 +42,8 @@ class Input:
 class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
-    `versions` holds the schema versions by which each node is to be read, as `opsets.versions_of` gives them; a node
-    that the compiler made is not among them.
+    `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
+    node that the compiler adds.
     """
 
     name: str

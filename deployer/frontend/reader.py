@@ -74,7 +74,7 @@ def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, gr
 
 
 def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """The node names: one is made from op and first output where missing, numbered where repeated."""
+    """The node names, made distinct: a missing one becomes op and first output, a repeated one gets a number."""
     names: dict[str, None] = {}
     repeats = Counter[str]()
     for node in nodes:

@@ -24,7 +24,7 @@ class Resolved:
     """Types, constants and storage of every value met so far, and the nodes that remain.
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
-    the outputs that a node may name though nothing here computes them, each with its node. `read` are the file's nodes
+    the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
     in the newest form of their operators. `warnings` holds each warning by the name of its value.
     """
 

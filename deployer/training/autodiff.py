@@ -76,7 +76,7 @@ class Tape:
 
 @dataclass
 class Rule:
-    """The GradientBuilder of one node: `targets` maps each wanted input to the name its gradient must get."""
+    """The GradientBuilder of one node: `targets` maps each input that needs a gradient to the gradient's name."""
 
     tape: Tape
     node: Node

@@ -42,7 +42,7 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 @dataclass(frozen=True)
 class Report:
-    """What was written: folders, trained parameters (name in the graph -> in the model), frozen initializers.
+    """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
     `losses` is the gold of each forward pass.
     """
@@ -89,8 +89,8 @@ def build_train_graph(
     is as `forward.choose_parameters` has it.
     `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
-    those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
-    `warn` is told what is odd in the model and harmless.
+    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -124,7 +124,7 @@ def build_train_graph(
 
 @dataclass(frozen=True)
 class TrainGraph:
-    """The parts of a training graph before they are written.
+    """The parts of a training graph, before the files exist.
 
     `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
     """
