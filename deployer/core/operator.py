@@ -155,7 +155,7 @@ class GradientBuilder(Protocol):
     def type(self, name: str) -> TensorType:
         """dtype and shape of any value."""
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
 
     def grad(self, index: int) -> str:
