@@ -47,9 +47,9 @@ def test_request(
 ) -> None:
     """Options without a meaning are refused with the numbers they run against."""
     flags, words = request_
-    said = refused(capsys, "train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path, *flags)
+    message = refused(capsys, "train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path, *flags)
     for word in words:
-        assert word in said
+        assert word in message
 
 
 def test_paths(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +134,9 @@ def attempt(test: str, strategy: str, budgets: dict[str, int], root: Path) -> De
 def proposed(error: DeployerError | None, flag: str) -> int:
     """The number an error proposes for a flag."""
     assert error is not None
-    found = re.match(rf"{flag} (\d+)", error.hint)
-    assert found, str(error)
-    return int(found[1])
+    match = re.match(rf"{flag} (\d+)", error.hint)
+    assert match, str(error)
+    return int(match[1])
 
 
 LEAST = [

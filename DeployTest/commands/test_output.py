@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.calibration.calibrate import kept_on_failure
+from deployer.calibration.calibrate import restored_on_failure
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.running import output
 from DeployTest.support.cases import case_dir
@@ -62,9 +62,9 @@ def test_foreign_files_are_not_overwritten(
 ) -> None:
     """A file of the user's in the place of one of ours: refused by name, nothing is written; --force takes it."""
     (tmp_path / name).write_text("mine")
-    said = refused(capsys, "train", "-t", case, "-o", tmp_path)
-    assert name in said
-    assert "--force" in said
+    message = refused(capsys, "train", "-t", case, "-o", tmp_path)
+    assert name in message
+    assert "--force" in message
     assert contents(tmp_path) == {name: b"mine"}
     assert deployer("train", "-t", case, "-o", tmp_path, "--force") == 0
     assert (tmp_path / name).read_bytes() != b"mine"
@@ -88,11 +88,11 @@ def test_an_edit_outlives_another_plan(case: Path, tmp_path: Path) -> None:
     folder, fused = tmp_path / "c", tmp_path / "fused"
     assert deployer("compile", "-t", case, "-o", folder, "--no-fusion") == 0
     assert deployer("compile", "-t", case, "-o", fused) == 0
-    gone = sorted({p.name for p in folder.glob("*.h")} - {p.name for p in fused.glob("*.h")})
-    assert gone
-    (folder / gone[0]).write_text("mine")
+    dropped = sorted({p.name for p in folder.glob("*.h")} - {p.name for p in fused.glob("*.h")})
+    assert dropped
+    (folder / dropped[0]).write_text("mine")
     assert deployer("compile", "-t", case, "-o", folder) == 0
-    assert (folder / gone[0]).read_text() == "mine"
+    assert (folder / dropped[0]).read_text() == "mine"
 
 
 def test_headers_that_would_be_taken_for_ours(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,7 +254,7 @@ def test_costs_outlive_a_failed_calibration(tmp_path: Path) -> None:
             costs.write_bytes(before)
 
         def calibrate(path: Path = costs) -> None:
-            with kept_on_failure(path):
+            with restored_on_failure(path):
                 output.replace_file(path, b"half")
                 raise KeyboardInterrupt
 

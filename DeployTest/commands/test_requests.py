@@ -154,16 +154,16 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_refused(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """Code 2, the cause in the first line or argparse's last, nothing that was there is changed, nothing was run."""
     words, cause = REFUSED[name]
-    given = [str(word) for word in words(place)]
+    command = [str(word) for word in words(place)]
     before = files(place.case.parent)
-    code = deployer(*given)
-    said = capsys.readouterr()
-    assert code == 2, said.err
-    assert "Traceback" not in said.err
-    lines = said.err.splitlines()
+    code = deployer(*command)
+    streams = capsys.readouterr()
+    assert code == 2, streams.err
+    assert "Traceback" not in streams.err
+    lines = streams.err.splitlines()
     line = lines[-1] if lines[0].startswith("usage:") else lines[0]
     assert cause.format(here=place.here) in line
-    assert "[loss" not in said.out
+    assert "[loss" not in streams.out
     assert files(place.case.parent) == before
     assert not (place.here / "c" / "network").exists()
 
@@ -186,9 +186,9 @@ def test_compilers(
     command, cause = COMPILERS[name]
     monkeypatch.setenv("CC", command)
     assert deployer("train", "-t", place.case, "-o", place.here) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert cause in said.splitlines()[0]
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert cause in message.splitlines()[0]
 
 
 def program(place: Place, body: str) -> None:
@@ -233,9 +233,9 @@ def test_runs(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> No
     body, code, cause = RUNS[name]
     program(place, body)
     assert deployer("train", "-t", place.case, "-o", place.here / "c") == code
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert cause in said.splitlines()[0]
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert cause in message.splitlines()[0]
 
 
 @pytest.mark.parametrize(

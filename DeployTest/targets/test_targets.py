@@ -77,7 +77,7 @@ def test_all_faults_at_once(folder: Path) -> None:
         (r'^compiler = \["riscv64-unknown-elf-gcc"\]', 'compiler = "gcc"'),
         (r"^sanitize = .*$", ""),
     )
-    wanted = (
+    messages = (
         "name is 'rome', the file is 'siracusa'",
         "unknown keys ['colour']",
         "cores is not positive",
@@ -90,9 +90,9 @@ def test_all_faults_at_once(folder: Path) -> None:
         "toolchain.compiler: ",
         "toolchain lacks 'sanitize'",
     )
-    for text in wanted:
+    for text in messages:
         assert any(text in fault for fault in faults), (text, faults)
-    assert len(faults) == len(wanted)
+    assert len(faults) == len(messages)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_fault(file: str, edit: tuple[str, str], word: str, folder: Path) -> Non
 
 def test_level_of_the_linker(folder: Path) -> None:
     """What a linker is told of a level names one that is there."""
-    found = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
-    assert found == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
+    faults = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
+    assert faults == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
 
 
 def test_unknown() -> None:
