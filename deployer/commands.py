@@ -52,7 +52,7 @@ def kind_of(a: argparse.Namespace) -> str:
 
 
 def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
-    """The case a command works on, and the warnings about its files, which are told at once."""
+    """The case a command works on, and the warnings about its files, which are printed at once."""
     kind, warnings = kind_of(a), list[DeployerWarning]()
 
     def warn(warning: DeployerWarning) -> None:

@@ -34,7 +34,7 @@ MOST_INPUTS = 50
 
 
 def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
-    """Run a command; its exit code, or that of the error it ended with, which is told on standard error.
+    """Run a command; its exit code, or that of the error it ended with, which is printed on standard error.
 
     `words` are its command line, for the report. Nothing is raised but SystemExit.
     """
@@ -77,7 +77,7 @@ def _user_error(error: Exception) -> DeployerError:
 
 
 def _ended(error: DeployerError, words: Sequence[str]) -> int:
-    """Show the error, with a report beside it where it is the compiler's own."""
+    """Print the error; a fault of the compiler itself also gets a report. The exit code."""
     text = str(error)
     if error.exit_code == InternalError.exit_code:
         place = write_report(error, words)

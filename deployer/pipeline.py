@@ -64,7 +64,7 @@ def load_training(
     """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
-    is told what is odd in the files and harmless, here and below.
+    is called with what is odd but harmless in the files, here and below.
     """
     folder = parse.train_dir(directory)
     program = _training_program(folder, learning_rate, changing, warn)
@@ -286,7 +286,7 @@ def accumulate_of(case: Case, options: Options) -> Options:
 
 
 def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
-    """OptionProblem where a tiling from a file was made for another case, or another number of passes per update."""
+    """Raise OptionProblem where a tiling file belongs to another case or to another number of passes per update."""
     schedule = tiling.lifetimes.schedule
     options = schedule.options
     if fuse.fuse_program(case.program, options) != schedule.program:

@@ -28,9 +28,9 @@ FLAGS = {
 
 
 def plan_from(path: Path) -> Plan:
-    """A plan as the deployer wrote it: sealed, sound by itself, and that of the tiling.json beside it where one is.
+    """An unedited plan from a file, checked alone and, if the folder has a tiling.json, against that.
 
-    FileProblem where it is not.
+    Raises FileProblem where a check fails.
     """
     plan = artefact.load(Plan, path, sealed=True)
     with judged(path):
@@ -57,7 +57,7 @@ def _check_tiling(plan: Plan, path: Path, tiling: Tiling, tiling_path: Path) -> 
 def existing(case: Case, directory: Path, running: Running) -> Plan:
     """The plan in an output folder, of this case, with the input file of this case beside it; FileProblem otherwise.
 
-    The C there may be edited: it is what will be built. OptionProblem where it runs otherwise than is asked for.
+    The C may be edited, and is built as it is. OptionProblem where passes or tolerance differ from `running`.
     """
     plan_path, tiling, data = (directory / name for name in ("plan.json", "tiling.json", "input.bin"))
     for path in (plan_path, tiling, data):
@@ -81,9 +81,9 @@ def judged(path: Path) -> Iterator[None]:
 
 
 def check_agreement(arguments: Collection[str], request: Options, origin: Options, path: Path) -> None:
-    """OptionProblem where a file was made with other options than the command line gave.
+    """Raise OptionProblem where the options of a file differ from those on the command line.
 
-    What the command line is silent about is as in the file.
+    Options that the command line does not name are as in the file.
     """
     facts = []
     for argument, (flag, field) in FLAGS.items():
@@ -99,7 +99,7 @@ def check_agreement(arguments: Collection[str], request: Options, origin: Option
 
 
 def check_running(request: Running, origin: Running, path: Path) -> None:
-    """OptionProblem where the harness beside a plan does something else than is asked for, be it in silence.
+    """Raise OptionProblem where passes or tolerance of a plan differ from those of the command, defaults included.
 
     The tolerance decides the verdict, and no file overrules it.
     """

@@ -92,7 +92,7 @@ def test_profile(trained: tuple[Path, str]) -> None:
 
 
 def test_step_table(trained: tuple[Path, str]) -> None:
-    """-v prints a line per step with the whole operator name."""
+    """-v prints a line per step with the full name of its operator."""
     folder, text = trained
     for step in json.loads((folder / "plan.json").read_text())["body"]["steps"]:
         assert re.search(rf"^ *{step['index']} +{step['op']} .* {step['bytes_in']} +{step['bytes_out']} ", text, re.M)
@@ -158,7 +158,7 @@ def test_steps_and_rate(trained: tuple[Path, str], models_root: Path, tmp_path: 
 
 
 def test_skips(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--skipsim builds and does not run; --skipgen builds and runs what lies there, edited or not."""
+    """--skipsim builds and does not run; --skipgen builds and runs the C in the output folder, edited or not."""
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path]
     assert deployer(*words, "--skipsim") == 0
     assert "[loss" not in capsys.readouterr().out
@@ -237,7 +237,7 @@ def test_emit(compiled: Path, tmp_path: Path) -> None:
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    """`targets`, `operators`, `--version` and `--help` speak of what there is."""
+    """`targets`, `operators`, `--version` and `--help` print the targets, operators, version and commands."""
     assert deployer("targets") == 0
     text = capsys.readouterr().out
     for name in names():
@@ -268,7 +268,7 @@ def test_train_graph(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFi
 def test_results_go_to_stdout_and_errors_to_stderr(
     models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that either can be sent elsewhere."""
+    """Results are printed to stdout alone, errors to stderr alone."""
     case = case_dir("simple_mlp", models_root)
     capsys.readouterr()
     for words in (["targets"], ["operators"], ["compile", "-t", case, "-o", tmp_path / "c", "-v"]):

@@ -92,7 +92,7 @@ def test_report(
 def test_report_elsewhere(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Where the state folder takes nothing, the report lies among temporary files; where those do not, that is said."""
+    """A report goes to the temporary folder if the state folder is not writable; if neither is, the message says so."""
 
     def fail(*arguments: object) -> int:
         raise ZeroDivisionError

@@ -57,7 +57,7 @@ def hostile(request: pytest.FixtureRequest, models_root: Path, tmp_path_factory:
 
 
 def in_every_place(plan: Plan, form: Callable[[int], str]) -> Plan:
-    """The plan with a name made of its number in the place of each."""
+    """The plan with every name replaced by `form` of its number."""
     names: dict[str, str] = {}
     return renamed(plan, lambda name: names.setdefault(name, form(len(names))))
 
@@ -82,7 +82,7 @@ def check_tokens(plan: Plan, expected: dict[str, list[tuple[str, str]]]) -> None
 
 @pytest.mark.parametrize("piece", PIECES | UNPRINTABLE)
 def test_tokens(piece: str, innocent: Built, expected: dict[str, list[tuple[str, str]]]) -> None:
-    """The piece behind every name: beside what templates print before it and after it."""
+    """Every name ends in the piece of text; the tokens of the generated C stay the same."""
     text = (PIECES | UNPRINTABLE)[piece]
     check_tokens(in_every_place(innocent.plan, lambda n: f"n{n}{text}"), expected)
 

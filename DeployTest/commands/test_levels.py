@@ -56,7 +56,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_budgets(limits: str, words: list[object], tmp_path: Path) -> None:
-    """What is asked of a level is what the plan keeps to, whatever the level is called."""
+    """A plan respects the budget of each level, whatever the level's name."""
     target, flags, budgets = LIMITS[limits]
     assert deployer(*words, "-p", target, *flags) == 0
     plan = body(tmp_path / "c")
@@ -67,7 +67,7 @@ def test_budgets(limits: str, words: list[object], tmp_path: Path) -> None:
 
 
 def test_tensors_in_any_level(words: list[object], tmp_path: Path) -> None:
-    """By default tensors live up to the second level, whatever it is called; further out where that is asked for."""
+    """By default tensors lie in the two inner levels, whatever their names; in outer levels if an option says so."""
     for target, flags, outermost, used in (
         (FLAT, [], "Outer", ["Inner", "Outer"]),
         (NAMED, [], "SRAM", ["TCDM", "SRAM"]),
@@ -158,7 +158,7 @@ AGAIN = {
 def test_agreement(
     flags: str, way: str, artefacts: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where an artefact goes back without `-p`, its levels are those of the target it was made for."""
+    """Without `-p` the levels of an artefact are those of its own target."""
     more, text = AGAIN[flags]
     shutil.copytree(artefacts, tmp_path / "c")
     again = [*words, "--force", "--from", artefacts / "tiling.json"]
@@ -199,7 +199,7 @@ EDITS = {
 def test_edited(
     edit: str, artefacts: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The options inside of a tiling are held to the same levels."""
+    """Options in a tiling file are checked against the levels of its target."""
     field, value, texts = EDITS[edit]
     path = tmp_path / "tiling.json"
     artefact = json.loads((artefacts / "tiling.json").read_text())

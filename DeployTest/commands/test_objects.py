@@ -144,7 +144,7 @@ def test_damaged_object(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged object is noticed and made again; the program is the same, and what is not an object of ours stays."""
+    """A damaged object is compiled again, the program is the same, and foreign files in the cache stay."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--dump"]
     assert deployer(*words, tmp_path / "1.npz") == 0
@@ -206,7 +206,7 @@ def test_places_that_are_none(
 
 @pytest.mark.slow
 def test_a_stray_header_spoils_no_object(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies beside generated C is not what a kernel includes: an object made there serves everywhere."""
+    """Kernels do not include headers from the folder of generated C, so their objects serve every folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     case = pipeline.load_training(case_dir("simple_mlp", models_root))
     tiling, plan = pipeline.plan_case(case, pipeline.Options("host", "single"))

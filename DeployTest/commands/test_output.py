@@ -45,7 +45,7 @@ def test_foreign_files_stay(case: Path, tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_plan_left_goes(case: Path, tmp_path: Path) -> None:
-    """Of our own files only those of the last plan are there, and they are as in a new folder."""
+    """A folder holds the generated files of the last plan alone, with the same content as in a new folder."""
     used, new = tmp_path / "used", tmp_path / "new"
     assert deployer("train", "-t", case, "-o", used, "--no-fusion", "--skipsim") == 0
     before = set(contents(used))
@@ -173,7 +173,7 @@ def test_emit(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_train_graph(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A case is written where none of somebody else's is, and as a whole or not at all."""
+    """A case is written completely or not at all, and never over foreign files."""
     words = ["train-graph", case.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "-o", tmp_path]
     theirs = tmp_path / "simple_mlp_train" / "inputs.npz"
     theirs.parent.mkdir()
@@ -189,7 +189,7 @@ def test_train_graph(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("moves", range(6))
 def test_ended_between_any_two_writes(moves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever file was moved last, each is the old or the new one, and all of them are known as ours."""
+    """A process that ends between two moves leaves each file old or new, and the manifest lists them all."""
     old = {"a": "old a", "b": "old b"}
     new = {"a": "new a", "b": "new b", "c": "new c"}
     output.write(tmp_path, old)
@@ -246,7 +246,7 @@ def test_dump_appears_whole_or_not(case: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_costs_outlive_a_failed_calibration(tmp_path: Path) -> None:
-    """A calibration that does not reach its end leaves the costs, or that there were none."""
+    """A calibration that fails leaves the file of costs unchanged, or absent."""
     for before in (b"measured", None):
         costs = tmp_path / "costs.toml"
         costs.unlink(missing_ok=True)

@@ -102,7 +102,7 @@ with output.opened(Path(sys.argv[1])):
 
 
 def test_the_holder_is_named(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """While one process holds a folder, another is told which; a killed one holds nothing."""
+    """A second process in a folder gets an error that names the first; a killed process holds no folder."""
     words = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=HERE.parent) as holder:
         assert holder.stdout is not None

@@ -1,4 +1,4 @@
-"""Artefacts that come back: what an edited or foreign file, or a command line that says otherwise, is told."""
+"""Re-entry: edited and foreign files, and command lines that contradict a file, are refused with an error."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def put(*keys: Any, value: Any) -> Callable[[Any], object]:
 
 
 def test_edited_plan(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A plan is printed as it was made, or not: an edit belongs into the tiling."""
+    """An edited plan is refused: edits belong into the tiling."""
     plan = copied / "plan.json"
     edit(plan, put("steps", 0, "cycles", value=1))
     message = refused(capsys, "emit", "--plan", plan, "-o", tmp_path / "e")
@@ -59,7 +59,7 @@ def test_edited_plan(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_plan_of_another_tiling(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a digest that fits, the tiling beside the plan tells; and an edited tiling has another plan."""
+    """An edited plan with a correct digest is refused because it differs from the plan of its tiling.json."""
     rate = put("steps", -1, "args", "lr", value={"_": "Const", "value": 0.5})
     edit(copied / "plan.json", rate, seal=True)
     message = refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
@@ -144,7 +144,7 @@ ALONE = {
 
 @pytest.mark.parametrize("fault", ALONE)
 def test_plan_alone(fault: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What can be said of a plan without its tiling is said, with a digest that fits."""
+    """A plan without its tiling is checked alone, even where its digest is correct."""
     change, words = ALONE[fault]
     (copied / "tiling.json").unlink()
     edit(copied / "plan.json", change, seal=True)
@@ -210,7 +210,7 @@ RUNNING = {
 def test_running_is_apart(
     option: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What only the harness does: another plan.json, refused for the C beside it, and asked anew of a tiling."""
+    """Options of the harness: --skipgen refuses a change, --from takes them from the command line."""
     words, text = RUNNING[option]
     assert text in refused(capsys, "train", "--skipgen", "-t", artefacts[0], "-o", copied, *words)
     before = (copied / "plan.json").read_text(), (copied / "tiling.json").read_text(), c_files(copied)
@@ -262,7 +262,7 @@ def test_skipgen_wants_its_own_files(
 
 
 def test_other_initial_weights(artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A case whose numbers changed since is not what the folder was made of."""
+    """--skipgen refuses a case whose numbers changed since."""
     other = Path(shutil.copytree(artefacts[0].parent, copied / "case")) / artefacts[0].name
     with np.load(other / "inputs.npz") as archive:
         arrays = {name: archive[name] for name in archive.files}

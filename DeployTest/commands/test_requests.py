@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a request is made: the case, its forward model, and a folder of its own."""
+    """The files of a request: the case, its forward model, and a folder for outputs."""
 
     case: Path
     here: Path
@@ -152,7 +152,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """Code 2, the cause in the first line or argparse's last, nothing that was there is changed, nothing was run."""
+    """The exit code is 2, one line names the cause, no file is changed and nothing was run."""
     words, cause = REFUSED[name]
     command = [str(word) for word in words(place)]
     before = files(place.case.parent)
@@ -261,6 +261,6 @@ def test_dump_is_what_was_asked(place: Place) -> None:
 
 
 def test_seed_with_a_use(place: Place) -> None:
-    """Either random order takes the whole range of seeds."""
+    """Both random orders accept every seed of 32 bits."""
     for flag, seed in (("--dma-order", 2**32 - 1), ("--core-order", 0)):
         assert deployer("train", "-t", place.case, "-o", place.here, flag, "random", "--seed", seed) == 0

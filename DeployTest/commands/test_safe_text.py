@@ -153,7 +153,7 @@ def test_one_place_for_each(name: str) -> None:
 
 
 def test_every_template_is_guarded() -> None:
-    """Wherever a template is made, it is with the options that refuse raw text."""
+    """Every template is created with the options that refuse raw text."""
     templates = [(file, call) for file, name, call in calls() if name in ("Template", "TemplateLookup")]
     assert {file for file, _ in templates} == {"generate.py", "measure.py"}
     for file, call in templates:

@@ -50,7 +50,7 @@ def flags() -> tuple[str, ...]:
 
 
 def test_flag_where_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly where the compiler takes it; a compiler that is replaced is asked again."""
+    """The flag is used if and only if the compiler accepts it; a replaced compiler is tested again."""
     tools = build.toolchain(target.load("host"))
     assert FLAG in tools.optional
     assert FLAG not in tools.flags
@@ -64,7 +64,7 @@ def test_flag_where_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_compiler_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that breaks down while it is asked has not said no."""
+    """A compiler that crashes during the test of the flag is an error, not a refusal of the flag."""
     text = f'#!/bin/sh\ncase " $* " in *" {FLAG} "*) kill -9 $$;; esac\nexec gcc "$@"\n'
     monkeypatch.setenv("CC", str(compiler(tmp_path, text)))
     with pytest.raises(ToolFailed, match=f"asking .* for {FLAG} failed.*signal 9"):

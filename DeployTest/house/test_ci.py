@@ -29,7 +29,7 @@ def ci(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_unknown_job_is_refused() -> None:
-    """With the jobs that there are, before anything is installed or run."""
+    """The error lists the jobs, and nothing is installed or run."""
     run = ci("tests", "lints")
     assert run.returncode == 2
     assert "lints" in run.stderr

@@ -56,7 +56,7 @@ class A:
 
 
 def test_every_number_has_a_reason() -> None:
-    """What is there is listed, and what is listed is there."""
+    """Every number in the operators' code is listed with a reason, and every listed number occurs."""
     for path in sorted(OPERATORS.rglob("*.py")):
         place = str(path.relative_to(OPERATORS))
         present, listed = set(numbers(ast.parse(path.read_text()))), LISTED.get(place, [])

@@ -178,7 +178,7 @@ NAME_CLASHES = {
 
 @pytest.mark.parametrize("fault", NAME_CLASHES)
 def test_faults_of_a_package(package: Path, fault: str) -> None:
-    """A name that is taken is an error that names both places; so is a package that does not load."""
+    """A name that exists already is an error that names both places; a package that does not load is an error, too."""
     part, (file, old, new), texts = NAME_CLASHES[fault]
     path = package / f"lab_{part}" / file
     path.write_text(path.read_text().replace(old, new) if old else path.read_text())
@@ -203,7 +203,7 @@ def test_two_files_of_a_kernel(package: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_the_package(tmp_path: Path) -> None:
-    """Its operator and its optimizer are not there for anybody else."""
+    """Without the package its operator and its optimizer do not exist."""
     _model(tmp_path / "model.onnx", _weights(9))
     words = ["--loss", "mse", "-o", tmp_path]
     assert "'Softsign'" not in deployer(tmp_path, "operators").stdout

@@ -93,7 +93,7 @@ def _steps() -> Iterator[Step]:
 
 
 def _tile_jobs() -> Iterator[KernelJob]:
-    """Every sample whole, and cut into pieces of a half and of three wherever a dim can be cut."""
+    """Every sample in one tile, in halves, and in tiles of three elements per dim that can be split."""
     for step in _steps():
         for cut in (1, 2, 0):
             sizes = lawful(step.access, {d.name: _piece(d.size, cut) for d in step.access.dims})

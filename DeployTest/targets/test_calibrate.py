@@ -1,4 +1,4 @@
-"""Calibration on a machine whose costs are known: what is measured there must come out again."""
+"""Calibration recovers the costs of a simulated machine whose costs are known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

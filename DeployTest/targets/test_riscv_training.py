@@ -107,7 +107,7 @@ def test_fits(target: str, test: str, l1: int, models_root: Path, tmp_path: Path
 
 
 def test_program_beside_the_plan(models_root: Path, tmp_path: Path) -> None:
-    """A plan that leaves the program too little of L2 is told what would be enough, and that works."""
+    """The error of a plan that leaves too little of L2 for the program proposes a budget, and that budget works."""
     needs_compiler("siracusa")
     case = load_case("autoencoder", models_root)
     built = compile_case(case, tmp_path, "single", 32000, target="siracusa")

@@ -125,7 +125,7 @@ def test_fault(file: str, edit: tuple[str, str], word: str, folder: Path) -> Non
 
 
 def test_level_of_the_linker(folder: Path) -> None:
-    """What a linker is told of a level names one that is there."""
+    """Placeholders in the linker's words name existing levels."""
     faults = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
     assert faults == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
 
@@ -139,7 +139,7 @@ def test_unknown() -> None:
 
 
 def test_budgets() -> None:
-    """A budget goes up to what is not reserved, to the byte; cores up to what there are."""
+    """A budget is at most the unreserved bytes of its level, cores at most those of the target."""
     target = targets.load("host")
     for level, flag in zip(target.levels, ("--l1", "--l2", "--budget L3"), strict=True):
         most = level.bytes - level.reserved

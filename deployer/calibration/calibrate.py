@@ -57,7 +57,7 @@ class Calibration:
 
 
 def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
-    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on.
+    """Measure everything on the target, fit, and write its costs.toml, which names `simulator` as the machine.
 
     `profiled` runs whole programs.
     """

@@ -206,7 +206,7 @@ def flags_of(tools: Toolchain) -> tuple[str, ...]:
 
 @cache
 def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
-    """Whether a compiler, known by its identity, compiles an empty file without a warning under these words."""
+    """Whether a compiler compiles an empty file with this command without a warning; cached by its identity."""
     try:
         _run_tool([*command, "-x", "c", "-c", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
     except BuildFailed:

@@ -1,7 +1,7 @@
-"""Objects of files that no plan changes: compiled once per content, flags and compiler, and known by digest.
+"""Objects of files that no plan changes: compiled once per content, flags and compiler, checked by digest.
 
-An object's name is `<stem>-<key>-<digest>.o`: the key is of all it is made from, the digest of what it is. One whose
-content has another digest is damaged, and made again.
+An object's name is `<stem>-<key>-<digest>.o`: the key hashes all inputs of the compilation, the digest
+its own content. An object whose content has another digest is damaged, and compiled again.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ PROGRAMS = ("cc1", "as")
 
 
 def folder() -> Path:
-    """The user's cache folder for objects, made where it is missing; FileProblem where there can be none."""
+    """The user's cache folder for objects, created if missing; FileProblem where that is impossible."""
     setting = os.environ.get("XDG_CACHE_HOME", "")
     try:
         root = Path(setting) if os.path.isabs(setting) else Path.home() / ".cache"

@@ -1,7 +1,7 @@
-"""Output folders: what was written there is known by its digest, what is somebody else's stays, one process at a time.
+"""Output folders: the digests of written files are recorded, foreign files stay, and one process works at a time.
 
 A folder that is written to gets a subfolder `.deployer`: `manifest.json` lists every file with the digest it was
-written with, `lock` is held while a command works there, and files grow in a scratch folder until they are whole.
+written with, `lock` is held while a command works there, and files grow in a scratch folder until they are complete.
 """
 
 import errno
@@ -230,7 +230,7 @@ def _write_file(part: Path, content: bytes, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make the file's folder, and see whether a file can be made there; OSError where not."""
+    """Create the file's folder; OSError where no file can be written in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
