@@ -138,7 +138,7 @@ def _stage(error: BaseException) -> str:
     root = error.__cause__ or error
     files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
     inside = [f for f in files if f.is_relative_to(package)]
-    stages = [after for before, after in itertools.pairwise(inside) if before.name == "pipeline.py" != after.name]
+    stages = [callee for caller, callee in itertools.pairwise(inside) if caller.name == "pipeline.py" != callee.name]
     return (stages or inside)[-1].stem if inside else "before the command"
 
 

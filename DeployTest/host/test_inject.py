@@ -133,5 +133,5 @@ def test_table_has_enough_and_nothing_unseen() -> None:
     assert [row[0] for row in groups[2:]] == [*GROUPS, "all"]
     for row in groups[2:]:
         for text in row[2:]:
-            seen, live = re.findall(r"\d+", text)[:2]
-            assert seen == live, f"{row[0]}: {text}"
+            noticed, live = re.findall(r"\d+", text)[:2]
+            assert noticed == live, f"{row[0]}: {text}"

@@ -123,10 +123,10 @@ def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -
     scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
     present = "abcy" if changed.get("beta") else "aby"
     operands = {x: _normal(index, batch * rows[x] * pitch[x]) for index, x in enumerate(present)}
-    shown = "".join(f"-{name}{value}" for name, value in changed.items())
+    suffix = "".join(f"-{name}{value}" for name, value in changed.items())
     kernel = registry()["Gemm"].kernel
     assert kernel is not None
-    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{shown}", kernel, operands, scalars)
+    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{suffix}", kernel, operands, scalars)
 
 
 def _gemm_jobs() -> Iterator[KernelJob]:
