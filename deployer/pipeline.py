@@ -168,7 +168,7 @@ def running_of(case: Case, tolerance: float = TOLERANCES.loss) -> Running:
 def plan_case(
     case: Case, options: Options, progress: Progress = silent, tolerance: float = TOLERANCES.loss
 ) -> tuple[Tiling, Plan]:
-    """As `plan_program`, with the case's number of passes, in all and per update."""
+    """Plan a case's program, with the case's number of passes in all and per update."""
     return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance))
 
 

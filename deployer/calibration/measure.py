@@ -186,7 +186,7 @@ def _template() -> Template:
 
 
 class _Image:
-    """What lies in the innermost level for a job: its argument table, then each operand between guards."""
+    """The innermost level's content for a job: its argument table, then each operand between two guards."""
 
     def __init__(self, target: Target, job: KernelJob) -> None:
         self.job = job

@@ -34,7 +34,7 @@ U = TypeVar("U")
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
 """Messages of a tool that the machine ended, not its input, in the C locale."""
 BROKEN = ("internal compiler error", "signal terminated program", "terminated with signal")
-"""What gcc says where a program that it started was killed, or has a fault."""
+"""Messages of gcc after a program that it started was killed or crashed."""
 
 
 @dataclass(frozen=True)

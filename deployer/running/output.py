@@ -151,7 +151,7 @@ def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
 
 
 def foreign(directory: Path, names: Iterable[str]) -> list[str]:
-    """Those of the names whose files were not written here, or were changed since."""
+    """The names among `names` whose files were not written here, or were changed since."""
     records = _manifest(directory)
     return sorted(name for name in names if not _is_ours(directory / name, records.get(name, ())))
 
