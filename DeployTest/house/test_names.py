@@ -36,16 +36,16 @@ def test_mentions_are_seen() -> None:
 def test_no_operator_is_named() -> None:
     """Names are below `deployer/operators` alone, where gradients and lowered forms are made of other operators."""
     for path in code("deployer", "tilers", "templates"):
-        where = path.relative_to(ROOT)
-        if where.parts[:2] == ("deployer", "operators"):
+        place = path.relative_to(ROOT)
+        if place.parts[:2] == ("deployer", "operators"):
             continue
         if path.suffix == ".py":
-            assert not _mentions(path.read_text()), f"{where} names {sorted(_mentions(path.read_text()))}"
+            assert not _mentions(path.read_text()), f"{place} names {sorted(_mentions(path.read_text()))}"
         else:
-            found = set(re.findall(r"\w+", path.read_text())) & {
+            mentions = set(re.findall(r"\w+", path.read_text())) & {
                 name for name in _names() if name[1:] != name[1:].lower()
             }
-            assert not found, f"{where} names {sorted(found)}"
+            assert not mentions, f"{place} names {sorted(mentions)}"
 
 
 def test_one_of_each() -> None:

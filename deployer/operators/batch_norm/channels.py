@@ -1,4 +1,4 @@
-"""What batch normalization is made of: steps over X[N, C, ...] with one number per channel, and the layer's rules."""
+"""The steps of batch normalization over X[N, C, ...] with one number per channel, and the rules of the layer."""
 
 import math
 from abc import abstractmethod

@@ -206,7 +206,7 @@ def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | N
 def regions(access: Access, tile: Mapping[str, int]) -> int:
     """Parts of a tile's plane that differ in the taps that lie inside X: the middle, borders and corners.
 
-    A tile that is not the whole of an axis is taken to lie at one end.
+    A tile that is shorter than its axis is assumed to lie at one end.
     """
     parts = 1
     x = access.operand("x")
