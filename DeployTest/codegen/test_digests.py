@@ -125,12 +125,12 @@ def test_tile_lengths(update_golden: bool) -> None:
 
 def compare(name: str, texts: dict[str, str], update_golden: bool) -> None:
     """Fail where a text has another digest than in the golden of that name."""
-    found = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
+    digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
     golden = DIGESTS / f"{name}.txt"
     if update_golden:
         golden.parent.mkdir(exist_ok=True)
-        golden.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+        golden.write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()))
     assert golden.is_file(), f"{golden} is missing; `make golden` writes it"
     agreed = {name: digest for digest, name in (line.split("  ") for line in golden.read_text().splitlines())}
-    changed = sorted(name for name in found.keys() | agreed.keys() if found.get(name) != agreed.get(name))
+    changed = sorted(name for name in digests.keys() | agreed.keys() if digests.get(name) != agreed.get(name))
     assert not changed, f"{', '.join(changed)} changed; `make golden` accepts that, and a changelog line says why"

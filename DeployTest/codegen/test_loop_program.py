@@ -137,13 +137,13 @@ def test_an_expression_is_what_c_computes(name: str, tmp_path: Path) -> None:
     folders = [f"-I{TARGETS / folder}" for folder in ("common/include", "host")]
     subprocess.run(["gcc", "-Wall", "-Werror", *folders, source, "-o", tmp_path / "e"], check=True)
     computed = subprocess.run([tmp_path / "e"], capture_output=True, text=True, check=True).stdout.split()
-    found = []
+    results = []
     for a, b in values:
         variables = {"a": a, "b": b}
         run = ProgramRun(Clock(()), (), variables)
         run.block(Block((Let("a", A), Set(Var("result"), EXPRESSIONS[name]))))
-        found.append(run.variables["result"])
-    assert found == list(map(int, computed))
+        results.append(run.variables["result"])
+    assert results == list(map(int, computed))
 
 
 def test_signed_values_have_casts() -> None:

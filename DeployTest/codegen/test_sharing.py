@@ -73,7 +73,7 @@ def moves(function: FunctionView) -> list[str]:
     return [str(view.awaited) for view in function.body if view.form == "c_wait"]
 
 
-def test_alike_but_for_addresses_is_one_function() -> None:
+def test_addresses_are_parameters() -> None:
     (function,), calls = shared(step(4, copy(4)), step(7, copy(7)))
     assert function.name == "step_04_like"
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"

@@ -54,11 +54,11 @@ def test_estimates(test: str, l1: int, strategy: str, models_root: Path) -> None
     """Steps one by one, and the whole program, whose steps are not all off to one side."""
     case = load_case(test, models_root)
     tiling = pipeline.plan_case(case, Options("host", strategy, {"L1": l1}))[0]
-    found = list(pairs(tiling))
-    assert any(guess == cycles for _, guess, cycles in found)
-    for name, guess, cycles in found:
+    estimates = list(pairs(tiling))
+    assert any(guess == cycles for _, guess, cycles in estimates)
+    for name, guess, cycles in estimates:
         assert abs(guess - cycles) <= BOUND["step"] * cycles, (name, guess, cycles)
-    guess, cycles = (sum(pair[i] for pair in found) for i in (1, 2))
+    guess, cycles = (sum(pair[i] for pair in estimates) for i in (1, 2))
     assert abs(guess - cycles) <= BOUND["program"] * cycles
 
 
@@ -80,10 +80,10 @@ def test_formulas_take_arrays(size: int, lines: int, contention: int, facts: tup
 
 @given(counts, counts, st.integers(0, 64))
 @settings(deadline=None)
-def test_whole_call_is_its_own_part(macs: int, elements: int, pieces: int) -> None:
+def test_full_share_is_the_call(macs: int, elements: int, pieces: int) -> None:
     """A share of one is the call as the timeline has it, but for what integers cut off."""
     target = load("siracusa")
     cost = call_cost(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
-    whole = cost.call + cost.part(1.0) / 1000
+    cycles = cost.call + cost.part(1.0) / 1000
     assert cost.cycles == kernel_cycles(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
-    assert cost.cycles - 1 <= whole <= cost.cycles + 1
+    assert cost.cycles - 1 <= cycles <= cost.cycles + 1

@@ -103,8 +103,8 @@ def _slice_grad(data: st.DataObject) -> Sample:
     steps = [data.draw(st.integers(1, 3)) for _ in shape]
     starts = [data.draw(st.integers(0, 3)) for _ in shape]
     rest = [data.draw(st.integers(1, 3)) for _ in shape]
-    whole = [s + (n - 1) * t + r for n, t, s, r in zip(shape, steps, starts, rest, strict=True)]
-    attrs: dict[str, AttrValue] = {"input_shape": tuple(whole), "starts": tuple(starts), "steps": tuple(steps)}
+    extents = [s + (n - 1) * t + r for n, t, s, r in zip(shape, steps, starts, rest, strict=True)]
+    attrs: dict[str, AttrValue] = {"input_shape": tuple(extents), "starts": tuple(starts), "steps": tuple(steps)}
     return Sample("slice_grad", (random(*shape),), attrs)
 
 
@@ -124,10 +124,10 @@ def test_any_form(op: str, data: st.DataObject) -> None:
     step = step_of(registry()[op], sample)
     if not step.access.dims:
         return
-    [wanted] = step.operator.reference(step.node, step.arrays)
+    [expected] = step.operator.reference(step.node, step.arrays)
     sizes = {d.name: data.draw(st.integers(1, d.size)) for d in step.access.dims}
-    [found] = run_step(step, sizes, data.draw(st.permutations(range(3))))
-    assert bits(found) == bits(wanted)
+    [result] = run_step(step, sizes, data.draw(st.permutations(range(3))))
+    assert bits(result) == bits(expected)
 
 
 def test_gradients_are_nodes_of_the_standard(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_gradient_at_the_bounds_is_pytorchs() -> None:
     x = torch.tensor([-1.0, 0.0, 1.0, 6.0, 7.0, float("nan")], requires_grad=True)
     torch.clamp(x, 0.0, 6.0).sum().backward()
     step = Node("n", "ClipGrad", ("dy", "x"), ("dx",), {"min": 0.0, "max": 6.0})
-    [found] = registry()["ClipGrad"].reference(step, [np.ones(6, np.float32), x.detach().numpy()])
-    np.testing.assert_array_equal(found, x.grad.numpy())
+    [gradient] = registry()["ClipGrad"].reference(step, [np.ones(6, np.float32), x.detach().numpy()])
+    np.testing.assert_array_equal(gradient, x.grad.numpy())
 
 
 def test_shapes_are_folded(tmp_path: Path) -> None:

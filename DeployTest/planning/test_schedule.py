@@ -43,12 +43,12 @@ def live_peak(program: Program, order: list[str]) -> int:
 def test_no_more_alive_than_in_graph_order(model: str, models_root: Path) -> None:
     """The chosen order holds no more at once; every node is there once."""
     program = fuse.fuse_program(load_case(model, models_root).program, Options())
-    chosen = schedule.make_schedule(program, Options())
+    plan = schedule.make_schedule(program, Options())
     graph = program.graphs[0]
-    order = [s.name for s in chosen.steps if s.graph == graph.name]
+    order = [s.name for s in plan.steps if s.graph == graph.name]
     assert sorted(order) == sorted(n.name for n in graph.nodes)
     assert live_peak(program, order) <= live_peak(program, [n.name for n in graph.nodes])
-    lifetimes.find_lifetimes(chosen)
+    lifetimes.find_lifetimes(plan)
 
 
 def test_residual_network_needs_less(models_root: Path) -> None:
@@ -65,12 +65,12 @@ def test_every_step_leaves_least_alive(models_root: Path) -> None:
     order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == program.graphs[0].name]
     steps = {n.name: frozenset(program.storage(t) for t in (*n.inputs, *n.outputs) if t) for n in nodes}
     waits = dependences(program)
-    for at, chosen in enumerate(order):
+    for at, step in enumerate(order):
         done = set(order[:at])
         ready = [name for name in order[at:] if waits[name] <= done]
-        assert chosen in ready
-        left = {name: alive_after(program, steps, done | {name}) for name in ready}
-        assert left[chosen] == min(left.values()), (at, chosen, left)
+        assert step in ready
+        sizes = {name: alive_after(program, steps, done | {name}) for name in ready}
+        assert sizes[step] == min(sizes.values()), (at, step, sizes)
 
 
 def dependences(program: Program) -> dict[str, set[str]]:
@@ -89,8 +89,8 @@ def alive_after(program: Program, steps: Mapping[str, frozenset[str]], done: set
     tensors = program.tensors
     outlives = {s for s in tensors if tensors[s].role == "accumulator"} | {program.storage(o) for o in program.outputs}
     later = frozenset().union(*(touched for name, touched in steps.items() if name not in done))
-    made = frozenset().union(*(steps[name] for name in done))
-    counted = {s for s in made & (later | outlives) if tensors[s].role in ("value", "accumulator")}
+    storages = frozenset().union(*(steps[name] for name in done))
+    counted = {s for s in storages & (later | outlives) if tensors[s].role in ("value", "accumulator")}
     return sum(tensors[s].type.bytes for s in counted)
 
 
@@ -144,10 +144,10 @@ def test_old_value_is_read_before_it_is_overwritten(tmp_path: Path) -> None:
     program = two_weights().program(tmp_path)
     data = load(two_weights().dataset(tmp_path), program)
     steps = schedule.make_schedule(program, Options(accumulate=data.n_accum)).steps
-    chosen = tuple(replace(g, nodes=tuple(s.node for s in steps if s.graph == g.name)) for g in program.graphs)
+    graphs = tuple(replace(g, nodes=tuple(s.node for s in steps if s.graph == g.name)) for g in program.graphs)
     order = [s.name for s in steps if s.graph == "optimizer"]
     assert order != [n.name for n in program.graphs[1].nodes], "the graph's own order tells nothing"
     assert order.index("Mul_w_squares") < order.index("SGD_w_updated")
-    _, wanted = run_training(program, data, np.float64)
-    _, found = run_training(replace(program, graphs=chosen), data, np.float64)
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    _, expected = run_training(program, data, np.float64)
+    _, weights = run_training(replace(program, graphs=graphs), data, np.float64)
+    assert all(np.array_equal(weights[name], expected[name]) for name in expected)

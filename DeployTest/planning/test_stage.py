@@ -51,11 +51,11 @@ def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path
     """Right, within the budgets, the model's cycles, and the bits of a run from L2, in every DMA and core order."""
     case = load_case("autoencoder", models_root)
     built = compile_case(case, tmp_path / "c", mode, L1, l2=l2, outermost="L3")
-    wanted = canonical_hash("autoencoder", models_root, tmp_path)
+    expected = canonical_hash("autoencoder", models_root, tmp_path)
     for order, seed in (("early", 0), ("late", 0), ("random", 1), ("random", 2)):
         outcome = built.run("--dma-order", order, "--seed", str(seed), "--core-order", "random")
         assert worst_difference(case, outcome) <= TOLERANCE
-        assert result_hash(outcome) == wanted, f"{order} {seed}"
+        assert result_hash(outcome) == expected, f"{order} {seed}"
         assert int(outcome.bench["train_cycles"]) == built.plan.cycles("train"), "the clock is the model"
         assert int(outcome.bench["l2_bytes"]) <= l2
         assert int(outcome.bench["l3_bytes"]) > 0
@@ -64,12 +64,12 @@ def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path
 def test_batches_and_accumulation_from_l3(models_root: Path, tmp_path: Path) -> None:
     """Accumulators that live over several passes may be spilled as well: read but on the first pass of an update."""
     case = pipeline.load_training(case_dir("autoencoder_batch4", models_root), n_accum=2, n_steps=2)
-    wanted = result_hash(compile_case(case, tmp_path / "l2", "auto", L1).run())
+    expected = result_hash(compile_case(case, tmp_path / "l2", "auto", L1).run())
     built = compile_case(case, tmp_path / "l3", "auto", L1, l2=40000, outermost="L3")
     spilled = {case.program.tensors[name].role for name in built.tiling.spilled}
     assert {"accumulator", "weight"} <= spilled
     for order in ("early", "late", "random"):
-        assert result_hash(built.run("--dma-order", order)) == wanted
+        assert result_hash(built.run("--dma-order", order)) == expected
 
 
 def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     case, packed = load_case("autoencoder", models_root), place.place
 
     def loses(items: list[Item], capacity: int, alignment: int) -> Placement:
-        found = packed(items, capacity, alignment)
+        packing = packed(items, capacity, alignment)
         lost = capacity == 40000 and not withheld
         withheld.extend([1] * lost)
-        return replace(found, height=max(found.height, 40064), bound=40000) if lost else found
+        return replace(packing, height=max(packing.height, 40064), bound=40000) if lost else packing
 
     withheld: list[int] = []
     monkeypatch.setattr(place, "place", loses)
@@ -183,11 +183,11 @@ def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
 
     with pytest.raises(TilingInfeasible) as caught:
         plan(64)
-    found = re.search(r"--l2 (\d+)", caught.value.hint)
-    assert found
-    plan(int(found[1]))
+    match = re.search(r"--l2 (\d+)", caught.value.hint)
+    assert match
+    plan(int(match[1]))
     with pytest.raises(TilingInfeasible):
-        plan(int(found[1]) - 4)
+        plan(int(match[1]) - 4)
 
 
 def test_tiling_with_stages_is_an_artefact(built: Built, tmp_path: Path) -> None:

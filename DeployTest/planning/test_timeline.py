@@ -24,7 +24,7 @@ def test_where_waiting_takes_time(
     assert text.count("wait = 0\n") == 2
     text = text.replace("wait = 0\n", "wait = 7\n", 1).replace("wait = 0\n", "wait = 23\n", 1)
     swapped = {"shared = true": "shared = false", "shared = false": "shared = true"}
-    costs.write_text(re.sub("shared = (true|false)", lambda found: swapped[found[0]], text))
+    costs.write_text(re.sub("shared = (true|false)", lambda match: swapped[match[0]], text))
     monkeypatch.setattr(targets, "TARGETS_DIR", folder)
     assert [hop.wait for hop in targets.load("host").hops] == [7, 23]
     case = load_case("simple_mlp", models_root)

@@ -50,7 +50,7 @@ class EvaluatingBuilder:
         """dtype and shape of any value."""
         return self._types[name]
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
         return index in self.only
 

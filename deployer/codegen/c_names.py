@@ -15,14 +15,14 @@ class Names:
 
     def __init__(self, plan: Plan) -> None:
         self.homes: dict[str, CText] = {}
-        taken: set[str] = set()
+        names: set[str] = set()
         count: Counter[str] = Counter()
         for home in plan.homes:
             name = base = f"HOME_{c_suffix(home.storage)}"
-            while name in taken:
+            while name in names:
                 count[base] += 1
                 name = f"{base}_{1 + count[base]}"
-            taken.add(name)
+            names.add(name)
             self.homes[home.storage] = code(name)
 
     def home(self, storage: str) -> CText:

@@ -60,7 +60,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         tolerance=_float_constant(plan.running.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
-        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.kept]),
+        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.accumulators]),
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
         run=code(f"{identifier(order[0])}_network_run();"),
@@ -79,18 +79,18 @@ def _float_constant(value: float) -> CText:
 
 def data_homes(plan: Plan) -> list[Home]:
     """Homes of the data inputs that some step reads, in the program's order."""
-    known = {h.storage: h for h in plan.homes}
-    return [known[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in known]
+    homes = {h.storage: h for h in plan.homes}
+    return [homes[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in homes]
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
     """The harness's input file: loaded homes, then per pass the reference loss and the sample."""
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
-    used = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
     for index in range(dataset.n_batches):
         parts.append(np.float32(dataset.expected_losses[index]).tobytes())
         sample = dataset.sample(index)
-        parts += [_packed(program, plan.data[i], sample[i]) for i in used]
+        parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
     return b"".join(parts)
 
 

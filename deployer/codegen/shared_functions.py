@@ -80,20 +80,20 @@ def functions_and_calls(
     programs: Sequence[LoopProgram], printer: Printer
 ) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
-    alike: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
+    shapes: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
     for shape in map(_shape, programs):
-        groups = alike.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
-        home = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
-        if home is None:
+        groups = shapes.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
+        partners = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
+        if partners is None:
             groups.append([shape])
         else:
-            home.append(shape)
+            partners.append(shape)
     functions: dict[int, FunctionView] = {}
     calls: dict[int, str] = {}
-    for group in (group for groups in alike.values() for group in groups):
-        function, called = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
+    for group in (group for groups in shapes.values() for group in groups):
+        function, group_calls = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
         functions[group[0].program.step] = function
-        calls |= {shape.program.step: call for shape, call in zip(group, called, strict=True)}
+        calls |= {shape.program.step: call for shape, call in zip(group, group_calls, strict=True)}
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
 
 
@@ -115,9 +115,9 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        given = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
-        given += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
-        calls.append(f"{name}({', '.join(given)});")
+        arguments = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
+        arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
+        calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
     body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
@@ -216,10 +216,10 @@ def _shape(program: LoopProgram) -> _Shape:
 
 def _without_arguments(tree: T) -> T:
     """The tree without the short name of the argument table, which is a parameter."""
-    kept = tree.mapped(_without_arguments)
-    if isinstance(kept, Block):
-        return replace(kept, body=tuple(s for s in kept.body if not isinstance(s, Arguments)))
-    return kept
+    result = tree.mapped(_without_arguments)
+    if isinstance(result, Block):
+        return replace(result, body=tuple(s for s in result.body if not isinstance(s, Arguments)))
+    return result
 
 
 def _mentions(statement: Tree) -> Iterator[Tree]:

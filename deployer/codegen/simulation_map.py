@@ -123,15 +123,15 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     places: dict[tuple[int, str], Where] = {}
     for step in plan.steps:
         for o in step.operands:
-            found: list[int | str] = []
+            slot_buffers: list[int | str] = []
             for level, slots, suffix in zip(plan.levels, o.places, SUFFIXES, strict=False):
-                found.append(len(buffers) if slots.count else NONE)
+                slot_buffers.append(len(buffers) if slots.count else NONE)
                 if slots.count:
                     address, when = memory.address(level.name, slots.offset), code(f"{step.index}u")
                     name, size = c_string(f"{step.name}.{o.arg}{suffix}"), slots.count * slots.bytes
                     at = number[level.name]
                     buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
-            places[step.index, o.arg] = Where(index[o.storage], tuple(found))
+            places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     tables = Tables()
     steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
     return SimulationView(

@@ -87,11 +87,11 @@ class Loops:
 
     def turns(self, operand: PlanOperand) -> tuple[int, int]:
         """How many dims of the tile loop, and of the stage's, change the box: those up to its innermost that is cut."""
-        used = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
+        dims = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
         tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
         staged = {name for name, parts in self.parts.items() if len(parts) > 1}
-        inner = [i for i, name in enumerate(self.order) if name in used & tiled]
-        outer = [i for i, name in enumerate(self.stage_order) if name in used & staged]
+        inner = [i for i, name in enumerate(self.order) if name in dims & tiled]
+        outer = [i for i, name in enumerate(self.stage_order) if name in dims & staged]
         return max(inner, default=-1) + 1, max(outer, default=-1) + 1
 
     def dims(self, tables: Tables) -> CText:
@@ -99,8 +99,8 @@ class Loops:
         rows = []
         for d in self.step.dims:
             ends = np.cumsum([len(part) for part in self.cut[d.name]]).tolist()
-            counted, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
-            rows.append(f'{{"{d.name}", {len(ends)}, {counted}, {pieces}, {int(d.reduction)}}}')
+            counts, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
+            rows.append(f'{{"{d.name}", {len(ends)}, {counts}, {pieces}, {int(d.reduction)}}}')
         return tables.put("hal_sim_dim_t", rows)
 
     def order_numbers(self, tables: Tables) -> CText:
@@ -123,8 +123,8 @@ class Loops:
         for o, where in zip(self.step.operands, places, strict=True):
             axes = [self._axis(a, n, tables) for a, n in zip(o.axes, o.view, strict=True)]
             moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
-            written = int(o.mode != "in")
-            flags = (written, int(moved and o.mode != "out"), int(moved and written), int(o.fresh_on_flag))
+            writes = int(o.mode != "in")
+            flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.fresh_on_flag))
             buffers = (where.home, *where.slots, turns, stage_turns, len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"

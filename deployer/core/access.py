@@ -274,27 +274,27 @@ def nested(size: int, outer: int, tile: int) -> tuple[tuple[Span, tuple[Span, ..
     return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in parts)
 
 
-def whole_axes(
+def full_axes(
     axes: tuple[Axis, ...], view: tuple[int, ...], cuts: Mapping[str, tuple[int, int, int]], staged: bool
 ) -> tuple[bool, ...]:
     """Per axis, whether every tile has all of what it is cut from: the view's axis, where `staged` the part's box.
 
     `cuts` holds size, part and tile of each dim. Code is one for all tiles, so a run goes on over such axes alone.
     """
-    found = []
+    full = []
     for axis, extent in zip(axes, view, strict=True):
         if isinstance(axis, At | Windowed):
-            alike = True
+            equal = True
             for part, pieces in nested(*cuts[axis.dim]):
                 of = axis.span({axis.dim: part}, extent)[1] if staged else extent
-                alike = alike and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
-            found.append(alike)
+                equal = equal and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
+            full.append(equal)
         else:
-            found.append(axis.span({}, extent)[1] == extent)
-    return tuple(found)
+            full.append(axis.span({}, extent)[1] == extent)
+    return tuple(full)
 
 
-def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...] | None = None) -> Transfer:
+def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...] | None = None) -> Transfer:
     """Runs and strides of a box of that shape inside a row-major array of shape `view`.
 
     A run goes on over the axes of which the box has the `whole`, by default all it does. A box with an axis of length 0
@@ -302,11 +302,11 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...
     """
     levels: list[tuple[int, int]] = []
     run, stride, contiguous = 1, 1, True
-    if whole is None:
-        whole = tuple(a == b for a, b in zip(view, box, strict=True))
+    if full is None:
+        full = tuple(a == b for a, b in zip(view, box, strict=True))
     if 0 in box:
         return Transfer(0, ())
-    for extent, length, all_of_it in zip(reversed(view), reversed(box), reversed(whole), strict=True):
+    for extent, length, is_full in zip(reversed(view), reversed(box), reversed(full), strict=True):
         if contiguous:
             run *= length
         elif length > 1:
@@ -314,7 +314,7 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...
                 levels[-1] = (levels[-1][0] * length, levels[-1][1])
             else:
                 levels.append((length, stride))
-        contiguous = contiguous and (all_of_it or extent == 1)
+        contiguous = contiguous and (is_full or extent == 1)
         stride *= extent
     return Transfer(run, tuple(reversed(levels)))
 

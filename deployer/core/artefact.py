@@ -23,7 +23,7 @@ T = TypeVar("T")
 VERSION = 1
 LARGEST = 1 << 53
 """No integer of an artefact is beyond it: what all readers of JSON can hold, and sums of which fit 64 bits."""
-APART = "apart"
+OUTSIDE_DIGEST = "outside digest"
 """Marks a field, in its metadata, that says nothing of what the artefact decides."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
@@ -162,10 +162,10 @@ def seal(artefact: Any) -> str:
 
 
 def digest(artefact: Any) -> str:
-    """As `seal`, without the fields that are marked APART: the same decisions have the same digest."""
+    """As `seal`, without the fields that are marked OUTSIDE_DIGEST: the same decisions have the same digest."""
     body = to_jsonable(artefact)
     for field in dataclasses.fields(artefact) if dataclasses.is_dataclass(artefact) else ():
-        if field.metadata.get(APART):
+        if field.metadata.get(OUTSIDE_DIGEST):
             del body[field.name]
     return _hashed(body)
 
@@ -192,15 +192,15 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
             hint="dump it again with this version of the deployer",
         )
     try:
-        found = typing.cast(T, from_jsonable(cls, envelope["body"]))
+        artefact = typing.cast(T, from_jsonable(cls, envelope["body"]))
     except (TypeError, ValueError, KeyError) as error:
         cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
-    if sealed and envelope.get("digest") != seal(found):
-        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(found)!r}")]
+    if sealed and envelope.get("digest") != seal(artefact):
+        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(artefact)!r}")]
         hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
         raise FileProblem(f"{path} was edited or damaged after it was written", facts, hint)
-    return found
+    return artefact
 
 
 def _envelope(path: Path) -> dict[str, Any]:

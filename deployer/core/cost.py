@@ -24,8 +24,8 @@ def staged_cycles(inner: Count, tiles: Count, busy: Count, exposed: Count, buffe
     """
     if buffering == "single":
         return inner + busy
-    around, beside = inner + exposed, busy + inner // tiles
-    longer: Count = around + (beside - around) * (beside > around)
+    loop_bound, engine_bound = inner + exposed, busy + inner // tiles
+    longer: Count = loop_bound + (engine_bound - loop_bound) * (engine_bound > loop_bound)
     return longer
 
 
@@ -41,8 +41,8 @@ def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
 
 def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
     """Those of the kernels, sorted, that the target has no cost for in any form: `default` stands for them."""
-    known = {key.partition(".")[0] for key in target.kernels}
-    return tuple(sorted(set(symbols) - known))
+    kernels = {key.partition(".")[0] for key in target.kernels}
+    return tuple(sorted(set(symbols) - kernels))
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Accumulator:
     buffer: int = 0
     gradient: int = 1
     flag: int = 2
-    written: bool = False
+    usual: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ Warn = Callable[[DeployerWarning], None]
 """Who is told of a warning."""
 
 
-def told_by_python(warning: DeployerWarning) -> None:
+def python_warning(warning: DeployerWarning) -> None:
     """The way of Python's own warnings, for callers that name no other."""
     warnings.warn(warning, stacklevel=2)
 

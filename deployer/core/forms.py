@@ -69,8 +69,8 @@ def schema_form(op: str, version: int) -> Form:
 
 def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
     """What of the node neither the form nor an accepted extra has, and what they do have; None where all fits."""
-    given = [attribute.name for attribute in proto.attribute]
-    extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in given}
+    attributes = [attribute.name for attribute in proto.attribute]
+    extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in attributes}
     least = min([form.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
     counts = (proto.input, (least, form.inputs[1]), "input"), (proto.output, form.outputs, "output")
     for names, (least, most), kind in counts:
@@ -80,12 +80,15 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
         if len(names) < least:
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
     for attribute in proto.attribute:
-        if given.count(attribute.name) > 1:
-            return f"attribute {attribute.name!r} is there {given.count(attribute.name)} times", "each attribute once"
-        found = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
-        if found is not None:
-            return found
-    missing = sorted(form.required - set(given))
+        if attributes.count(attribute.name) > 1:
+            return (
+                f"attribute {attribute.name!r} is there {attributes.count(attribute.name)} times",
+                "each attribute once",
+            )
+        problem = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
+        if problem is not None:
+            return problem
+    missing = sorted(form.required - set(attributes))
     return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
 
 
@@ -101,12 +104,12 @@ def _attribute_fault(
     if attribute.ref_attr_name:
         why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
         return why, "a value of its own"
-    known = AttributeProto.AttributeType.values()
-    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in known else str(attribute.type)
+    kind_numbers = AttributeProto.AttributeType.values()
+    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in kind_numbers else str(attribute.type)
     if kind not in kinds:
         return f"attribute {name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
-    held = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
-    if not held <= {_FIELDS[kind]}:
+    fields = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
+    if not fields <= {_FIELDS[kind]}:
         why = f"attribute {name!r} of kind {kind} also holds a value of another kind"
         return why, f"field {_FIELDS[kind]!r} alone"
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:

@@ -45,9 +45,9 @@ def check_total(graph: str, kinds: Sequence[TensorType]) -> None:
 
 def check_elements(node: Node, what: str, shape: Sequence[int]) -> None:
     """UnsupportedOperator where a node's meaning lays out more floats than a tensor may have."""
-    found = math.prod(shape) * DTYPES["float32"]
-    if found > TENSOR_BYTES:
-        raise too_large(node, f"{what} take {found} B", TENSOR_BYTES)
+    size = math.prod(shape) * DTYPES["float32"]
+    if size > TENSOR_BYTES:
+        raise too_large(node, f"{what} take {size} B", TENSOR_BYTES)
 
 
 def too_large(node: Node, why: str, most: int) -> UnsupportedOperator:

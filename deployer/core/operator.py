@@ -155,7 +155,7 @@ class GradientBuilder(Protocol):
     def type(self, name: str) -> TensorType:
         """dtype and shape of any value."""
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
 
     def grad(self, index: int) -> str:
@@ -289,7 +289,7 @@ def register(cls: C) -> C:
         missing += sorted(cls.__abstractmethods__)
     if missing:
         raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
-    for what, other in _taken(cls):
+    for what, other in _conflicts(cls):
         facts = [("first", _place(type(other))), ("second", _place(cls))]
         raise _misfit(cls, f"{what} is registered twice", facts)
     operator = cls()
@@ -297,7 +297,7 @@ def register(cls: C) -> C:
     return cls
 
 
-def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
+def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
     """What an operator claims and another has."""
     for name in (cls.name, *cls.aliases):
         if name in _REGISTRY:
@@ -309,7 +309,7 @@ def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
             yield f"optimizer {cls.optimizer.choice!r}", other
         if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
             yield "the usual optimizer", other
-        if cls.accumulator and other.accumulator and cls.accumulator.written and other.accumulator.written:
+        if cls.accumulator and other.accumulator and cls.accumulator.usual and other.accumulator.usual:
             yield "the accumulator that is written", other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
@@ -341,13 +341,13 @@ def losses() -> dict[str, Operator]:
 
 def optimizers() -> dict[str, Operator]:
     """Optimizers by their names on the command line, the usual one first."""
-    found = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
-    return {choice: op for _, choice, op in sorted(found, key=lambda entry: entry[:2])}
+    entries = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
+    return {choice: op for _, choice, op in sorted(entries, key=lambda entry: entry[:2])}
 
 
-def written_accumulator() -> Operator:
+def usual_accumulator() -> Operator:
     """The accumulator of the training graphs that are made here."""
-    return next(op for op in registry().values() if op.accumulator and op.accumulator.written)
+    return next(op for op in registry().values() if op.accumulator and op.accumulator.usual)
 
 
 def accumulator_of(node: Node) -> Accumulator | None:

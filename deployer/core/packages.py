@@ -39,15 +39,15 @@ def operator_modules() -> tuple[ModuleType, ...]:
 
 def kernel_folders() -> dict[str, Path]:
     """Where kernels lie besides the deployer's own, by the module that says so; PackageProblem where not."""
-    found = {}
+    folders = {}
     for module in operator_modules():
-        said = getattr(module, "KERNELS", None)
-        if said is not None:
-            folder = _folder(module) / said
+        name = getattr(module, "KERNELS", None)
+        if name is not None:
+            folder = _folder(module) / name
             if not folder.is_dir():
                 raise PackageProblem(f"KERNELS of {module.__name__} is no folder", [("looked for", str(folder))])
-            found[module.__name__] = folder
-    return found
+            folders[module.__name__] = folder
+    return folders
 
 
 @cache

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
-from deployer.core.artefact import APART
+from deployer.core.artefact import OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
@@ -327,12 +327,12 @@ class PlanStep:
     staging: Staging | None
 
     @property
-    def shown(self) -> str:
+    def op_label(self) -> str:
         """The operator with those by which its kernel finishes its result."""
         finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
         pointers = {operand.arg for operand in self.operands}
-        found = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
-        return "+".join([self.op, *found])
+        names = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
+        return "+".join([self.op, *names])
 
     @property
     def tiles(self) -> int:
@@ -373,7 +373,7 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
-    running: Running = field(metadata={APART: True})
+    running: Running = field(metadata={OUTSIDE_DIGEST: True})
 
     def __post_init__(self) -> None:
         """A plan may come from a file: what it names in C is an identifier."""
@@ -385,7 +385,7 @@ class Plan:
         return next(h for h in self.homes if h.storage == storage)
 
     @property
-    def kept(self) -> tuple[Home, ...]:
+    def accumulators(self) -> tuple[Home, ...]:
         """Homes whose content outlives every pass and was computed: accumulators that several passes add to."""
         return tuple(h for h in self.homes if h.persistent and not h.loaded)
 

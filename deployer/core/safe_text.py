@@ -52,7 +52,7 @@ def _cleaned(text: str, unsafe: re.Pattern[str]) -> str:
     """The core: the text on one line, shortened, with what is unsafe or not printable as an escape."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 3 :]}"
-    return escaped(unsafe.sub(lambda found: _escape(found[0]), text))
+    return escaped(unsafe.sub(lambda match: _escape(match[0]), text))
 
 
 def _escape(character: str) -> str:
@@ -132,7 +132,7 @@ def toml_string(text: str) -> str:
     """A quoted TOML string, in ASCII; reading it gives the text back, but for surrogates, which TOML has not."""
     lone = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
     quoted = lone.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + _BEYOND_ASCII.sub(lambda found: f"\\U{ord(found[0]):08x}", quoted) + '"'
+    return '"' + _BEYOND_ASCII.sub(lambda match: f"\\U{ord(match[0]):08x}", quoted) + '"'
 
 
 def toml_comment(text: str) -> str:

@@ -117,15 +117,15 @@ class Target:
 
     def within(self, outermost: str) -> tuple[Level, ...]:
         """The levels up to the outermost that tensors may live in; OptionProblem where it cannot be that."""
-        found = [level.name for level in self.levels[:DEPTH]]
-        if outermost not in found[1:]:
+        level_names = [level.name for level in self.levels[:DEPTH]]
+        if outermost not in level_names[1:]:
             names = ", ".join(level.name for level in self.levels)
             raise OptionProblem(
                 f"tensors of target {self.name!r} cannot live up to level {outermost!r}",
                 [("levels", names if len(self.levels) <= DEPTH else f"{names}, of which a plan uses {DEPTH}")],
-                f"--defaultMemLevel {' or '.join(found[1:])}",
+                f"--defaultMemLevel {' or '.join(level_names[1:])}",
             )
-        return self.levels[: found.index(outermost) + 1]
+        return self.levels[: level_names.index(outermost) + 1]
 
     def further(self, level: Level) -> Level | None:
         """The next level out that a plan may use."""
@@ -169,23 +169,23 @@ class _Faults:
     """Collects what is wrong, so that one message shows all of it."""
 
     path: Path
-    found: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def section(self, cls: type, data: Any, where: str) -> Any:
         """Build `cls` from a table, or record all that keeps it from that."""
         if not isinstance(data, dict):
-            self.found.append(f"{where} is not a table")
+            self.texts.append(f"{where} is not a table")
             return None
         kinds, values = _kinds(cls), {}
-        self.found += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
+        self.texts += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
         for name, kind in kinds.items():
             if name not in data:
-                self.found.append(f"{where} lacks {name!r}")
+                self.texts.append(f"{where} lacks {name!r}")
                 continue
             try:
                 values[name] = from_jsonable(kind, data[name])
             except (TypeError, ValueError) as error:
-                self.found.append(f"{where}.{name}: {error}")
+                self.texts.append(f"{where}.{name}: {error}")
         return cls(**values) if len(values) == len(kinds) else None
 
     def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
@@ -197,18 +197,18 @@ class _Faults:
     def check(self, holds: bool, text: str) -> None:
         """Record `text` unless the condition holds."""
         if not holds:
-            self.found.append(text)
+            self.texts.append(text)
 
 
 def files() -> dict[str, Path]:
     """The file of each target, of the deployer and of packages beside it; PackageProblem where two have one name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in (p for folder in (TARGETS_DIR, *target_folders()) for p in sorted(folder.glob("*.toml"))):
-        if path.stem in found:
-            facts = [("files", f"{found[path.stem]}\n{path}")]
+        if path.stem in paths:
+            facts = [("files", f"{paths[path.stem]}\n{path}")]
             raise PackageProblem(f"target {path.stem!r} is there twice", facts, "another name for one of them")
-        found[path.stem] = path
-    return found
+        paths[path.stem] = path
+    return paths
 
 
 def names() -> list[str]:
@@ -218,10 +218,10 @@ def names() -> list[str]:
 
 def load(name: str) -> Target:
     """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
-    known = files()
-    if name not in known:
-        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(known))}")
-    return parse(known[name])
+    paths = files()
+    if name not in paths:
+        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(paths))}")
+    return parse(paths[name])
 
 
 def parse(path: Path) -> Target:
@@ -253,7 +253,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
     small = faults.section(SmallProgram, cost.get("small"), "cost.small")
-    known = {
+    keys = {
         "name",
         "description",
         "clock",
@@ -266,8 +266,8 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         "cost",
         "kernels",
     }
-    known |= {"toolchain", "guard_bytes", "simulates", "measured"}
-    faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
+    keys |= {"toolchain", "guard_bytes", "simulates", "measured"}
+    faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     for key, kind in (
         ("name", str),
         ("clock", str),
@@ -293,15 +293,17 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(
             level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
         )
-    called = [level.name.lower() for level in levels if level is not None]
-    faults.check(len(set(called)) == len(called), f"levels {called} have one name, but for the case of letters")
-    filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in called)}
+    level_names = [level.name.lower() for level in levels if level is not None]
+    faults.check(
+        len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"
+    )
+    filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in level_names)}
     unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
     faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
     for key in ("cores", "alignment", "pointer_bytes", "evicted"):
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
-    if faults.found:
-        raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
+    if faults.texts:
+        raise TargetInvalid(f"{path} has {len(faults.texts)} faults", [("fault", text) for text in faults.texts])
     return Target(
         name=raw["name"],
         description=raw.get("description", ""),
@@ -368,15 +370,15 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
         return raw
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
-    beside = path.with_name(f"{base}.toml")
-    inherited = _merged(beside if beside.is_file() else files().get(base, beside), texts, (*above, path))
+    sibling = path.with_name(f"{base}.toml")
+    inherited = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 
 
 def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:
     if not isinstance(data, dict):
-        faults.found.append(f"{where} is not a table")
+        faults.texts.append(f"{where} is not a table")
         return None
     channels = {side: faults.section(Channel, data.get(side), f"{where}.{side}") for side in ("in", "out")}
     plain = {key: data.get(key) for key in ("issue", "wait", "shared")}

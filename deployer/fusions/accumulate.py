@@ -18,15 +18,15 @@ def apply(program: Program, options: Options) -> Program:
     tensors = dict(program.tensors)
     graphs = []
     for graph in program.graphs:
-        kept: list[Node] = []
+        nodes: list[Node] = []
         for node in graph.nodes:
             accumulator = accumulator_of(node)
             if accumulator is None or not _merged(tensors, node, accumulator):
-                kept.append(node)
-        graphs.append(Graph(graph.name, tuple(kept)))
-    used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
-    used = {link for name in (*used, *program.outputs) for link in _chain(tensors, name)}
-    tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in used}
+                nodes.append(node)
+        graphs.append(Graph(graph.name, tuple(nodes)))
+    names = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
+    names = {link for name in (*names, *program.outputs) for link in _chain(tensors, name)}
+    tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in names}
     return replace(program, tensors=tensors, graphs=tuple(graphs))
 
 
@@ -46,7 +46,7 @@ def _root(tensors: dict[str, Tensor], name: str) -> str:
 
 def _chain(tensors: dict[str, Tensor], name: str) -> list[str]:
     """The tensor, the one it lies in, and so on to the one whose memory it is."""
-    found = [name]
-    while tensors[found[-1]].storage != found[-1]:
-        found.append(tensors[found[-1]].storage)
-    return found
+    names = [name]
+    while tensors[names[-1]].storage != names[-1]:
+        names.append(tensors[names[-1]].storage)
+    return names

@@ -28,21 +28,21 @@ def _join(program: Program, finish: Finish, graph: Graph, producer: Node, consum
     scalars = {name for name, _ in operator.kernel.scalars} if operator.kernel else set()
     if finish.scalar in scalars and ACTIVATION not in producer.attrs:
         return replace(producer, attrs={**producer.attrs, ACTIVATION: consumer.op})
-    if finish.pointer not in operator.pointed or _is_taken(producer, operator.pointed[finish.pointer]):
+    if finish.pointer not in operator.pointed or _has_input(producer, operator.pointed[finish.pointer]):
         return None
     position, operand = operator.pointed[finish.pointer], consumer.inputs[finish.operand]
-    if not _is_there(program, graph, producer, consumer, operand):
+    if not _is_available(program, graph, producer, consumer, operand):
         return None
     return replace(producer, inputs=(*producer.inputs, *[""] * (position - len(producer.inputs)), operand))
 
 
-def _is_taken(node: Node, position: int) -> bool:
+def _has_input(node: Node, position: int) -> bool:
     return len(node.inputs) > position and bool(node.inputs[position])
 
 
-def _is_there(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:
+def _is_available(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:
     """Whether the operand has been computed before the producer, and is not overwritten before the consumer."""
     place, end = graph.nodes.index(producer), graph.nodes.index(consumer)
     root = program.storage(operand)
-    written = [i for i, n in enumerate(graph.nodes) for name in n.outputs if name and program.storage(name) == root]
-    return not any(place <= i < end for i in written)
+    writers = [i for i, n in enumerate(graph.nodes) for name in n.outputs if name and program.storage(name) == root]
+    return not any(place <= i < end for i in writers)

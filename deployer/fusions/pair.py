@@ -48,7 +48,7 @@ def _absorbed(program: Program, options: Options, graph_name: str, consumer: Nod
 def _is_private(program: Program, value: str, reader: Node) -> bool:
     """Whether a value is memory of its own that nobody sees but one node, and that once."""
     tensor = program.tensors[value]
-    shared = [t for t in program.tensors.values() if t.name != value and t.storage == value]
+    views = [t for t in program.tensors.values() if t.name != value and t.storage == value]
     reads = [name for node in program.nodes for name in node.inputs if name == value]
-    kept = value in program.outputs or value in program.updated
-    return tensor.role == "value" and tensor.storage == value and not shared and not kept and reads == [value]
+    outlives = value in program.outputs or value in program.updated
+    return tensor.role == "value" and tensor.storage == value and not views and not outlives and reads == [value]

@@ -31,12 +31,12 @@ def apply(program: Program, options: Options) -> Program:
 
 def _gradient(program: Program, train: Graph, tensors: dict[str, Tensor], buffer: str) -> str:
     """What the training graph last left in an accumulator, seen in the accumulator's type."""
-    written = [n for node in train.nodes for n in node.outputs if n and program.storage(n) == buffer]
+    values = [n for node in train.nodes for n in node.outputs if n and program.storage(n) == buffer]
     kind = program.tensors[buffer].type
-    if not written or program.tensors[written[-1]].type == kind:
-        return written[-1] if written else buffer
+    if not values or program.tensors[values[-1]].type == kind:
+        return values[-1] if values else buffer
     view = f"{buffer}/gradient"
-    tensors[view] = Tensor(view, kind, "value", written[-1])
+    tensors[view] = Tensor(view, kind, "value", values[-1])
     return view
 
 

@@ -242,8 +242,8 @@ def sized(value: Expr, name: str) -> Expr:
 
 def variables(trees: "Tree | int | tuple[Tree | int, ...]") -> set[str]:
     """Names of all variables below."""
-    found: set[str] = set()
+    names: set[str] = set()
     for tree in trees if isinstance(trees, tuple) else (trees,):
         if isinstance(tree, Tree):
-            found |= {node.name for node in tree.walk() if isinstance(node, (Var, SignedVar))}
-    return found
+            names |= {node.name for node in tree.walk() if isinstance(node, (Var, SignedVar))}
+    return names

@@ -87,11 +87,11 @@ class Port:
 
 def grouped(statements: Iterable[Guarded]) -> list[Statement]:
     """The statements in order; neighbours under the same conditions share them."""
-    found: list[Statement] = []
+    output: list[Statement] = []
     for conditions, group in itertools.groupby(statements, key=lambda pair: pair[0]):
         body = tuple(statement for _, statement in group)
-        found += [If(all_of(list(conditions)), body)] if conditions else body
-    return found
+        output += [If(all_of(list(conditions)), body)] if conditions else body
+    return output
 
 
 class SingleMoves:
@@ -169,8 +169,8 @@ class DoubleMoves:
         transfer: Expr = self.port.transfer(self.ahead, o, "in", "fill")
         if o.fresh_on_flag:
             transfer = Choice(FLAG, Done(), transfer)
-        left = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
-        statements = [*left, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
+        statements = [*wait, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
         return [(tuple(self.ahead.begins(o)), statement) for statement in statements]
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
@@ -208,7 +208,7 @@ def lower(step: PlanStep) -> LoopProgram:
         coming = TileLoop(step, "coming_", staged=True)
         body = _loop(Port(step, staged=True), step.staging.buffering, stage, coming, (), body)
     storages = tuple((o.arg, o.storage) for o in step.operands)
-    return LoopProgram(step.index, f"{step.shown} {step.name}", step.kernel, storages, fixed, body)
+    return LoopProgram(step.index, f"{step.op_label} {step.name}", step.kernel, storages, fixed, body)
 
 
 def _loop(
@@ -228,7 +228,7 @@ def _loop(
     if not loop.split:
         return Block((*first, *each))
     total, count = _count(port, loop)
-    lengths = _needed(loop.lengths(), [inside, *leave, *fetch])
+    lengths = _definitions(loop.lengths(), [inside, *leave, *fetch])
     declared = _declared(loop.coordinates())
     body = Loop(_counter(port, "tile"), count, (), (*lengths, *each, *loop.advance()))
     return Block((*total, *first, *declared, body))
@@ -246,7 +246,7 @@ def _double(
     moves = DoubleMoves(port, loop, ahead)
     fetch, leave = of_all(moves.fetch), of_all(moves.leave)
     each = [*of_all(moves.arrive), inside, *leave, *of_all(moves.turn), *loop.advance()]
-    work = [*_needed(loop.lengths(), [inside, *leave]), *each]
+    work = [*_definitions(loop.lengths(), [inside, *leave]), *each]
     names = variables(tuple(fetch))
     runs_ahead = any(name.startswith(ahead.prefix) for name in names)
     coordinates = loop.coordinates() | (ahead.coordinates() if runs_ahead else {})
@@ -258,7 +258,7 @@ def _double(
         *_declared(coordinates | moves.numbers()),
         *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
     ]
-    fetching = [*_needed(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
+    fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = _counter(port, "turn" if fetching else "tile")
     return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.finish)))
 
@@ -279,14 +279,14 @@ def _declared(first: dict[str, Expr]) -> list[Statement]:
     return [Declare(tuple(first), tuple(first.values()))] if first else []
 
 
-def _needed(lengths: Sequence[Let], statements: Sequence[Statement]) -> list[Statement]:
+def _definitions(lengths: Sequence[Let], statements: Sequence[Statement]) -> list[Statement]:
     """Definitions of the variables that some statement mentions, or that one of them needs in turn."""
-    names, found = variables(tuple(statements)), list[Statement]()
+    names, lets = variables(tuple(statements)), list[Statement]()
     for let in reversed(lengths):
         if let.name in names:
-            found.insert(0, let)
+            lets.insert(0, let)
             names |= variables(let)
-    return found
+    return lets
 
 
 def _arguments(step: PlanStep, loop: TileLoop) -> tuple[tuple[tuple[str, Expr], ...], list[tuple[str, Expr]]]:

@@ -69,12 +69,12 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         _step(step, choice, tiling, target, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
     ]
-    used = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
+    uses = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
     program = schedule.program
     return Plan(
         options=schedule.options,
         digest=digest(tiling),
-        levels=tuple(used),
+        levels=tuple(uses),
         table_bytes=tiling.table_bytes,
         homes=tuple(plan_homes),
         graphs=tuple(graph.name for graph in program.graphs),
@@ -124,12 +124,12 @@ def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
 
 def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
     """The slots of an operand in each level."""
-    found = []
+    slots = []
     for loop, placement in itertools.zip_longest(choice.loops, placed[:SPILLED]):
         count = loop.slots.get(arg, 0) if loop else 0
         size = _slot_bytes(step, loop.tile, arg, target) if count else 0
-        found.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
-    return found
+        slots.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
+    return slots
 
 
 def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:

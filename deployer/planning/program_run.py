@@ -261,10 +261,10 @@ class ProgramRun:
 
     def _product(self, factors: list[Value]) -> Value:
         def product() -> int:
-            found = 1
+            value = 1
             for factor in factors:
-                found *= factor()
-            return found
+                value *= factor()
+            return value
 
         return product
 

@@ -42,7 +42,7 @@ class _Lives:
     """
 
     def __init__(self, program: Program, nodes: Sequence[Node], sole: bool) -> None:
-        kept = {program.storage(name) for name in program.outputs}
+        outputs = {program.storage(name) for name in program.outputs}
         self.after: list[set[int]] = [set() for _ in nodes]
         self.waits: list[set[int]] = [set() for _ in nodes]
         self.touches: list[set[str]] = []
@@ -62,42 +62,42 @@ class _Lives:
                     writer[storage], readers[storage] = index, set()
                 else:
                     readers.setdefault(storage, set()).add(index)
-            here = set()
+            storages = set()
             for storage in sorted(reads | writes):
                 role = program.tensors[storage].role
                 if role == "value" or (role == "accumulator" and sole):
-                    here.add(storage)
+                    storages.add(storage)
                     self.bytes[storage] = program.tensors[storage].type.bytes
                     self.users.setdefault(storage, set()).add(index)
-            self.touches.append(here)
+            self.touches.append(storages)
         for storage in self.users:
-            if storage in kept or program.tensors[storage].role == "accumulator":
+            if storage in outputs or program.tensors[storage].role == "accumulator":
                 self.users[storage].add(len(nodes))
 
     def peak(self, order: Sequence[int]) -> int:
         """Most bytes alive during a node."""
-        left = {storage: set(users) for storage, users in self.users.items()}
+        pending = {storage: set(users) for storage, users in self.users.items()}
         alive: set[str] = set()
         most = 0
         for index in order:
             alive |= self.touches[index]
             most = max(most, sum(self.bytes[s] for s in alive))
             for storage in self.touches[index]:
-                left[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not left[s]}
+                pending[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not pending[s]}
         return most
 
     def greedy(self) -> list[int]:
         """Of the nodes that can run, always the one after which least is alive; the earliest where several are."""
         waits = [set(w) for w in self.waits]
-        left = {storage: set(users) for storage, users in self.users.items()}
+        pending = {storage: set(users) for storage, users in self.users.items()}
         ready = {i for i, w in enumerate(waits) if not w}
         alive: set[str] = set()
         order: list[int] = []
 
         def growth(index: int) -> tuple[int, int]:
             born = sum(self.bytes[s] for s in self.touches[index] - alive)
-            freed = sum(self.bytes[s] for s in self.touches[index] if left[s] == {index})
+            freed = sum(self.bytes[s] for s in self.touches[index] if pending[s] == {index})
             return born - freed, index
 
         while ready:
@@ -106,8 +106,8 @@ class _Lives:
             order.append(index)
             alive |= self.touches[index]
             for storage in self.touches[index]:
-                left[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not left[s]}
+                pending[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not pending[s]}
             for follower in self.after[index]:
                 waits[follower].discard(index)
                 if not waits[follower]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
+from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, full_axes, strides
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
@@ -65,7 +65,7 @@ class TileLoop:
         self.pieces = {d.name: d.parts if staged else d.pieces for d in step.dims}
         self.split = [n for n in order if self.tile[n] < (self.dims[n].size if staged else self.dims[n].outer)]
 
-    def whole(self, name: str) -> tuple[Expr, Expr]:
+    def outer_span(self, name: str) -> tuple[Expr, Expr]:
         """First index and length of what the loop cuts along a dim."""
         return (self.outer.start(name), self.outer.length(name)) if self.outer else (0, self.dims[name].size)
 
@@ -75,11 +75,11 @@ class TileLoop:
 
     def start(self, name: str) -> Expr:
         """First index of the tile along a dim."""
-        return self.coordinate(name) if name in self.split else self.whole(name)[0]
+        return self.coordinate(name) if name in self.split else self.outer_span(name)[0]
 
     def end(self, name: str) -> Expr:
         """One past the last index of what the loop cuts along a dim."""
-        start, length = self.whole(name)
+        start, length = self.outer_span(name)
         end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
         return add(start, end)
 
@@ -90,32 +90,32 @@ class TileLoop:
     def length(self, name: str) -> Expr:
         """Tile length along a dim; a variable where some tiles are shorter."""
         if name not in self.split:
-            return self.whole(name)[1]
+            return self.outer_span(name)[1]
         lengths = {length for _, length in self.pieces[name]}
         return lengths.pop() if len(lengths) == 1 else Var(f"{self.prefix}{name}_len")
 
     def lengths(self) -> list[Let]:
         """Definitions of the lengths that vary, and of the clipped windows."""
-        found: dict[str, Expr] = {}
+        definitions: dict[str, Expr] = {}
         for name in self.split:
             length = self.length(name)
             if isinstance(length, Var):
                 rest = Difference((self.end(name), self.start(name)))
-                found[length.name] = Least(self.step_length(name), rest)
+                definitions[length.name] = Least(self.step_length(name), rest)
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
                 if isinstance(axis, Windowed) and axis.dim in self.split:
-                    found |= self._window(operand, index, axis, extent)
-        return [Let(name, value) for name, value in found.items()]
+                    definitions |= self._window(operand, index, axis, extent)
+        return [Let(name, value) for name, value in definitions.items()]
 
     def _window(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, Expr]:
         """First index and length of a windowed axis, clipped to the axis."""
         low, length = self._window_names(operand, index)
-        start, found, empty = self.start(axis.dim), dict[str, Expr](), None
+        start, definitions, empty = self.start(axis.dim), dict[str, Expr](), None
         end = add(start, self.length(axis.dim))
         if isinstance(axis, Around):
             names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
-            found |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
+            definitions |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
             start, end = map(Var, names)
             empty = Equal(end, start)
         first: Expr
@@ -129,9 +129,9 @@ class TileLoop:
             first = Clipped(add(mul(start, axis.stride), ahead), behind, size)
             last = Clipped(add(mul(end, axis.stride), over + ahead), behind, size)
         rest = Difference((last, Var(low)))
-        found[low] = first
-        found[length] = Choice(empty, 0, rest) if empty else rest
-        return found
+        definitions[low] = first
+        definitions[length] = Choice(empty, 0, rest) if empty else rest
+        return definitions
 
     def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
         """The first window that holds an index of the tile, and one past the last."""
@@ -152,13 +152,13 @@ class TileLoop:
 
     def coordinates(self) -> dict[str, Expr]:
         """The loop variables at the first tile."""
-        return {self.coordinate(n).name: self.whole(n)[0] for n in self.split}
+        return {self.coordinate(n).name: self.outer_span(n)[0] for n in self.split}
 
     def count(self) -> Expr:
         """Number of tiles in one pass of the loop."""
         counts: list[Expr] = []
         for name in self.split:
-            length, tile = self.whole(name)[1], self.tile[name]
+            length, tile = self.outer_span(name)[1], self.tile[name]
             counts.append(-(-length // tile) if isinstance(length, int) else Quotient(length, tile))
         return mul(*counts)
 
@@ -170,16 +170,16 @@ class TileLoop:
         if not dims:
             return []
         name, at = dims[-1], self.coordinate(dims[-1])
-        found: list[Statement] = [Increase(at, self.step_length(name))]
+        statements: list[Statement] = [Increase(at, self.step_length(name))]
         if dims[:-1]:
-            back = Set(at, self.whole(name)[0])
-            found.append(If(AtLeast(at, self.end(name)), (back, *self._advance(dims[:-1]))))
-        return found
+            reset = Set(at, self.outer_span(name)[0])
+            statements.append(If(AtLeast(at, self.end(name)), (reset, *self._advance(dims[:-1]))))
+        return statements
 
     def inner(self, operand: PlanOperand) -> list[str]:
         """Split dims that advance without changing the operand's box."""
-        used = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
-        last = max((i for i, name in enumerate(self.split) if name in used), default=-1)
+        dims = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
+        last = max((i for i, name in enumerate(self.split) if name in dims), default=-1)
         return self.split[last + 1 :]
 
     def begins(self, operand: PlanOperand) -> list[Expr]:
@@ -196,7 +196,7 @@ class TileLoop:
 
     def _at_first(self, names: list[str]) -> list[Expr]:
         """That the tile is the first along all these dims."""
-        return [Equal(self.start(n), self.whole(n)[0]) for n in names]
+        return [Equal(self.start(n), self.outer_span(n)[0]) for n in names]
 
     def _at_last(self, names: list[str]) -> list[Expr]:
         """The same for the last tile."""
@@ -240,21 +240,26 @@ class TileLoop:
         stride: Expr = 1
         contiguous, joined = True, False
         axes = zip(
-            operand.axes, operand.view, self.container(operand), self.box(operand), self._whole(operand), strict=True
+            operand.axes,
+            operand.view,
+            self.container(operand),
+            self.box(operand),
+            self._full_axes(operand),
+            strict=True,
         )
-        for axis, extent, (base, room), (low, length), whole in reversed(list(axes)):
+        for axis, extent, (base, room), (low, length), full in reversed(list(axes)):
             if isinstance(axis, Windowed) and max(self._clipped_lengths(axis, extent)) <= 1:
                 run, length = mul(length, run), 1
             if contiguous:
                 run = mul(length, run)
-            elif length != 1 or whole:
+            elif length != 1 or full:
                 if joined:
                     levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
                 elif length != 1:
                     levels.append((length, mul(stride, element)))
             offsets.insert(0, self._pitched(operand, axis, mul(sub(low, base), stride)))
-            joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
-            contiguous = contiguous and (whole or room == 1)
+            joined = not contiguous and bool(levels) and (joined or length != 1) and (full or room == 1)
+            contiguous = contiguous and (full or room == 1)
             stride = mul(room, stride)
         return BoxMove(add(*offsets), mul(run, element), tuple(levels))
 
@@ -264,11 +269,11 @@ class TileLoop:
             return offset
         return sized(offset, f"{operand.arg}_{axis.dim}_pitch")
 
-    def _whole(self, operand: PlanOperand) -> tuple[bool, ...]:
+    def _full_axes(self, operand: PlanOperand) -> tuple[bool, ...]:
         """Per view axis, whether every tile has all of what it is cut from."""
         staged = bool(self.outer and operand.stage_slots)
         cuts = {n: (d.size, d.outer if self.outer else d.size, self.tile[n]) for n, d in self.dims.items()}
-        return whole_axes(operand.axes, operand.view, cuts, staged)
+        return full_axes(operand.axes, operand.view, cuts, staged)
 
     def element(self, operand: PlanOperand) -> Expr:
         """Index in the whole tensor of the box's first element."""

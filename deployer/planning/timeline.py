@@ -95,17 +95,17 @@ def _kernels(
     """Cycles of each kernel call and the loop code around it; the first call's code may be cold."""
     operator = operator_of(step.node)
     costs: dict[tuple[int, ...], int] = {}
-    found = []
+    cycles = []
     for _, walk in parts:
         for tile in walk:
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:
                 work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
                 costs[key] = kernel_cycles(target, step.kernel.symbol, work)
-            found.append(costs[key] + target.tile)
+            cycles.append(costs[key] + target.tile)
     form = operator.work(step.node, step.access, choice.tile).form
     cold = kernel_cost(target, step.kernel.symbol, form).cold
-    found[0] -= target.tile
+    cycles[0] -= target.tile
     if step.cold or (step.switched and cold >= target.evicted):
-        found[0] += cold
-    return tuple(found)
+        cycles[0] += cold
+    return tuple(cycles)

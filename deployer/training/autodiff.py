@@ -86,7 +86,7 @@ class Rule:
         """dtype and shape of any value."""
         return self.tape.state.types[name]
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
         return index in self.targets
 

@@ -103,22 +103,22 @@ class _Node:
 class _Child(NamedTuple):
     """The buffer placed next, and least offsets and unplaced bytes after it."""
 
-    chosen: int
+    buffer: int
     least: Ints
     load: Ints
 
 
 def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Answer:
     """Offsets on the alignment and within the capacity, unless there are none or the nodes do not suffice."""
-    used = [i for i, x in enumerate(items) if x.bytes]
+    nonempty = [i for i, x in enumerate(items) if x.bytes]
     offsets = [0] * len(items)
-    if not used:
+    if not nonempty:
         return Answer(offsets, False, 0)
-    search = _Search([items[i] for i in used], capacity // alignment, alignment)
-    found, proven = search.solve(node_limit)
-    if not found:
+    search = _Search([items[i] for i in nonempty], capacity // alignment, alignment)
+    success, proven = search.solve(node_limit)
+    if not success:
         return Answer(None, proven, search.nodes)
-    for i, at in zip(used, search.offsets.tolist(), strict=True):
+    for i, at in zip(nonempty, search.offsets.tolist(), strict=True):
         offsets[i] = at * alignment
     return Answer(offsets, False, search.nodes)
 
@@ -154,10 +154,10 @@ class _Search:
                     for _ in range(runs):
                         self.run_limit = min(self.nodes + unit * turn // runs, node_limit)
                         try:
-                            found = self._run()
+                            success = self._run()
                         except _Spent:
                             continue
-                        return found, not found
+                        return success, not success
             turn *= GROWTH
         return False, False
 
@@ -188,14 +188,14 @@ class _Search:
         if len(part.starts) == 1:
             return self._stack(node)
         for child in self._children(node):
-            chosen = child.chosen
-            self.offsets[part.index[chosen]] = node.least[chosen]
+            buffer = child.buffer
+            self.offsets[part.index[buffer]] = node.least[buffer]
             for below in self._after(node, child):
                 if not (yield below):
                     break
             else:
                 return True
-            if not (part.overlaps[chosen] & (child.least != PLACED)).any():
+            if not (part.overlaps[buffer] & (child.least != PLACED)).any():
                 return False  # nothing lies on it, so that another place for it changes nothing (MiniMalloc)
         return False
 
@@ -221,18 +221,18 @@ class _Search:
         candidates = np.flatnonzero(ascending & useful & low_enough)
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
         for begin in range(0, len(candidates), BATCH):
-            chosen = candidates[begin : begin + BATCH]
-            at, size = least[chosen][:, None], part.size[chosen][:, None]
-            load = node.load - size * part.covers[chosen]
-            after = np.where(part.overlaps[chosen], np.maximum(least, at + size), least)
-            after[np.arange(len(chosen)), chosen] = PLACED
+            batch = candidates[begin : begin + BATCH]
+            at, size = least[batch][:, None], part.size[batch][:, None]
+            load = node.load - size * part.covers[batch]
+            after = np.where(part.overlaps[batch], np.maximum(least, at + size), least)
+            after[np.arange(len(batch)), batch] = PLACED
             floors = np.maximum(np.minimum.reduceat(after[:, part.crossing], part.starts, axis=1), at)
             over = (floors + load > self.capacity) & (load > 0)
             bad = over.any(axis=1)
             if bad.any():
                 self._learn(part, over[bad].argmax(axis=1), after[bad])
             for i in np.flatnonzero(~bad).tolist():
-                yield _Child(int(chosen[i]), after[i], load[i])
+                yield _Child(int(batch[i]), after[i], load[i])
 
     def _learn(self, part: _Part, sections: Ints, after: Ints) -> None:
         """Count sections that would be overfull, and the buffers then unplaced in them."""
@@ -243,16 +243,18 @@ class _Search:
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
         """What is left once the child is placed: nothing, the same part, or the parts it falls into."""
-        part, chosen = node.part, child.chosen
-        low, high = int(part.low[chosen]), int(part.high[chosen])
+        part, buffer = node.part, child.buffer
+        low, high = int(part.low[buffer]), int(part.high[buffer])
         spanning = node.spanning.copy()
         spanning[low : high - 1] -= 1
         if high - low == 1 or spanning[low : high - 1].all():
             if child.load.any():
-                yield _Node(part, child.least, child.load, spanning, int(node.least[chosen]), chosen)
+                yield _Node(part, child.least, child.load, spanning, int(node.least[buffer]), buffer)
             return
-        left = child.least != PLACED
-        yield from self._split(part.index[left], child.least[left], part.section, part.section + len(part.starts))
+        unplaced = child.least != PLACED
+        yield from self._split(
+            part.index[unplaced], child.least[unplaced], part.section, part.section + len(part.starts)
+        )
 
     def _split(self, index: Ints, least: Ints, begin: int, end: int) -> Iterator[_Node]:
         """The parts that buffers of the sections begin..end fall into."""

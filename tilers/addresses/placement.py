@@ -100,7 +100,9 @@ def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placem
     live = {step: sum(x.bytes for x in items if x.first <= step <= x.last) for step in sorted({x.first for x in items})}
     for share in DENSE:
         dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
-        parts = [[x for x in items if any(x.first <= s <= x.last for s in dense) == now] for now in (True, False)]
+        parts = [
+            [x for x in items if any(x.first <= s <= x.last for s in dense) == in_dense] for in_dense in (True, False)
+        ]
         for slack in SLACK:
             limit = best.bound + best.bound * slack // 1000
             if limit >= best.height:

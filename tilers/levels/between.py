@@ -57,29 +57,31 @@ class BetweenLevel:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
             fixed, fresh, target = self.fixed[step.index], options.sole_pass, self.target
-            found = staged_candidates(step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes)
-            candidates.append(tuple(found))
+            choices = staged_candidates(
+                step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes
+            )
+            candidates.append(tuple(choices))
         return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
 
     def _least(self, name: str) -> tuple[int, Step]:
         """The step that needs most with all it may spill spilled, and its bytes."""
-        needed = []
+        needs = []
         options, names = self.schedule.options, frozenset(x.storage for x in self.eligible)
         for step in self.schedule.steps:
             modes = strategy(name).stage_modes(step, options)
             inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
             fixed, target = self.fixed[step.index], self.target
-            found = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
-            needed.append((min(c.bytes for c in found if not c.resident), -step.index))
-        most, index = max(needed)
+            candidates = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
+            needs.append((min(c.bytes for c in candidates if not c.resident), -step.index))
+        most, index = max(needs)
         return most, self.schedule.steps[-index]
 
     def _too_full(self) -> TilingInfeasible:
         """The error of a program without steps, whose outputs are constants."""
-        level, needed = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
-        facts = [("needed", f"{needed} B"), ("free", f"{self.capacity} B of {level.budget} B")]
+        level, need = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
+        facts = [("needed", f"{need} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
-        return TilingInfeasible(cause, facts, self.target.budget_flag(level, needed))
+        return TilingInfeasible(cause, facts, self.target.budget_flag(level, need))
 
     def _too_small(self, name: str) -> TilingInfeasible:
         """The error of that step. What may be spilled depends on the capacity, so does what is enough."""
@@ -106,9 +108,9 @@ def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[st
 
 def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
     """Bytes of all storages but those `without` that are alive at each step."""
-    found = [0] * max(len(lifetimes.schedule.steps), 1)
+    totals = [0] * max(len(lifetimes.schedule.steps), 1)
     for life in lifetimes.storages:
         if life.storage not in without:
             for step in range(life.first, life.last + 1):
-                found[step] += rounded(life.bytes, target.alignment)
-    return found
+                totals[step] += rounded(life.bytes, target.alignment)
+    return totals

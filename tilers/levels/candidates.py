@@ -63,15 +63,15 @@ class Walks:
 
     def __init__(self, access: Access, grid: Grid, orders: list[tuple[str, ...]]) -> None:
         self.access, self.grid, self.orders = access, grid, orders
-        self._known: dict[int, tuple[dict[str, int], tuple[str, ...]]] = {}
+        self._cache: dict[int, tuple[dict[str, int], tuple[str, ...]]] = {}
 
     def __getitem__(self, index: int) -> tuple[dict[str, int], tuple[str, ...]]:
         """Both; few of many are ever asked for, but those by many candidates."""
-        if index not in self._known:
+        if index not in self._cache:
             order, row = divmod(index, self.grid.size)
             tile = self.grid.tile(row)
-            self._known[index] = tile, used_order(self.orders[order], tile, self.access)
-        return self._known[index]
+            self._cache[index] = tile, canonical_order(self.orders[order], tile, self.access)
+        return self._cache[index]
 
 
 def enumerate_candidates(
@@ -94,7 +94,7 @@ def enumerate_candidates(
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
     calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
-    found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
+    fronts: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
     for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
         moved = [m for m in moves if m.storage not in mask]
         allowed = (calls == 1) | (mask != everything)
@@ -102,16 +102,16 @@ def enumerate_candidates(
             allowed = allowed & m.possible
         for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
             parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
-            chosen = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
+            slot_choices = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
             fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
                 variant, place = divmod(int(index), kernels.size)
-                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in chosen[variant].items()}
+                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in slot_choices[variant].items()}
                 pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
                 candidate = Candidate(*walks[place], pipelined, mask, slots, int(size[index]), int(cycles[index]))
-                found["single" if mode == "single" else "double"].append(candidate)
-    return found
+                fronts["single" if mode == "single" else "double"].append(candidate)
+    return fronts
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
@@ -119,12 +119,12 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(sorted(candidate.resident)), []).append(candidate)
-    kept: list[Candidate] = []
+    points: list[Candidate] = []
     for key in sorted(groups):
         group = sorted(groups[key], key=lambda c: c.buffering != "single")
         size, cycles = (np.array([getattr(c, field) for c in group]) for field in ("bytes", "cycles"))
-        kept += [group[i] for i in front(size, cycles, limit)]
-    return kept
+        points += [group[i] for i in front(size, cycles, limit)]
+    return points
 
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
@@ -133,7 +133,7 @@ def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: 
     return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
 
 
-def used_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
+def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
     """The order with the dims that are not split in declaration order behind those that are."""
     parallel = [d.name for d in access.dims if d.kind == "parallel"]
     split = [n for n in order if n in parallel and tile[n] < access.dim(n).size]

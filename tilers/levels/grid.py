@@ -77,9 +77,9 @@ def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0
     sums = np.array(_sum_lengths(reductions, free, most), np.int64)
     choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in parallel]
     mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), np.arange(len(sums)), indexing="ij")
-    found = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
-    found |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
-    lengths = {d.name: found[d.name] for d in access.dims}
+    columns = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
+    columns |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
+    lengths = {d.name: columns[d.name] for d in access.dims}
     counts = {d.name: -(-d.size // lengths[d.name]) for d in access.dims}
     return Grid(access, lengths, counts)
 
@@ -93,15 +93,15 @@ def grid_at(access: Access, tile: Mapping[str, int]) -> Grid:
 def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[int]]:
     """Tile lengths of all reductions: none split, then one of them under tiles of length 1 of those before it."""
     sizes = [d.size for d in reductions]
-    found, limit = [sizes], most
+    rows, limit = [sizes], most
     for i, d in enumerate(reductions):
         if d.size == 1:
             continue
         if d.name not in free:
             break
-        found += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
+        rows += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
         limit = INNER_LENGTHS
-    return found
+    return rows
 
 
 def loop_orders(access: Access) -> list[tuple[str, ...]]:
@@ -136,27 +136,27 @@ def boxes(operand: Operand, grid: Grid) -> Boxes:
             length = one * axis.span({}, extent)[1]
         elements = elements * length
         run = np.where(contiguous, run * length, run)
-        apart = ~contiguous & (length > 1)
-        joined = apart & (levels > 0) & (top == stride)
-        levels = levels + (apart & ~joined)
-        top = np.where(joined, top * length, np.where(apart, length * stride, top))
+        strided = ~contiguous & (length > 1)
+        joined = strided & (levels > 0) & (top == stride)
+        levels = levels + (strided & ~joined)
+        top = np.where(joined, top * length, np.where(strided, length * stride, top))
         # A window clipped to the whole axis may be shorter in another tile, and code is one for all tiles.
-        alike = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
-        contiguous &= (length == extent) & alike
+        uniform = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
+        contiguous &= (length == extent) & uniform
         stride *= extent
     return Boxes(elements, elements // np.maximum(run, 1), levels)
 
 
 def load_counts(operand: Operand, grid: Grid, order: tuple[str, ...]) -> Ints:
     """`loads` of deployer.core.access for the whole grid."""
-    used = set(operand.dims)
-    passed = np.ones(grid.size, np.int64)
-    found = passed
+    dims = set(operand.dims)
+    turns = np.ones(grid.size, np.int64)
+    counts = turns
     for name in order:
-        passed = passed * grid.counts[name]
-        if name in used:
-            found = np.where(grid.counts[name] > 1, passed, found)
-    return found
+        turns = turns * grid.counts[name]
+        if name in dims:
+            counts = np.where(grid.counts[name] > 1, turns, counts)
+    return counts
 
 
 def distinct_boxes(operand: Operand, grid: Grid) -> Ints:

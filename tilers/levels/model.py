@@ -52,11 +52,11 @@ def objective(problem: Problem, picks: Sequence[int]) -> int:
 def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -> bool:
     """Whether a choice agrees with the homes and fits at every step."""
     for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
-        chosen = candidates[pick]
-        if chosen.resident != resident & problem.touches[step]:
+        candidate = candidates[pick]
+        if candidate.resident != resident & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        if homes + chosen.bytes > problem.capacity:
+        if homes + candidate.bytes > problem.capacity:
             return False
     return True
 
@@ -79,9 +79,9 @@ class _Greedy:
     def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
         """(cycles, index) of the step's best candidate, were `storage` with its `more` bytes at home as well."""
         touched = self.problem.touches[step]
-        here = frozenset(s for s in touched if s in self.resident or s == storage)
+        resident = frozenset(s for s in touched if s in self.resident or s == storage)
         room = self.problem.capacity - self.homes[step] - more
-        for cycles, index, size in self.by_residency[step].get(here, ()):
+        for cycles, index, size in self.by_residency[step].get(resident, ()):
             if size <= room:
                 return cycles, index
         return None
@@ -92,11 +92,11 @@ class _Greedy:
         if not self.picks:
             return
         for step in range(life.first, life.last + 1):
-            now, before = self._cheapest(step, life.bytes, life.storage), self.picks[step]
-            if now is None or before is None:
+            best, current = self._cheapest(step, life.bytes, life.storage), self.picks[step]
+            if best is None or current is None:
                 return
-            saved += self.problem.weights[step] * (before[0] - now[0])
-            picks[step] = now
+            saved += self.problem.weights[step] * (current[0] - best[0])
+            picks[step] = best
         if saved <= 0:
             return
         self.resident.add(life.storage)
@@ -167,5 +167,5 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
         return start
     picks = tuple(next(i for i, v in enumerate(variables) if solver.value(v)) for variables in picked)
     resident = frozenset(s for s, v in home.items() if solver.value(v))
-    found = Choice(picks, resident, objective(problem, picks))
-    return found if start is None or found.cycles <= start.cycles else start
+    choice = Choice(picks, resident, objective(problem, picks))
+    return choice if start is None or choice.cycles <= start.cycles else start

@@ -93,22 +93,22 @@ def staged_candidates(
     walks = Walks(access, grid, orders)
     counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
     inner = inside.cycles + kernels - inside.kernels.min() + (counts - 1) * target.step
-    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
+    candidates = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
     for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
         spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
         allowed = np.logical_and.reduce([m.possible for m in spilled])
         for mode in modes:
             size, busy, exposed = _priced(spilled, mode, target)
             size += fixed
-            chosen = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
+            slot_counts = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
             cycles = staged_cycles(inner, counts, busy, exposed, mode)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
-                slots = {arg: int(n[index]) for arg, n in chosen.items()}
+                slots = {arg: int(n[index]) for arg, n in slot_counts.items()}
                 buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                way = walks[int(index)]
-                found.append(Candidate(*way, buffering, mask, slots, int(size[index]), int(cycles[index])))
-    return found
+                walk = walks[int(index)]
+                candidates.append(Candidate(*walk, buffering, mask, slots, int(size[index]), int(cycles[index])))
+    return candidates
 
 
 def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:

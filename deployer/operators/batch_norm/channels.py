@@ -188,7 +188,7 @@ class BatchNorm(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""
-        targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
+        targets = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(3))
         if not any(targets):  # running statistics follow the data, and nobody trains them
             return
         if any(douts[1:]) or not douts[0]:
