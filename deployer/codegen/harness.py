@@ -1,4 +1,4 @@
-"""The render model of the harness, and the input file it reads: both in one order, said here once."""
+"""The render model of the harness, and the input file that it reads; the order of both is defined here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from deployer.frontend.dataset import Dataset
 
 @dataclass(frozen=True)
 class HarnessView:
-    """A training or inference main program: what it loads once, per pass, and dumps in the end."""
+    """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`."""
 
     provenance: CText
     passes: int
@@ -72,7 +72,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
 
 
 def _float_constant(value: float) -> CText:
-    """A C constant; digits alone would be an integer."""
+    """A float constant of C, with a decimal point or an exponent."""
     text = f"{value:.9g}"
     return code(f"{text}f" if {".", "e"} & set(text) else f"{text}.0f")
 

@@ -1,4 +1,4 @@
-"""C headers of kernels, printed from the operators' own declarations: the argument struct is said once."""
+"""C headers of kernels, with the argument structs that the operators declare."""
 
 from deployer.core.operator import Kernel
 

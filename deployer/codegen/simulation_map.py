@@ -1,4 +1,4 @@
-"""The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
+"""The render model of SimulationMap.c: the tables of a plan with which the host simulator checks the program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 
 SUFFIXES = ("", " stage")
-"""What names of slots end with, by the number of their level."""
+"""Suffixes of the names of slots, by the number of their level."""
 ALWAYS = identifier("HAL_SIM_ALWAYS")
 HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
 
@@ -54,7 +54,7 @@ class BufferView:
 
 @dataclass(frozen=True)
 class SimStepView:
-    """A step as the simulator checks it: names of tables and numbers."""
+    """A step for the simulator: names of its tables, their lengths, and its contention in thousandths."""
 
     name: CText
     dims: CText
@@ -71,7 +71,7 @@ class SimStepView:
 
 @dataclass(frozen=True)
 class GraphView:
-    """A run of steps, in every how manieth pass it comes."""
+    """The `count` steps of a graph from number `first` on, which run in each `every`-th pass."""
 
     name: CText
     first: int

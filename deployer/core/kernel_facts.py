@@ -1,4 +1,4 @@
-"""How the common kernels work, and on what they are measured: data beside the kernels, for the cost of operators."""
+"""Data of the common kernels, for the cost of operators: how they work, and the shapes on which they are measured."""
 
 import tomllib
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What `work.toml` says, which explains each number."""
+    """The numbers of `work.toml`, which explains each of them."""
 
     block: int
     longest_row: int

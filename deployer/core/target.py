@@ -1,4 +1,4 @@
-"""A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
+"""A target as data: memories, DMA hops, costs and toolchain, from a TOML file, of which all faults are reported."""
 
 import re
 import tomllib
@@ -81,7 +81,7 @@ class Toolchain:
 class Target:
     """Everything the compiler knows of a machine.
 
-    A kernel whose cold start takes `evicted` cycles or more does not outlast another kernel in the instruction cache.
+    A kernel whose cold start takes `evicted` cycles or more leaves the instruction cache when another kernel runs.
     """
 
     name: str
@@ -112,11 +112,11 @@ class Target:
 
     @property
     def usual(self) -> Level:
-        """The level of homes that are neither resident nor spilled: the outermost unless another is asked for."""
+        """The level of homes that are neither resident nor spilled; by default the outermost one of a plan."""
         return self.levels[USUAL]
 
     def within(self, outermost: str) -> tuple[Level, ...]:
-        """The levels up to the outermost that tensors may live in; OptionProblem where it cannot be that."""
+        """The levels up to `outermost`, in which tensors may live; OptionProblem where a plan cannot use that level."""
         level_names = [level.name for level in self.levels[:DEPTH]]
         if outermost not in level_names[1:]:
             names = ", ".join(level.name for level in self.levels)
@@ -132,13 +132,13 @@ class Target:
         return next(iter(self.levels[self.levels.index(level) + 1 : DEPTH]), None)
 
     def budget_flag(self, level: Level, size: int | None = None) -> str:
-        """The option that limits a level: its alias where that is its name as well, else `--budget` by name."""
+        """The option that limits a level, with a size in bytes or without: its alias, or else `--budget NAME`."""
         alias = dict(zip((x.name for x in self.levels), ALIASES, strict=False)).get(level.name)
         flag, between = (f"--{alias}", " ") if alias == level.name.lower() else (f"--budget {level.name}", "=")
         return flag if size is None else f"{flag}{between}{size}"
 
     def sized(self, steps: int) -> "Target":
-        """The same machine with the loop costs of a program of so many steps."""
+        """The same machine with the loop costs of a program of this many steps."""
         if steps > self.small.steps:
             return self
         share = self.small.cold_milli
@@ -166,13 +166,13 @@ class Target:
 
 @dataclass
 class _Faults:
-    """Collects what is wrong, so that one message shows all of it."""
+    """Collects the faults of a file, so that one message shows all of them."""
 
     path: Path
     texts: list[str] = field(default_factory=list)
 
     def section(self, cls: type, data: Any, where: str) -> Any:
-        """Build `cls` from a table, or record all that keeps it from that."""
+        """An instance of `cls` from a table, or None after recording all faults of the table."""
         if not isinstance(data, dict):
             self.texts.append(f"{where} is not a table")
             return None
@@ -189,7 +189,7 @@ class _Faults:
         return cls(**values) if len(values) == len(kinds) else None
 
     def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
-        """The list or table at a key, empty and recorded where it is neither."""
+        """The list or table at a key; an empty one, after recording the fault, where the value is of another kind."""
         value = raw.get(key, kind())
         self.check(isinstance(value, kind), f"{key} is no {kind.__name__}")
         return value if isinstance(value, kind) else kind()
@@ -201,7 +201,7 @@ class _Faults:
 
 
 def files() -> dict[str, Path]:
-    """The file of each target, of the deployer and of packages beside it; PackageProblem where two have one name."""
+    """The file of each target of the deployer and of packages; PackageProblem where two have the same name."""
     paths: dict[str, Path] = {}
     for path in (p for folder in (TARGETS_DIR, *target_folders()) for p in sorted(folder.glob("*.toml"))):
         if path.stem in paths:
@@ -212,7 +212,7 @@ def files() -> dict[str, Path]:
 
 
 def names() -> list[str]:
-    """All targets there are."""
+    """The names of all targets, sorted."""
     return sorted(files())
 
 
@@ -225,7 +225,7 @@ def load(name: str) -> Target:
 
 
 def parse(path: Path) -> Target:
-    """Read and check a target's TOML; files that have not changed since they were last read are not parsed again."""
+    """The target of a TOML file; files that have not changed since the last call are not parsed again."""
     texts: list[str] = []
     raw = _merged(path, texts)
     key = tuple(texts)
@@ -235,7 +235,7 @@ def parse(path: Path) -> Target:
 
 
 _checked: dict[tuple[str, ...], Target] = {}
-"""Targets by the paths and texts of all files that say something of them."""
+"""Targets by the paths and texts of all files that describe them."""
 
 
 @cache
@@ -326,7 +326,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
 
 
 def _placed(tools: Toolchain, folder: Path) -> Toolchain:
-    """The toolchain with what lies beside a target that is not the deployer's under its whole path."""
+    """The toolchain with absolute paths of files in a package's target folder."""
     if folder == TARGETS_DIR:
         return tools
     sources = tuple(str(folder / source) if (folder / source).is_dir() else source for source in tools.sources)
@@ -335,7 +335,7 @@ def _placed(tools: Toolchain, folder: Path) -> Toolchain:
 
 
 def costs_file(name: str) -> Path:
-    """Where a target's measured costs lie; `deployer calibrate` writes it."""
+    """The path of a target's measured costs, which `deployer calibrate` writes."""
     return files()[name].with_suffix("") / "costs.toml"
 
 
@@ -357,7 +357,7 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
     """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
 
     Appends the path and the text of each file to `texts`. `above` are the files that simulate this one; TargetInvalid
-    where that never ends.
+    where this file is one of them.
     """
     if path in above:
         raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])

@@ -1,4 +1,4 @@
-"""Place: an address for every home, slot and table in every level, and with it the plan."""
+"""Placement: an address in its level for every home, slot and argument table, and from these the plan."""
 
 import itertools
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ from deployer.tilers.addresses.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
-    """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level.
+    """Live buffers fit a level in sum, but the packing exceeds it; the program is tiled again with `gaps` withheld.
 
-    What is withheld is what lay between buffers, which is more than before and more than what was `beyond` the budget
-    of the `level`: a plan that is smaller by the latter alone may be the same one, and lose as much again.
+    `gaps` are bytes per level: those that the packing of `level` lost between buffers, which are more than the bytes
+    `beyond` its budget. A tiling that is smaller by the latter alone may be the same one and lose as much again.
     """
 
     def __init__(self, level: Level, gaps: tuple[int, ...], beyond: int) -> None:
@@ -88,7 +88,7 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
 
 
 def _above(placement: Placement, base: int) -> Placement:
-    """The same packing with `base` bytes below it: the argument tables lie at offset 0."""
+    """The same packing moved up by `base` bytes, which leaves offset 0 to the argument tables."""
     offsets = {name: at + base for name, at in placement.offsets.items()}
     return Placement(offsets, placement.height + base, placement.bound + base)
 
@@ -102,7 +102,7 @@ def _slot_name(step: Step, arg: str) -> str:
 
 
 def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target) -> int:
-    """Bytes of one slot: the largest box of the operand, on the alignment."""
+    """Bytes of one slot: the largest box of the operand, rounded up to the alignment."""
     operand = step.access.operand(arg)
     size = step.kernel.element_bytes(arg)
     for length in box_shape(operand, step.access, lengths):
@@ -111,7 +111,7 @@ def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target
 
 
 def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
-    """The slots of one operand are one buffer, live in its step alone."""
+    """The slots to place in a level: those of one operand are one buffer, live in its step alone."""
     items = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         for loop in choice.loops[number : number + 1]:
@@ -123,7 +123,7 @@ def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
 
 
 def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
-    """The slots of an operand in each level."""
+    """The slots of an operand in each level, the innermost first."""
     slots = []
     for loop, placement in itertools.zip_longest(choice.loops, placed[:SPILLED]):
         count = loop.slots.get(arg, 0) if loop else 0

@@ -1,4 +1,4 @@
-"""Schedule: the order of the steps, with each operator's access and kernel arguments asked for once."""
+"""Scheduling: the order of the steps, each with the access and the kernel arguments of its operator."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from deployer.core.plan import Options, Schedule, Step
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
-    """Order each graph so that little is alive at once, and what only updates memory in place runs early.
+    """Order each graph so that few bytes are alive at once and nodes that only update memory in place run early.
 
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
     """
@@ -28,7 +28,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
 
 
 def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
-    """The order of least peak: the graph's own with its sinks moved up, or the greedy one."""
+    """The order with the lower peak of live bytes: the graph's own with its sinks moved up, or the greedy one."""
     own = _ordered(program, graph)
     lives = _Lives(program, own, sole)
     greedy = lives.greedy()
@@ -36,9 +36,9 @@ def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
 
 
 class _Lives:
-    """Which nodes wait for which, and the memory that comes and goes with them.
+    """The dependences between nodes, and the memory that is live from node to node.
 
-    Counted is what lives within the graph: values, and gradients in their accumulators where one pass makes an update.
+    It counts what lives within the graph: values, and accumulators if each pass has an update of its own (`sole`).
     """
 
     def __init__(self, program: Program, nodes: Sequence[Node], sole: bool) -> None:
@@ -88,7 +88,7 @@ class _Lives:
         return most
 
     def greedy(self) -> list[int]:
-        """Of the nodes that can run, always the one after which least is alive; the earliest where several are."""
+        """The order that always runs the ready node after which the fewest bytes are alive, or the first of several."""
         waits = [set(w) for w in self.waits]
         pending = {storage: set(users) for storage, users in self.users.items()}
         ready = {i for i, w in enumerate(waits) if not w}
@@ -116,7 +116,7 @@ class _Lives:
 
 
 def _ordered(program: Program, graph: Graph) -> list[Node]:
-    """Graph order, each in-place sink moved up to right behind the last node it needs."""
+    """The nodes in graph order, but with each in-place sink directly behind the last node that it depends on."""
     positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
 
     def key(item: tuple[int, Node]) -> tuple[int, int, int]:
@@ -131,7 +131,7 @@ def _ordered(program: Program, graph: Graph) -> list[Node]:
 
 
 def _is_sink(program: Program, node: Node) -> bool:
-    """Whether all a node does is update memory in place that outlives the graph."""
+    """Whether a node does nothing but update, in place, memory that outlives the graph."""
     inplace = operator_of(node).inplace
     owners = [program.tensors[program.storage(n)].role for i, n in enumerate(node.outputs) if n and i in inplace]
     return bool(owners) and all(role in ("weight", "accumulator") for role in owners)

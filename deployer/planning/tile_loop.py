@@ -30,19 +30,22 @@ from deployer.planning.expr import (
 from deployer.planning.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
 
 FLAG = Var("lazy_reset")
-"""Whether accumulators hold nothing yet: set in the first of the passes that add to them."""
+"""The lazy-reset flag: 1 in the first of the passes that add to an accumulator, whose old content does not count."""
 
 
 @dataclass(frozen=True)
 class BoxMove:
-    """How a box moves: its first element, bytes per run, and (count, bytes between) per level, innermost first."""
+    """The geometry of a box's transfer: the index of its first element, the bytes per run, and the strided levels.
+
+    A level is (count, bytes from one repetition to the next); the innermost comes first.
+    """
 
     offset: Expr
     run: Expr
     levels: tuple[tuple[Expr, Expr], ...]
 
     def transfer(self, way: Way, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
-        """The transfer between what it is cut from at `outer` and a slot; sizes are named after `name`."""
+        """The transfer between the array at address `outer` and the slot at `inner`; names of sizes begin with `name`."""
         address = add(outer, self.offset)
         sizes = [sized(self.run, f"{name}_bytes")]
         for count, pitch in self.levels:
@@ -52,9 +55,9 @@ class BoxMove:
 
 
 class TileLoop:
-    """Expressions over the loop variables of a step, of its stage where `staged`; `outer` is the loop around it.
+    """Expressions over the variables of a step's tile loop or, if `staged`, its stage's; `outer` is the next loop.
 
-    `prefix` tells the fetched tile's variables from the computed one's, and the stage's from both.
+    Names of variables begin with `prefix`, which is different for the tile to fetch, the tile in use and the stage.
     """
 
     def __init__(self, step: PlanStep, prefix: str = "", outer: "TileLoop | None" = None, staged: bool = False) -> None:
@@ -66,11 +69,11 @@ class TileLoop:
         self.split = [n for n in order if self.tile[n] < (self.dims[n].size if staged else self.dims[n].outer)]
 
     def outer_span(self, name: str) -> tuple[Expr, Expr]:
-        """First index and length of what the loop cuts along a dim."""
+        """First index and length, along a dim, of the range that the loop divides into tiles."""
         return (self.outer.start(name), self.outer.length(name)) if self.outer else (0, self.dims[name].size)
 
     def coordinate(self, name: str) -> Var:
-        """The variable of a dim that the loop cuts."""
+        """The loop variable of a dim: the first index of the current tile."""
         return Var(f"{self.prefix}{name}")
 
     def start(self, name: str) -> Expr:
@@ -78,24 +81,24 @@ class TileLoop:
         return self.coordinate(name) if name in self.split else self.outer_span(name)[0]
 
     def end(self, name: str) -> Expr:
-        """One past the last index of what the loop cuts along a dim."""
+        """End, exclusive, of the range along a dim that the loop divides into tiles."""
         start, length = self.outer_span(name)
         end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
         return add(start, end)
 
     def step_length(self, name: str) -> Size:
-        """Tile length along a dim, named."""
+        """The length of a full tile along a dim, as a constant with a name."""
         return Size(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
 
     def length(self, name: str) -> Expr:
-        """Tile length along a dim; a variable where some tiles are shorter."""
+        """Length of the current tile along a dim; a variable if some tiles are shorter."""
         if name not in self.split:
             return self.outer_span(name)[1]
         lengths = {length for _, length in self.pieces[name]}
         return lengths.pop() if len(lengths) == 1 else Var(f"{self.prefix}{name}_len")
 
     def lengths(self) -> list[Let]:
-        """Definitions of the lengths that vary, and of the clipped windows."""
+        """Definitions of the tile lengths that vary, and of first indices and lengths of clipped windows."""
         definitions: dict[str, Expr] = {}
         for name in self.split:
             length = self.length(name)
@@ -109,7 +112,7 @@ class TileLoop:
         return [Let(name, value) for name, value in definitions.items()]
 
     def _window(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, Expr]:
-        """First index and length of a windowed axis, clipped to the axis."""
+        """Definitions of the box's first index and length on a windowed axis, both clipped to the axis."""
         low, length = self._window_names(operand, index)
         start, definitions, empty = self.start(axis.dim), dict[str, Expr](), None
         end = add(start, self.length(axis.dim))
@@ -134,7 +137,7 @@ class TileLoop:
         return definitions
 
     def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
-        """The first window that holds an index of the tile, and one past the last."""
+        """The first window that contains an index of the tile, and the one after the last."""
         start, count = self.start(axis.dim), self.length(axis.dim)
         behind, ahead, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
         return (
@@ -143,7 +146,7 @@ class TileLoop:
         )
 
     def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
-        """The lengths on a windowed axis over all tiles."""
+        """The set of lengths that boxes have on a windowed axis, over all tiles."""
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
     def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
@@ -163,7 +166,7 @@ class TileLoop:
         return mul(*counts)
 
     def advance(self) -> list[Statement]:
-        """On to the next tile, innermost dim first."""
+        """Statements that advance the loop variables to the next tile, the innermost dim first."""
         return self._advance(self.split)
 
     def _advance(self, dims: list[str]) -> list[Statement]:
@@ -177,29 +180,29 @@ class TileLoop:
         return statements
 
     def inner(self, operand: PlanOperand) -> list[str]:
-        """Split dims that advance without changing the operand's box."""
+        """The innermost split dims, along which the operand's box stays the same."""
         dims = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
         last = max((i for i, name in enumerate(self.split) if name in dims), default=-1)
         return self.split[last + 1 :]
 
     def begins(self, operand: PlanOperand) -> list[Expr]:
-        """Conditions that this tile is the first on its box; none where every tile is."""
+        """Conditions under which this tile is the first with its box; none if every tile is."""
         return self._at_first(self.inner(operand))
 
     def ends(self, operand: PlanOperand) -> list[Expr]:
-        """Conditions that this tile is the last on its box; none where every tile is."""
+        """Conditions under which this tile is the last with its box; none if every tile is."""
         return self._at_last(self.inner(operand))
 
     def _sums(self) -> list[str]:
-        """The reductions that are split."""
+        """Names of the split reductions."""
         return [name for name in self.split if self.dims[name].reduction]
 
     def _at_first(self, names: list[str]) -> list[Expr]:
-        """That the tile is the first along all these dims."""
+        """Conditions under which the tile is the first along each of the dims."""
         return [Equal(self.start(n), self.outer_span(n)[0]) for n in names]
 
     def _at_last(self, names: list[str]) -> list[Expr]:
-        """The same for the last tile."""
+        """Conditions under which the tile is the last along each of the dims."""
         return [AtLeast(add(self.start(n), self.step_length(n)), self.end(n)) for n in names]
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
@@ -223,15 +226,15 @@ class TileLoop:
         return spans
 
     def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
-        """(first index, length) per view axis of what the operand's boxes are cut from: tensor or stage's slot."""
+        """(first index, length) per view axis of the array that holds the boxes: the tensor, or a slot of the stage."""
         if self.outer and operand.stage_slots:
             return self.outer.box(operand)
         return [(0, extent) for extent in operand.view]
 
     def move(self, operand: PlanOperand) -> BoxMove:
-        """The move of the operand's box from where it is cut; one of no bytes where the box is empty.
+        """The geometry of the transfer of the operand's box; an empty box has runs of 0 bytes.
 
-        An axis on which tiles have one element or none needs no level: its length is a factor of the run.
+        An axis on which no tile has more than one element needs no level: its length is a factor of the run.
         """
         run: Expr = 1
         element = self.step.kernel.element_bytes(operand.arg)
@@ -264,24 +267,24 @@ class TileLoop:
         return BoxMove(add(*offsets), mul(run, element), tuple(levels))
 
     def _pitched(self, operand: PlanOperand, axis: Axis, offset: Expr) -> Expr:
-        """An offset along an axis with its factor, the elements between neighbours, named."""
+        """An offset along an axis, with a name for its factor, the elements from one index to the next."""
         if isinstance(offset, int) or isinstance(axis, (Whole, Broadcast)):
             return offset
         return sized(offset, f"{operand.arg}_{axis.dim}_pitch")
 
     def _full_axes(self, operand: PlanOperand) -> tuple[bool, ...]:
-        """Per view axis, whether every tile has all of what it is cut from."""
+        """For each view axis, whether every box covers all of the array that holds it."""
         staged = bool(self.outer and operand.stage_slots)
         cuts = {n: (d.size, d.outer if self.outer else d.size, self.tile[n]) for n, d in self.dims.items()}
         return full_axes(operand.axes, operand.view, cuts, staged)
 
     def element(self, operand: PlanOperand) -> Expr:
-        """Index in the whole tensor of the box's first element."""
+        """Index of the box's first element in the tensor."""
         axes = zip(operand.axes, self.box(operand), strides(operand.view), strict=True)
         return add(*(self._pitched(operand, axis, mul(low, stride)) for axis, (low, _), stride in axes))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
-        """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""
+        """Elements from one index to the next along an axis: in the tensor if resident, else in the packed box."""
         if isinstance(operand.axes[axis], Broadcast):
             return 0
         if operand.slots == 0:
@@ -315,7 +318,7 @@ class TileLoop:
         return next(o for o in self.step.operands if o.arg == arg)
 
     def _offset(self, operand: PlanOperand, index: int) -> Expr:
-        """Where windows begin, counted from the box's first index."""
+        """Index at which the tile's windows begin on an axis, relative to the box's first index."""
         axis, extent = operand.axes[index], operand.view[index]
         if not isinstance(axis, Windowed):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
@@ -333,5 +336,5 @@ class TileLoop:
 
 
 def all_of(conditions: list[Expr]) -> Expr:
-    """That all conditions hold; 1 where there are none."""
+    """The conjunction of the conditions; 1 if there are none."""
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions)) if conditions else 1

@@ -1,4 +1,4 @@
-"""The innermost level as the solver sees it: a candidate per step, and which storages live there."""
+"""The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ from deployer.tilers.strategies.strategy import strategy
 Fronts = dict[Buffering, list[Candidate]]
 Geometry = tuple[str, str, dict[str, AttrValue], Access]
 ELIGIBLE_LIMIT = 192
-"""Storages that may be resident: those that most steps use per step of life."""
+"""Most storages that may be resident: those with the most uses per step of their life."""
 
 
 class InnerLevel:
-    """Candidates are enumerated once for steps of the same geometry, whatever the strategy."""
+    """The innermost level; it enumerates candidates once for all strategies and all steps with the same geometry."""
 
     def __init__(self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True) -> None:
         self.lifetimes, self.target = lifetimes, target
@@ -49,7 +49,7 @@ class InnerLevel:
         self._fronts: dict[tuple[int, tuple[Buffering, ...], str], list[Candidate]] = {}
 
     def problem(self, name: str, spill: Spill) -> Problem:
-        """The solver's input for one strategy: what is spilled does not live here."""
+        """The solver's problem for one strategy; spilled storages are not eligible for homes in the level."""
         options = self.schedule.options
         eligible = tuple(x for x in self.eligible if x.storage not in spill.storages)
         names = frozenset(x.storage for x in eligible)
@@ -60,7 +60,7 @@ class InnerLevel:
         return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
     def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, ...]) -> Tiling:
-        """A solver's choice as an artefact."""
+        """The tiling of a solver's choice."""
         steps = []
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
             c = candidates[pick]
@@ -71,7 +71,7 @@ class InnerLevel:
     def front(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
     ) -> list[Candidate]:
-        """The step's Pareto front, found under stand-in names so that equal steps share it."""
+        """The step's Pareto front for these bufferings; it is cached, and steps with equal geometry share the work."""
         eligible = frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names
         key = (step.index, modes, digest((stage, tuple(sorted(eligible)))))
         if key not in self._fronts:
@@ -99,7 +99,7 @@ class InnerLevel:
         return [replace(c, cycles=costs.around(c.cycles, stage.buffering)) for c in front]
 
     def _stand_ins(self, step: Step, names: frozenset[str]) -> dict[str, str]:
-        """A name per storage of the step by first use, `+` in front where it may be resident."""
+        """A name for each storage of the step, independent of the step; it begins with `+` if it may be resident."""
         stand_ins: dict[str, str] = {}
         for operand in step.access.operands:
             storage = self.storage_of[operand.tensor]
@@ -111,7 +111,7 @@ class InnerLevel:
         return min(c.cycles for c in self.front(step, modes, frozenset()))
 
     def kernels(self, step: Step) -> Ints:
-        """Cycles of the step's kernel calls, were its tiles those of a stage."""
+        """Cycles of the step's kernel calls for each combination of its stage's grid."""
         key = digest(geometry(step))
         if key not in self._kernels:
             self._kernels[key] = kernel_totals(step, stage_grid(step.access), self.target)
@@ -123,7 +123,7 @@ class InnerLevel:
         return [s for s in steps if not self.front(s, strategy(name).modes(s, options), frozenset())]
 
     def too_small(self, name: str) -> TilingInfeasible:
-        """The error of the step that needs most, so that what it proposes is enough for all."""
+        """The error of the step that needs the most bytes; the budget that it proposes suffices for all steps."""
         level, target, options = self.level, self.target, self.schedule.options
         least = [(step, self._least(step, strategy(name).modes(step, options))) for step in self.unfit(name)]
         step, candidate = max(least, key=lambda x: x[1].bytes)
@@ -147,14 +147,14 @@ class InnerLevel:
 
 
 def geometry(step: Step) -> Geometry:
-    """What decides on the cost of a step's kernel calls, whatever its tensors are called."""
+    """All that determines the cost of a step's kernel calls: kernel, operator, attributes, access without tensors."""
     attrs: dict[str, AttrValue] = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float, str))}
     operands = tuple(replace(o, tensor="") for o in step.access.operands)
     return step.kernel.symbol, step.node.op, attrs, Access(step.access.dims, operands)
 
 
 def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:
-    """A rival's tiling as a choice of this problem, where it spills the same and its candidates are all there."""
+    """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
     if frozenset(tiling.spilled) != spilled:
