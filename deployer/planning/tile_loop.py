@@ -45,7 +45,7 @@ class BoxMove:
     levels: tuple[tuple[Expr, Expr], ...]
 
     def transfer(self, way: Way, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
-        """The transfer between the array at address `outer` and the slot at `inner`; names of sizes begin with `name`."""
+        """The transfer between the array at address `outer` and a slot at `inner`; names of sizes start with `name`."""
         address = add(outer, self.offset)
         sizes = [sized(self.run, f"{name}_bytes")]
         for count, pitch in self.levels:

@@ -18,7 +18,7 @@ LEAST_SHARE = 1000
 
 
 class BetweenLevel:
-    """The level between: storages have their homes in it or are spilled, and spilled operands pass through its slots."""
+    """The level between: storages have homes in it or are spilled, and spilled operands pass through its slots."""
 
     def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int) -> None:
         self.lifetimes, self.target, self.capacity = lifetimes, target, capacity
