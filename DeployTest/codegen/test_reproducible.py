@@ -24,7 +24,7 @@ CASES = [
 
 @pytest.mark.parametrize(("test", "flags"), CASES)
 def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: Path) -> None:
-    """C, plan, tiling and input do not know where, when and by which process they were made."""
+    """C, plan, tiling and input are the same bytes from another folder, process, hash seed and time zone."""
     case = case_dir(test, models_root)
     outputs = []
     for name, seed in (("one", "1"), ("another/deeper", "4242")):
@@ -48,7 +48,7 @@ def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: P
 def test_folders_list_their_files_in_any_order(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is linked, and the inputs that a report of a fault lists, come in the order of their names."""
+    """The linked files, and the inputs in a report of a fault, are sorted by name."""
     case = pipeline.load_training(case_dir("autoencoder", models_root))
     plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, pipeline.Options("siracusa", "single")))[1]
     tools = build.toolchain(target.load("siracusa"))
@@ -68,7 +68,7 @@ def test_folders_list_their_files_in_any_order(
 
 
 def in_order(listing: Callable[..., Iterable[Path]], backward: bool) -> Callable[..., Iterator[Path]]:
-    """A way to list files, with its answers in ascending or in descending order."""
+    """The method `listing` of Path with its results in ascending or in descending order."""
     return lambda *arguments: iter(sorted(listing(*arguments), reverse=backward))
 
 

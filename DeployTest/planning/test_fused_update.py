@@ -1,4 +1,4 @@
-"""`--fused`: pass and update as one function, in which a gradient dies at its update; the bits stay."""
+"""`--fused`: pass and update are one function, in which a gradient dies at its update; results keep their bits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,9 @@ LONG = pytest.param("dscnn", 64000, marks=pytest.mark.slow)
 @pytest.mark.parametrize("strategy", ["single", "double", "auto"])
 @pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), LONG])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
-    """Losses and weights do not depend on where the updates stand."""
+    """Losses and weights are the same with updates in the training graph and in a graph of their own."""
     case = once(load_case(test, models_root))
-    separate = compile_case(case, tmp_path / "apart", strategy, l1)
+    separate = compile_case(case, tmp_path / "separate", strategy, l1)
     joint = compile_case(case, tmp_path / "joint", strategy, l1, joint=True)
     assert result_hash(joint.run("--dma-order", "late")) == result_hash(separate.run())
     assert joint.plan.graphs == ("train",)
@@ -57,7 +57,7 @@ def test_gradients_die_at_their_update(models_root: Path) -> None:
 
 
 def test_copies_are_seen_through(models_root: Path) -> None:
-    """The update reads what training left last in an accumulator, in the weight's type."""
+    """The update reads the last value of an accumulator, in the weight's type, with and without the other fusions."""
     program = load_case("autoencoder", models_root).program
     options = Options(fused=True)
     for fusion in (fuse.fuse_program(program, options), fuse.rules()["update"](program, options)):
@@ -76,7 +76,7 @@ def _check_updates(program: Program, fusion: Program) -> None:
 
 
 def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Several passes per update, no training graph, and fusions forbidden."""
+    """`--fused` is refused with several passes per update, without a training graph, and with `--no-fusion`."""
     folder = case_dir("simple_mlp", models_root)
     words = ["-t", folder, "-o", tmp_path / "c", "--fused"]
     assert "--n-accum 1" in refused(capsys, "train", *words, "--n-accum", "2")
@@ -85,7 +85,7 @@ def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_bench_counts_both(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The pass includes the update, and the update by itself is nothing."""
+    """The cycles of the pass include the update; those of the optimizer are 0."""
     words = ["-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--n-accum", "1", "--fused"]
     assert deployer("train", *words) == 0
     assert " opt_cycles=0 " in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Fusions: what is joined and what is not, shown in the plan, and never a bit that differs."""
+"""Fusions: which nodes are fused and which are not, how the plan shows it, and that no bit of a result differs."""
 
 import re
 from dataclasses import replace
@@ -35,7 +35,7 @@ S = constant("s", np.array([0.5, 1.5], np.float32))
 
 
 def fused(program: Program, **options: object) -> Program:
-    """What the stage makes of a program, verified."""
+    """The program after fusion, verified."""
     fusion = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
     verify_program(fusion)
     return fusion
@@ -71,7 +71,7 @@ RELUS = {
 
 @pytest.mark.parametrize("name", RELUS)
 def test_relu_is_absorbed(name: str, tmp_path: Path) -> None:
-    """The producer says it, the value between is gone, and the meaning stays."""
+    """The producer names the activation, the tensor between is gone, and the results are the same."""
     model, expected = RELUS[name]
     program = infer(tmp_path, model)
     fusion = fused(program)
@@ -114,7 +114,7 @@ UNFUSED = {
 
 @pytest.mark.parametrize("name", UNFUSED)
 def test_relu_stays(name: str, tmp_path: Path) -> None:
-    """Where somebody else sees the value, or the producer does not know Relu."""
+    """A Relu stays if its input has another reader, or if the producer's kernel cannot apply it."""
     outputs = {"second reader": "z", "view beside": "z"}.get(name, "y")
     model = replace(UNFUSED[name], outputs=(value(outputs, None),))
     if name == "output":
@@ -126,7 +126,7 @@ def test_relu_stays(name: str, tmp_path: Path) -> None:
 
 
 def test_constant_is_folded_not_fused(tmp_path: Path) -> None:
-    """A Relu of weights alone is known at compile time."""
+    """A Relu of a constant is computed at compile time."""
     model = chain(node("Relu", ("w",), ("r",)), node("Conv", ("x", "r"), ("y",)), x=X, initializers=(W,))
     assert ops(fused(infer(tmp_path, model))) == ["Conv"]
 
@@ -154,7 +154,7 @@ GRADS = {
 
 @pytest.mark.parametrize("name", GRADS)
 def test_relu_grad_is_absorbed(name: str, tmp_path: Path) -> None:
-    """The producer of dY reads Y, the value between is gone, and the meaning stays."""
+    """The producer of dY reads Y, the tensor between is gone, and the results are the same."""
     program = infer(tmp_path, GRADS[name])
     fusion = fused(program)
     assert "ReluGrad" not in ops(fusion)
@@ -186,7 +186,7 @@ UNGATED = {
 
 @pytest.mark.parametrize("name", UNGATED)
 def test_relu_grad_stays(name: str, tmp_path: Path) -> None:
-    """Where somebody else sees dY, its producer knows no gate, or Y comes later."""
+    """A ReluGrad stays if dY has another reader, if its producer has no gate, or if Y is computed later."""
     model = replace(UNGATED[name], outputs=(value("z" if name == "second reader" else "y", None),))
     program = infer(tmp_path, model)
     fusion = fused(program)
@@ -205,7 +205,7 @@ def test_second_gate_stays(tmp_path: Path) -> None:
 
 
 def test_opted_out_nodes_stay(tmp_path: Path) -> None:
-    """A node that an option names keeps its name."""
+    """A node that `opt_out` names is not fused, and nothing is with `fuse` off."""
     program = infer(tmp_path, RELUS["conv"][0])
     for name in ("conv", "relu"):
         assert fused(program, opt_out=(name,)) == program
@@ -213,7 +213,7 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
 
 
 def test_wrong_attributes_are_refused() -> None:
-    """Another activation, and a gate of another shape."""
+    """Kernels refuse an unsupported activation, and a gate of another shape than the result."""
     x = np.ones((2, 2), np.float32)
     gemm = registry()["Gemm"]
     step = step_of(gemm, Sample("s", (x, x)))
@@ -234,7 +234,7 @@ def special(size: int) -> Array:
 
 
 def own_kernel(op: str, *inputs: Array) -> Array:
-    """What an operator's own kernel makes of them."""
+    """The result of an operator's own kernel for these inputs."""
     step = step_of(registry()[op], Sample("s", inputs))
     return run_step(step, step.access.sizes)[0]
 
@@ -290,7 +290,7 @@ _unfused: dict[str, str] = {}
 
 
 def unfused(test: str, case: Case, folder: Path) -> str:
-    """What a case's results hash to without fusion."""
+    """The hash of a case's results without fusion."""
     if test not in _unfused:
         built = compile_case(case, folder, "single", 64000, fuse=False)
         assert not any("+" in step.op_label for step in built.plan.steps)
@@ -302,7 +302,7 @@ def unfused(test: str, case: Case, folder: Path) -> str:
 @pytest.mark.qemu_riscv
 @pytest.mark.skipif(not run.available(build.toolchain(load("qemu_riscv"))), reason="no simulator")
 def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None:
-    """Fused on RISC-V, not fused on the host."""
+    """The fused program on RISC-V gives the results of the program without fusion on the host."""
     case = load_case("dscnn", models_root)
     built = compile_case(case, tmp_path, "auto", 64000, target="qemu_riscv")
     assert result_hash(built.run()) == unfused("dscnn", case, tmp_path / "unfused")
@@ -310,7 +310,7 @@ def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("test", ["DSCNN", "ResNet8"])
 def test_all_that_can_be_is_fused(test: str) -> None:
-    """In a network of convolutions every Relu has a home; of their gradients, the one behind the pool stays."""
+    """In a network of convolutions every Relu is fused, and every ReluGrad but the one behind the pool."""
     folder = next(needs_shared(SHARED / "training" / test).glob("*_train"))
     case = pipeline.load_training(folder)
     fusion = fused(case.program, accumulate=case.dataset.n_accum if case.dataset else 1)
@@ -319,7 +319,7 @@ def test_all_that_can_be_is_fused(test: str) -> None:
 
 
 def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
-    """Step table, title and table in C, and names in the plan."""
+    """The plan, the step table and the C show the names of both operators and both nodes."""
     built = compile_case(load_case("autoencoder", models_root), tmp_path, "auto", 64000)
     text = (tmp_path / "TrainingNetwork.c").read_text()
     steps = [step for step in built.plan.steps if "+" in step.op_label]
@@ -332,12 +332,12 @@ def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
 
 
 def test_names_of_rules() -> None:
-    """By their names, in the order of these."""
+    """The rules are the modules of `deployer.fusions`, in alphabetical order."""
     assert list(fuse.rules()) == ["accumulate", "finish", "update"]
 
 
 def test_chain_of_views_alone(tmp_path: Path) -> None:
-    """Every link between an output and the input it lies in stays, though no step reads it."""
+    """All tensors between an output and the input whose memory it uses stay, though no step reads them."""
     first, second = node("Identity", ("x",), ("a",)), node("Unsqueeze", ("a", "s"), ("b",))
     model = chain(first, second, node("Squeeze", ("b", "s"), ("y",)), initializers=(constant("s", np.array([0])),))
     assert fused(infer(tmp_path, model)).storage("y") == "x"

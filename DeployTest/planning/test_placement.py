@@ -1,4 +1,4 @@
-"""Placement against its bound, branch and bound against every packing there is."""
+"""Placement against its lower bound, and branch and bound against the enumeration of all packings."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def random_buffers(seed: int, count: int, steps: int, life: int) -> list[Item]:
 
 
 def check_placement(items: list[Item], packing: Placement, alignment: int) -> None:
-    """Aligned, without overlap, and of the height it says, which is not below the bound."""
+    """Check that offsets are aligned and without overlap, and that height and bound are right."""
     assert set(packing.offsets) == {x.name for x in items}
     assert all(at >= 0 and at % alignment == 0 for at in packing.offsets.values())
     assert packing.height == max((packing.offsets[x.name] + x.bytes for x in items), default=0)
@@ -66,7 +66,7 @@ def check_placement(items: list[Item], packing: Placement, alignment: int) -> No
 
 
 def check_packed(items: list[Item], offsets: Sequence[int], capacity: int, alignment: int) -> None:
-    """A sound placement within the capacity."""
+    """Check that offsets are a sound placement within the capacity."""
     height = max((at + x.bytes for x, at in zip(items, offsets, strict=True)), default=0)
     assert height <= capacity
     addresses = {x.name: at for x, at in zip(items, offsets, strict=True)}
@@ -74,7 +74,7 @@ def check_packed(items: list[Item], offsets: Sequence[int], capacity: int, align
 
 
 def can_be_packed(items: list[Item], capacity: int, alignment: int) -> bool:
-    """Every offset of every buffer is tried, in the order of birth."""
+    """Whether a packing exists, by trying every offset of every buffer in the order of birth."""
     ordered = sorted(items, key=lambda x: x.first)
     placed: list[tuple[Item, int]] = []
 
@@ -94,7 +94,7 @@ def can_be_packed(items: list[Item], capacity: int, alignment: int) -> bool:
 
 
 def check_against_every_offset(items: list[Item], capacity: int, alignment: int) -> bool:
-    """Found where there is a packing, proven impossible where there is none. Returns which."""
+    """Check that `pack` finds a packing or proves that none exists; return whether one exists."""
     possible = can_be_packed(items, capacity, alignment)
     answer = pack(items, capacity, alignment, TINY_NODES)
     assert (answer.offsets is not None, answer.proven) == (possible, not possible)
@@ -116,7 +116,7 @@ TIGHT = (
 
 @pytest.mark.parametrize("shape", TIGHT, ids=len)
 def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int, int, int], ...]) -> None:
-    """The instances, each with one buffer less, and with sizes changed a little, at their bound and a unit above it."""
+    """`pack` is exact on tight instances, on each without a buffer, and on variants at their bound and 4 B above."""
     items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(shape)]
     capacity = lower_bound(items)
     assert not check_against_every_offset(items, capacity, 4)
@@ -131,9 +131,9 @@ def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int,
     assert set(answers) == {True, False}
 
 
-@pytest.mark.parametrize("apart", [8, 1009])
+@pytest.mark.parametrize("distance", [8, 1009])
 def test_search_is_exact_for_distant_steps(distance: int) -> None:
-    """The smallest instance, with many steps between births."""
+    """`pack` is exact on the smallest tight instance with many steps between births."""
     items = [
         Item(f"b{i}", 4 * size, distance * first, distance * last) for i, (size, first, last) in enumerate(TIGHT[0])
     ]
@@ -152,7 +152,7 @@ def test_search_finds_what_some_offsets_give(items: list[Item], spare: int) -> N
 @given(buffers(most=40, steps=20), st.integers(0, 60))
 @settings(deadline=None, max_examples=150)
 def test_search_answers_within_the_capacity(items: list[Item], spare: int) -> None:
-    """Also where the capacity is not on the alignment."""
+    """Packings fit the capacity, even one that is no multiple of the alignment, and are the same each time."""
     capacity = lower_bound(items) + spare
     answer = pack(items, capacity, 8, 500)
     if answer.offsets is not None:
@@ -162,7 +162,7 @@ def test_search_answers_within_the_capacity(items: list[Item], spare: int) -> No
 
 
 def test_search_stops_at_its_limit() -> None:
-    """Neither found nor proven: the last of the tight instances takes some hundreds of nodes."""
+    """With too few nodes the answer is neither a packing nor a proof; this instance needs some hundreds."""
     items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[-1])]
     assert pack(items, lower_bound(items), 4, 50) == (None, False, 50)
 
@@ -179,7 +179,7 @@ def test_placement_is_sound(items: list[Item]) -> None:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 @settings(deadline=None)
 def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
-    """All at once: one on the other. One after the other: all at the bottom. Growing and dying nested: their sum."""
+    """Buffers that live all at once, one after the other, or nested are packed at the bound."""
     forms: tuple[Callable[[int], tuple[int, int]], ...] = (
         lambda i: (0, 9),
         lambda i: (i, i),
@@ -193,7 +193,7 @@ def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
 
 
 def test_placement_searches_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every order of first fit is made a bad one; the answer still is at the bound."""
+    """With a bad order of first fit alone, the search still packs at the bound."""
     items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
     monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [[1, 0, 2, 3]])
     packing = place(items, 1 << 10)
@@ -211,7 +211,7 @@ def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: 
 
 @pytest.mark.parametrize("shape", [(48, 12, 8, 5), (40, 12, 8, 5), (54, 12, 8, 5), (0, 12, 8, 5), (27, 20, 10, 6)])
 def test_each_order_is_worth_a_try(shape: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances of which first fit reaches the bound in one order alone, another one each: nothing is searched."""
+    """On each instance a different order of first fit is the only one that reaches the bound, without a search."""
     monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
     items = random_buffers(*shape)
     packing = place(items, 1 << 20)
@@ -221,7 +221,7 @@ def test_each_order_is_worth_a_try(shape: tuple[int, int, int, int], monkeypatch
 
 @pytest.mark.parametrize("shape", [(0, 60, 30, 10), (5, 120, 30, 25), (1, 100, 60, 30)])
 def test_dense_steps_first_reaches_the_bound(shape: tuple[int, int, int, int]) -> None:
-    """Instances that no order of first fit packs at the bound, nor branch and bound of all buffers in time."""
+    """A search in dense steps packs instances at the bound that first fit and a search of all buffers do not."""
     items = random_buffers(*shape)
     packing = place(items, 1 << 20)
     check_placement(items, packing, 4)
@@ -229,7 +229,7 @@ def test_dense_steps_first_reaches_the_bound(shape: tuple[int, int, int, int]) -
 
 
 def test_heights_in_thousandths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousandths above the bound as declared; what was packed is not packed again at a greater height."""
+    """Searches run at the declared heights above the bound, and never above a height already reached."""
     tight = [Item(f"b{i}", 4000 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[1])]
     bound, packed = lower_bound(tight), dict[frozenset[str], int]()
     capacities = set()
@@ -250,7 +250,7 @@ def test_heights_in_thousandths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_orders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each order gets as many nodes in a turn; one that learns gets them in runs of as many as the first turn has."""
+    """Each order gets the same number of nodes in a turn; one that learns gets them in runs as long as the first."""
     limits: dict[tuple[str, ...], list[int]] = {}
 
     def run(search: _Search) -> bool:

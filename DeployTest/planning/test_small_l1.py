@@ -1,4 +1,4 @@
-"""What does not fit L1 by a channel of an image or a row of a layer is cut further, and adds in the same order."""
+"""An L1 smaller than a channel of an image or a row of a layer: sums are split, and add in the same order."""
 
 import re
 from pathlib import Path
@@ -14,11 +14,11 @@ pytestmark = [pytest.mark.host, pytest.mark.models]
 LARGE_L1, SMALL_L1, SMALL_L2 = 200000, 1100, 9000
 SUMS = dict.fromkeys(("sum", "mean", "variance", "batch norm grad", "grad w", "grad w strided"), 2)
 SUMS |= {"batch norm": 3, "layer norm": 1}
-"""Reductions that must be split at once."""
+"""Reductions that must be split in one step."""
 
 
 def split_sums(tiling: Tiling) -> set[int]:
-    """How many reductions of a step are split, over all steps."""
+    """The numbers of split reductions that occur in steps."""
     counts = set()
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         counts.add(sum(d.kind == "reduction" and choice.tile[d.name] < d.size for d in step.access.dims))
@@ -28,7 +28,7 @@ def split_sums(tiling: Tiling) -> set[int]:
 @pytest.mark.parametrize("strategy", [pytest.param("single", marks=pytest.mark.slow), "double"])
 @pytest.mark.parametrize("name", LARGE)
 def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> None:
-    """Right, and the bits of a run in one tile."""
+    """Results in small tiles have the bits of a run in one tile."""
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
     assert split_sums(tiling) == {0}
@@ -41,7 +41,7 @@ def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["max pool grad", "max pool grad overlap", "grad w"])
 def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
-    """In parts of a small L2, each cut into tiles of a small L1."""
+    """Results in tiles of a small L2, each divided into tiles of a small L1, have the bits of a run in one tile."""
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
     expected = case.run(tiling, plan, "whole").tobytes()
@@ -53,7 +53,7 @@ def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("condition", ["n == 0 && ", " && oh == 0"])
 def test_a_sum_that_begins_again_is_seen(condition: str, tmp_path: Path) -> None:
-    """Where one of the split sums is left out of what says "first", the argument is named."""
+    """If the condition of argument `first` misses a split reduction, the simulator names the argument."""
     case = Windowed("grad w", tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": SMALL_L1}))
     case.run(tiling, plan, "c")

@@ -1,4 +1,4 @@
-"""Access derivations against plain enumeration, the tiling model against its oracle."""
+"""Boxes and transfers of accesses against plain enumeration, and the tiling model against its oracle."""
 
 import itertools
 import math
@@ -123,7 +123,7 @@ def test_tiles_cut_the_space(case: tuple[Operand, Access, dict[str, int], tuple[
 @given(loops())
 @settings(deadline=None, max_examples=300)
 def test_loads_counts_box_changes(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
-    """As often as the box changes in the walk; windows that padding makes alike may be loaded again."""
+    """`loads` counts the changes of the box in the walk; equal boxes of clipped windows may count as changes."""
     operand, access, lengths, order = case
     walk = [operand.box(at) for at in tiles(access, lengths, order)]
     changes = 1 + sum(a != b for a, b in itertools.pairwise(walk))
@@ -135,7 +135,7 @@ def test_loads_counts_box_changes(case: tuple[Operand, Access, dict[str, int], t
 @given(loops())
 @settings(deadline=None, max_examples=300)
 def test_box_shape_holds_every_box(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
-    """No box is larger on any axis, and without windows some box is as large."""
+    """No box is longer than `box_shape` on any axis, and without windows some box is as long."""
     operand, access, lengths, order = case
     walk = [tuple(n for _, n in operand.box(at)) for at in tiles(access, lengths, order)]
     shape = box_shape(operand, access, lengths)
@@ -147,7 +147,7 @@ def test_box_shape_holds_every_box(case: tuple[Operand, Access, dict[str, int], 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(0, 3))
 @settings(deadline=None, max_examples=200)
 def test_window_spans_what_it_touches(length: int, kernel: int, stride: int, dilation: int, pad: int) -> None:
-    """First to last index inside the axis that some element of the tile reads."""
+    """A window's span reaches from the first to the last index inside the axis that the tile reads."""
     axis = Window("d", kernel, stride, dilation, pad)
     extent = 9
     for start in range(6):
@@ -163,7 +163,7 @@ def test_window_spans_what_it_touches(length: int, kernel: int, stride: int, dil
 def test_around_is_all_of_the_windows_that_hold_the_tile(
     length: int, kernel: int, stride: int, dilation: int, pad: int, count: int
 ) -> None:
-    """All elements of the windows from the first to the last that span an element of the tile."""
+    """The span covers all elements of the windows from the first to the last that meets the tile."""
     axis, extent = Around("d", kernel, stride, dilation, pad, count), 11
     for start in range(extent - length + 1):
         firsts = [i * stride - pad for i in range(count)]
@@ -251,7 +251,7 @@ def test_grid_is_the_scalar_geometry(case: tuple[Operand, Access, dict[str, int]
 
 
 def test_window_over_one_element_breaks_no_run() -> None:
-    """The height of a line of pixels: all channels of a tile are one run, however the axis of one element is cut."""
+    """For images of height 1, all channels of a tile are one run, however the dim of the height is split."""
     view, axes = (2, 1, 3), (At("c"), Window("h", 3, pad=1), Whole())
     operand = Operand("x", "x", "in", view, axes)
     access = Access((Dim("c", 2), Dim("h", 3)), (operand,))
@@ -260,7 +260,7 @@ def test_window_over_one_element_breaks_no_run() -> None:
 
 
 def test_names_of_strategies_are_unique() -> None:
-    """A second strategy of a name is refused; it would replace the first for whoever asks for that."""
+    """A second strategy with the same name is refused, as it would replace the first."""
     for strategy in strategies().values():
         with pytest.raises(InternalError, match=f"{strategy.name} is registered twice"):
             register(type(strategy))
@@ -269,7 +269,7 @@ def test_names_of_strategies_are_unique() -> None:
 @given(st.integers(1, 9), st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
 @settings(deadline=None)
 def test_staged_step_takes_as_long_as_its_parts(tiles: int, busy: int, exposed: int, cycles: int) -> None:
-    """One after the other on one slot; on several no less than the loop within, or than the engine is busy."""
+    """Single buffering takes the sum of loop and engine; double takes no more, and no less than the longer of both."""
     costs = Costs(tiles, busy, min(exposed, busy))
     single, double = costs.around(cycles, "single"), costs.around(cycles, "double")
     assert single == tiles * cycles + busy
@@ -329,7 +329,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def check_choice(problem: Problem, choice: Choice) -> None:
-    """Within the level, and of the cycles it says."""
+    """Check that a choice fits the level and that its cycles are right."""
     assert feasible(problem, choice.picks, choice.resident)
     assert choice.cycles == objective(problem, choice.picks)
 
@@ -361,7 +361,7 @@ def test_model_is_no_worse_than_its_hint(problem: Problem) -> None:
 
 
 def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hint or what the greedy one finds, where the solver may not look for anything itself."""
+    """Without time for the solver, the result is the better of the hint and the greedy choice."""
     monkeypatch.setattr(model, "SOLVER_LIMIT", 0.0)
     life = Lifetime("a", 40, 0, 0, False, False)
     problem = Problem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))

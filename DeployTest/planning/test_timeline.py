@@ -1,4 +1,4 @@
-"""The planned timeline is what the simulated machine's clock shows, also on a machine of other costs."""
+"""The planned timeline has the cycles of the simulated machine, also for a machine with other costs."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 def test_where_waiting_takes_time(
     strategy: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each wait for a transfer has a cost of its own; one that was never started has none. The hops change engines."""
+    """Each wait for a transfer has a cost, except for one that was never started; the hops have exchanged engines."""
     folder = tmp_path / "targets"
     shutil.copytree(targets.TARGETS_DIR, folder)
     costs = folder / "siracusa" / "costs.toml"

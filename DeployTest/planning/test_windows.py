@@ -17,7 +17,7 @@ DRAWS = 4
 @pytest.mark.parametrize("l1", [1200, 3000])
 @pytest.mark.parametrize("name", CASES)
 def test_tiled(name: str, l1: int, strategy: str, tmp_path: Path) -> None:
-    """The same bits for every budget; nothing outside a box is touched."""
+    """All budgets give the same bits, and kernels touch nothing outside their boxes."""
     case = Windowed(name, tmp_path)
     results = set()
     for budget, order in ((L1, "early"), (l1, "late")):
@@ -32,7 +32,7 @@ MANY_TILES = ("grad w", "grad w 3x3")
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MANY_TILES)) for n in CASES])
 def test_any_tiles(name: str, tmp_path: Path) -> None:
-    """Tiles that no solver would choose, of which some have an empty box: the same bits and the model's clock."""
+    """Drawn tiles, some with an empty box, give the same bits and the model's cycles."""
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": L1}))
     results, empty = {case.run(tiling, plan, "whole").tobytes()}, has_empty_box(tiling)
