@@ -127,7 +127,7 @@ class Target:
             )
         return self.levels[: level_names.index(outermost) + 1]
 
-    def further(self, level: Level) -> Level | None:
+    def outer_level(self, level: Level) -> Level | None:
         """The next level out that a plan may use."""
         return next(iter(self.levels[self.levels.index(level) + 1 : DEPTH]), None)
 

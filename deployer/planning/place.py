@@ -53,11 +53,11 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         base = 0 if number else tiling.table_bytes
         items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
         placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
-        over = placed[level.name].height - level.budget
-        if over > 0 and level.name != schedule.options.outermost:
+        excess = placed[level.name].height - level.budget
+        if excess > 0 and level.name != schedule.options.outermost:
             lost = placed[level.name].height - placed[level.name].bound
-            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), over)
-        if over > 0:
+            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), excess)
+        if excess > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
     plan_homes = [
@@ -173,7 +173,7 @@ def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target
         ("available", f"{level.budget} B"),
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
-    further = target.further(level)
+    further = target.outer_level(level)
     other = f"--defaultMemLevel {further.name}, " if further else ""
     hint = f"{target.budget_flag(level, placed.height)}, {other}or fewer trainable weights"
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

@@ -234,25 +234,25 @@ class ProgramRun:
             case Var(name):
                 return lambda: variables[name]
             case Sum(terms):
-                added = list(map(self._value, terms))
-                return lambda: sum([term() for term in added])
+                addends = list(map(self._value, terms))
+                return lambda: sum([term() for term in addends])
             case Product(factors):
                 return self._product(list(map(self._value, factors)))
             case All(terms):
                 conditions = list(map(self._value, terms))
                 return lambda: all([condition() for condition in conditions])
             case Not(inner):
-                turned = self._value(inner)
-                return lambda: not turned()
+                operand = self._value(inner)
+                return lambda: not operand()
             case Quotient(dividend, divisor):
-                divided = self._value(dividend)
-                return lambda: -(-divided() // divisor)
+                numerator = self._value(dividend)
+                return lambda: -(-numerator() // divisor)
             case Clipped(index, before, extent):
                 at, most = self._value(index), self._value(extent)
                 return lambda: min(max(at() - before, 0), most())
             case Reached(index, reach, stride, extent):
-                reached = self._value(index)
-                return lambda: min(max(-(-(reached() - reach) // stride), 0), extent)
+                position = self._value(index)
+                return lambda: min(max(-(-(position() - reach) // stride), 0), extent)
             case Choice(condition, then, other):
                 holds, one, two = map(self._value, (condition, then, other))
                 return lambda: one() if holds() else two()

@@ -43,7 +43,7 @@ class _Lives:
 
     def __init__(self, program: Program, nodes: Sequence[Node], sole: bool) -> None:
         outputs = {program.storage(name) for name in program.outputs}
-        self.after: list[set[int]] = [set() for _ in nodes]
+        self.followers: list[set[int]] = [set() for _ in nodes]
         self.waits: list[set[int]] = [set() for _ in nodes]
         self.touches: list[set[str]] = []
         self.users: dict[str, set[int]] = {}
@@ -57,7 +57,7 @@ class _Lives:
                 before |= readers.get(storage, set()) if storage in writes else set()
                 for other in before - {index}:
                     self.waits[index].add(other)
-                    self.after[other].add(index)
+                    self.followers[other].add(index)
                 if storage in writes:
                     writer[storage], readers[storage] = index, set()
                 else:
@@ -108,7 +108,7 @@ class _Lives:
             for storage in self.touches[index]:
                 pending[storage].discard(index)
             alive -= {s for s in self.touches[index] if not pending[s]}
-            for follower in self.after[index]:
+            for follower in self.followers[index]:
                 waits[follower].discard(index)
                 if not waits[follower]:
                     ready.add(follower)

@@ -126,11 +126,11 @@ class TileLoop:
         if isinstance(axis, Reach):
             first, last = self._reached(axis, extent)
         else:
-            behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
-            over = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
+            pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
+            overlap = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
             size = Size(extent, f"{operand.arg}_{index}_size")
-            first = Clipped(add(mul(start, axis.stride), ahead), behind, size)
-            last = Clipped(add(mul(end, axis.stride), over + ahead), behind, size)
+            first = Clipped(add(mul(start, axis.stride), crop), pad, size)
+            last = Clipped(add(mul(end, axis.stride), overlap + crop), pad, size)
         rest = Difference((last, Var(low)))
         definitions[low] = first
         definitions[length] = Choice(empty, 0, rest) if empty else rest
@@ -139,10 +139,10 @@ class TileLoop:
     def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
         """The first window that contains an index of the tile, and the one after the last."""
         start, count = self.start(axis.dim), self.length(axis.dim)
-        behind, ahead, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
+        pad, crop, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
         return (
-            Reached(add(start, behind), reach + ahead, axis.stride, extent),
-            Reached(add(start, count, behind), ahead, axis.stride, extent),
+            Reached(add(start, pad), reach + crop, axis.stride, extent),
+            Reached(add(start, count, pad), crop, axis.stride, extent),
         )
 
     def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
@@ -327,12 +327,12 @@ class TileLoop:
             return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
         if isinstance(axis, Around):
             return Signed(self.start(axis.dim), (SignedVar(low.name),))
-        behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
+        pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
-            first = add(mul(self.start(axis.dim), axis.stride), ahead)
-            return Signed(first, (behind, SignedVar(low.name)))
-        less = (ahead,) if ahead else ()
-        return Signed(add(self.start(axis.dim), behind), (*less, Signed(mul(low, axis.stride))))
+            first = add(mul(self.start(axis.dim), axis.stride), crop)
+            return Signed(first, (pad, SignedVar(low.name)))
+        less = (crop,) if crop else ()
+        return Signed(add(self.start(axis.dim), pad), (*less, Signed(mul(low, axis.stride))))
 
 
 def all_of(conditions: list[Expr]) -> Expr:

@@ -233,10 +233,10 @@ class _Search:
             after = np.where(part.overlaps[batch], np.maximum(least, at + size), least)
             after[np.arange(len(batch)), batch] = PLACED
             floors = np.maximum(np.minimum.reduceat(after[:, part.crossing], part.starts, axis=1), at)
-            over = (floors + load > self.capacity) & (load > 0)
-            bad = over.any(axis=1)
+            overfull = (floors + load > self.capacity) & (load > 0)
+            bad = overfull.any(axis=1)
             if bad.any():
-                self._learn(part, over[bad].argmax(axis=1), after[bad])
+                self._learn(part, overfull[bad].argmax(axis=1), after[bad])
             for i in np.flatnonzero(~bad).tolist():
                 yield _Child(int(batch[i]), after[i], load[i])
 
