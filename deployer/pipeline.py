@@ -9,7 +9,7 @@ import numpy as np
 from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
-from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, told_by_python
+from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -59,7 +59,7 @@ def load_training(
     n_accum: int | None = None,
     learning_rate: float | None = None,
     changing: int | None = None,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Case:
     """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
 
@@ -86,7 +86,7 @@ def _training_program(folder: Path, learning_rate: float | None, changing: int |
     return program
 
 
-def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = told_by_python) -> Case:
+def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = python_warning) -> Case:
     """The optimizer graph of a training case alone, on its initial weights and gradients drawn from a fixed seed.
 
     `directory` is the training or the optimizer folder; the float64 reference says what must come out.
@@ -124,7 +124,7 @@ def optimizer_program(joint: Program) -> Program:
     )
 
 
-def load_inference_case(directory: Path, warn: Warn = told_by_python) -> Case:
+def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
     """Read and check an inference case."""
     program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
     verify_program(program)
@@ -142,9 +142,9 @@ def expectation(case: Case, plan: Plan) -> Expected:
     moved = {n: weights[program.storage(n)] for n in case.expected if program.storage(n) in weights}
     outputs = {program.storage(n) for node in program.nodes for n in node.outputs if n}
     accumulators = {}
-    if dataset and plan.kept:
+    if dataset and plan.accumulators:
         memory = final_memory(program, dataset, np.float64)[1]
-        accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.kept}
+        accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.accumulators}
     return Expected(
         reference=case.note,
         losses=dataset.expected_losses if dataset else (),

@@ -51,7 +51,7 @@ def test_no_operator_is_named() -> None:
 def test_one_of_each() -> None:
     """One accumulator is written, one optimizer is usual, and each choice is one operator's."""
     operators = set(registry().values())
-    assert sum(op.accumulator is not None and op.accumulator.written for op in operators) == 1
+    assert sum(op.accumulator is not None and op.accumulator.usual for op in operators) == 1
     assert [op.optimizer.usual for op in optimizers().values() if op.optimizer].count(True) == 1
     assert len(losses()) == sum(op.loss is not None for op in operators)
     assert len(optimizers()) == sum(op.optimizer is not None for op in operators)

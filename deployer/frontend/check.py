@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.declarations import Optimizer
-from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
+from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, optimizers, registry
@@ -25,7 +25,7 @@ def check_program(
     *,
     data_inputs: int | None = None,
     learning_rate: float | None = None,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Program:
     """Type, fold, lower and join the graphs of a case.
 

@@ -7,7 +7,7 @@ from deployer.core.declarations import State
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import accumulator_of, registry, unsupported, written_accumulator
+from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
 from deployer.frontend.raw_graph import Input, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -136,7 +136,7 @@ def _check_buffers(buffers: set[str], sinks: set[str], trained: Mapping[str, str
     for weight, buffer in trained.items():
         if buffer not in sinks:
             raise GraphProblem(
-                f"weight {weight!r} is unreachable: no {written_accumulator().name} writes its accumulator",
+                f"weight {weight!r} is unreachable: no {usual_accumulator().name} writes its accumulator",
                 [("accumulator", buffer)],
                 "export the training graph again, or take the weight out of the optimizer graph",
             )

@@ -141,7 +141,7 @@ def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None
         if peak <= room:
             raise
         facts = [("program", f"{end - begin} B"), ("plan", f"{peak} B"), (level.name, f"{level.bytes} B")]
-        further = target.further(level)
+        further = target.outer_level(level)
         more = f", with --defaultMemLevel {further.name} where the plan needs more" if further else ""
         cause = f"program and plan together do not fit {level.name} of target {target.name!r}"
         raise PlacementInfeasible(cause, facts, f"{target.budget_flag(level, room)}{more}") from fault

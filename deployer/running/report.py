@@ -123,7 +123,7 @@ def step_table(plan: Plan) -> Table:
 def step_cells(step: PlanStep) -> tuple[str, ...]:
     """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
     numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
-    return str(step.index), step.shown, tile_text(step), *map(str, numbers)
+    return str(step.index), step.op_label, tile_text(step), *map(str, numbers)
 
 
 def show(report: Report, plan: Plan, console: Terminal) -> None:

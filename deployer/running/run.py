@@ -206,7 +206,7 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
     at = losses.nbytes
     arrays: dict[str, Array] = {}
     results = plan.weights if training else plan.outputs
-    accumulators = tuple(home.storage for home in plan.kept)
+    accumulators = tuple(home.storage for home in plan.accumulators)
     for name in (*results, *accumulators):
         kind = program.tensors[name].type
         arrays[name] = np.frombuffer(dump[at : at + kind.bytes], kind.dtype).reshape(kind.shape)

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from deployer.core.declarations import Loss
-from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
+from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, written_accumulator
+from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, check_passes, check_samples
@@ -81,7 +81,7 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
@@ -230,7 +230,7 @@ def write_train(case: TrainGraph, path: Path) -> None:
 
 
 def _accumulation(parameter: str, gradient: str) -> Node:
-    operator = written_accumulator()
+    operator = usual_accumulator()
     assert operator.accumulator is not None
     places = operator.accumulator
     names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
