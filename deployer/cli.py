@@ -13,7 +13,7 @@ from deployer.values import UNITS, budget, finite, path, positive, seed, size, t
 from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
-"""Columns of tables where no terminal says how many it has."""
+"""The width of tables, in columns, without a terminal."""
 BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
 
 
@@ -31,22 +31,22 @@ class _Choices(Collection[str]):
     def __init__(self, which: str) -> None:
         self.which = which
 
-    def _found(self) -> list[str]:
+    def _names(self) -> list[str]:
         from deployer.core import operator
 
         return list(getattr(operator, self.which)())
 
     def __contains__(self, value: object) -> bool:
-        """Whether some operator declares it."""
-        return value in self._found()
+        """Whether some operator declares this choice."""
+        return value in self._names()
 
     def __iter__(self) -> Iterator[str]:
-        """Their names, sorted; the usual optimizer first."""
-        return iter(self._found())
+        """The names of the choices, sorted, with the usual optimizer first."""
+        return iter(self._names())
 
     def __len__(self) -> int:
-        """How many there are."""
-        return len(self._found())
+        """The number of choices."""
+        return len(self._names())
 
 
 def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
@@ -92,7 +92,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; `given` holds the names of those that the command line has, be it with their default's value."""
+    """The arguments; `given` holds the names of those on the command line, even where they equal the default."""
     arguments = parser().parse_args(argv)
     bare = vars(parser(tuple(vars(arguments))).parse_args(argv))
     arguments.given = frozenset(name for name, value in bare.items() if value is not None)

@@ -52,7 +52,7 @@ def kind_of(a: argparse.Namespace) -> str:
 
 
 def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
-    """The case a command works on, and the warnings about its files, which are told at once."""
+    """The case a command works on, and the warnings about its files, which are printed at once."""
     kind, warnings = kind_of(a), list[DeployerWarning]()
 
     def warn(warning: DeployerWarning) -> None:
@@ -82,12 +82,12 @@ def choices_of(a: argparse.Namespace) -> Options:
     )
 
 
-def options_of(a: argparse.Namespace, made: str = "") -> Options:
-    """All of them; `made` is the target of an artefact that the command goes back to, and counts where `-p` is silent.
+def options_of(a: argparse.Namespace, target_name: str = "") -> Options:
+    """All options; `target_name` is the target of the artefact that the command starts from, used without `-p`.
 
     OptionProblem for levels that the target does not have.
     """
-    target = targets.load(made if made and "platform" not in a.given else a.platform)
+    target = targets.load(target_name if target_name and "platform" not in a.given else a.platform)
     budgets, outermost = requests.budgets_of(a, target), requests.outermost_of(a, target)
     return replace(choices_of(a), target=target.name, budgets=budgets or None, outermost=outermost)
 
@@ -102,7 +102,7 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
             requests.check_case(a, case, choices_of(a))
             options = None if a.skipgen else options_of(a)
             directory = a.output or Path("out") / case.directory.name / a.platform
-            held.enter_context(output.opened(directory, _written(a), a.force))
+            held.enter_context(output.opened(directory, _file_names(a), a.force))
             plan = _compiled(a, options, case, directory, progress) if options else _existing(a, case, directory)
             progress("build")
             pipeline.build_case(plan, directory, a.sanitize)
@@ -117,8 +117,8 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
         return _judge(a, case, warnings, plan, outcome, directory, console, timings)
 
 
-def _written(a: argparse.Namespace) -> set[str]:
-    """Names of the files that a command writes whatever the plan is."""
+def _file_names(a: argparse.Namespace) -> set[str]:
+    """The names of the files that a command writes for every plan."""
     names = {"memory.html"} if a.plotMemAlloc else set()
     names |= {"profile.json"} if a.profileTiling else set()
     names |= set() if a.skipgen else set(pipeline.ARTEFACTS)
@@ -128,9 +128,9 @@ def _written(a: argparse.Namespace) -> set[str]:
 
 
 def _simulator_flags(a: argparse.Namespace) -> list[str]:
-    """The simulator's options that were given."""
-    given = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed, "--guards": a.guards}
-    return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+    """The options of the simulator on the command line, as words."""
+    options = {"--dma-order": a.dma_order, "--core-order": a.core_order, "--seed": a.seed, "--guards": a.guards}
+    return [word for flag, value in options.items() if value is not None for word in (flag, str(value))]
 
 
 def _compiled(
@@ -183,8 +183,8 @@ def _judge(
         write_npz(a.dump, arrays)
     console.lines(outcome.text.rstrip())
     report.show(result, plan, console)
-    spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
-    console.print(f"C and plan: {directory}  ({spent})", soft_wrap=True)
+    times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
+    console.print(f"C and plan: {directory}  ({times})", soft_wrap=True)
     return 0 if result.passed else 1
 
 
@@ -215,12 +215,12 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     requests.check_case(a, case, choices_of(a))
     options = None if a.from_file else options_of(a)
     directory = a.output or Path("out") / case.directory.name / a.platform
-    with output.opened(directory, _written(a), a.force):
+    with output.opened(directory, _file_names(a), a.force):
         if options is None:
             tiling = pipeline.tiling_from(a.from_file)
             pipeline.check_origin(case, tiling, a.from_file)
-            made = tiling.lifetimes.schedule.options
-            reentry.check_agreement(a.given, options_of(a, made.target), made, a.from_file)
+            origin = tiling.lifetimes.schedule.options
+            reentry.check_agreement(a.given, options_of(a, origin.target), origin, a.from_file)
             plan = pipeline.place_edited(tiling, pipeline.running_of(case, a.tolerance))
             pipeline.write_case(case, tiling, plan, directory, a.force)
         else:
@@ -246,7 +246,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     if a.data is not None and (a.seed is not None or a.samples is not None):
         flag = "--samples" if a.seed is None else "--seed"
         raise OptionProblem(f"{flag} has no effect here", hint="--data gives the samples; leave one of them out")
-    made = build_train_graph(
+    summary = build_train_graph(
         a.model,
         a.loss,
         a.optimizer,
@@ -261,7 +261,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         force=a.force,
         warn=lambda warning: ending.tell(str(warning)),
     )
-    console.lines(str(made))
+    console.lines(str(summary))
     return 0
 
 
@@ -270,14 +270,14 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.calibration import calibrate as calibration
 
     with console.status("calibrate") as status:
-        found = calibration.calibrate_target(a.platform, a.simulator or a.platform, pipeline.profiled, status.update)
+        result = calibration.calibrate_target(a.platform, a.simulator or a.platform, pipeline.profiled, status.update)
     table = Table("kernel", "calls", "call", "mac", "element", "median", "worst", box=None, header_style="bold")
-    for fit in found.fits:
+    for fit in result.fits:
         rates = (f"{fit.cost.mac_milli / 1000:.2f}", f"{fit.cost.element_milli / 1000:.2f}")
         shares = (f"{100 * fit.median:.0f} %", f"{100 * fit.worst:.0f} %")
         table.add_row(fit.symbol, str(fit.points), str(fit.cost.call), *rates, *shares)
     console.print(table)
-    t = found.target
+    t = result.target
     hops = ", ".join(f"{level.name}: {hop}" for level, hop in zip(t.levels, t.hops, strict=False))
     console.print(
         f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {hops}",

@@ -1,4 +1,4 @@
-"""How a command ends: each kind of error with its exit code, and what nobody foresaw with a report for its makers."""
+"""How a command ends: each kind of error has its exit code; an unforeseen one also writes a report for developers."""
 
 import errno
 import hashlib
@@ -26,15 +26,15 @@ ENVIRONMENT = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOLCK, errno.ETXTBSY, errno.ESTALE),
 }
-"""What the operating system refuses for reasons that lie in the machine, also where it names no file."""
+"""Error numbers of the operating system whose cause is the machine."""
 _OUTPUTS = ("-o", "--output", "--dump")
 _READ = (".onnx", ".npz", ".json")
 MOST_INPUTS = 50
-"""Files of which a report shows the digest."""
+"""The suffixes of files whose digests a report shows."""
 
 
 def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
-    """Run a command; its exit code, or that of the error it ended with, which is told on standard error.
+    """Run a command; its exit code, or that of the error it ended with, which is printed on standard error.
 
     `words` are its command line, for the report. Nothing is raised but SystemExit.
     """
@@ -52,11 +52,11 @@ def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
         tell("interrupted")
         return INTERRUPTED
     except Exception as error:
-        return _ended(_told(error), words)
+        return _ended(_user_error(error), words)
 
 
-def _told(error: Exception) -> DeployerError:
-    """The error a person is shown."""
+def _user_error(error: Exception) -> DeployerError:
+    """The error to print for any exception."""
     match error:
         case DeployerError():
             return error
@@ -66,18 +66,18 @@ def _told(error: Exception) -> DeployerError:
             _silence()
             return ToolFailed(f"the machine refused to read or write: {error.strerror}", hint="free space, or memory")
         case MemoryError():
-            asked = " ".join(str(error).split())
-            return ToolFailed(f"memory is exhausted{f': {asked}' if asked else ''}", hint="a smaller case")
+            request = " ".join(str(error).split())
+            return ToolFailed(f"memory is exhausted{f': {request}' if request else ''}", hint="a smaller case")
         case ModuleNotFoundError() if not (error.name or "").startswith("deployer"):
             return ToolMissing(f"the package {error.name} is not installed", hint="pip install it")
         case _:
-            told = InternalError(f"unforeseen {type(error).__name__}: {' '.join(str(error).split())[:200]}")
-            told.__cause__ = error
-            return told
+            unforeseen = InternalError(f"unforeseen {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            unforeseen.__cause__ = error
+            return unforeseen
 
 
 def _ended(error: DeployerError, words: Sequence[str]) -> int:
-    """Show the error, with a report beside it where it is the compiler's own."""
+    """Print the error; a fault of the compiler itself also gets a report. The exit code."""
     text = str(error)
     if error.exit_code == InternalError.exit_code:
         place = write_report(error, words)
@@ -87,7 +87,7 @@ def _ended(error: DeployerError, words: Sequence[str]) -> int:
 
 
 def tell(text: str) -> None:
-    """Put lines on standard error, whoever reads there."""
+    """Print lines on standard error; a closed reader is ignored."""
     with suppress(OSError, ValueError):
         print("\n".join(map(escaped, text.split("\n"))), file=sys.stderr, flush=True)
 
@@ -120,7 +120,7 @@ def _report_folders() -> Iterator[Path]:
 
 
 def report(error: BaseException, words: Sequence[str]) -> str:
-    """Version, machine, command line, stage, digests of what was read, and the traceback."""
+    """The report's text: version, machine, command line, stage, digests of the input files, and the traceback."""
     rows = [
         f"deployer {__version__}, Python {platform.python_version()}, {platform.platform()}",
         f"command: {shlex.join(['deployer', *words])}",
@@ -138,26 +138,26 @@ def _stage(error: BaseException) -> str:
     root = error.__cause__ or error
     files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
     inside = [f for f in files if f.is_relative_to(package)]
-    called = [after for before, after in itertools.pairwise(inside) if before.name == "pipeline.py" != after.name]
-    return (called or inside)[-1].stem if inside else "before the command"
+    stages = [callee for caller, callee in itertools.pairwise(inside) if caller.name == "pipeline.py" != callee.name]
+    return (stages or inside)[-1].stem if inside else "before the command"
 
 
 def _inputs(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Every file that the command line names, or that lies in a folder it names, with its SHA-256."""
-    for before, word in zip(["", *words], words, strict=False):
+    for previous, word in zip(["", *words], words, strict=False):
         flag, _, value = word.partition("=")
-        if before in _OUTPUTS or flag in _OUTPUTS:
+        if previous in _OUTPUTS or flag in _OUTPUTS:
             continue
         path = Path(value if word.startswith("-") and value else word)
         with suppress(OSError, ValueError):
-            found = [path] if path.is_file() else sorted(p for p in (*path.glob("*"), *path.glob("*/*")) if p.is_file())
-            for file in found:
+            files = [path] if path.is_file() else sorted(p for p in (*path.glob("*"), *path.glob("*/*")) if p.is_file())
+            for file in files:
                 if file == path or file.suffix in _READ:
                     yield file, hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _steady_streams() -> None:
-    """Streams that are there, and that print what their encoding lacks as escapes."""
+    """Make missing standard streams, and let all of them print characters outside of their encoding as escapes."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, io.StringIO())
@@ -174,16 +174,16 @@ def _silence() -> None:
 
 @contextmanager
 def _endable() -> Iterator[None]:
-    """Within it, signals that ask the process to end unwind it first, so that what it started ends too."""
+    """Within this context SIGTERM and SIGHUP raise first, so that child processes are ended too."""
     mine = threading.current_thread() is threading.main_thread()
-    asked = (signal.SIGTERM, signal.SIGHUP) if mine else ()
-    taken = [number for number in asked if signal.getsignal(number) is signal.SIG_DFL]
-    for number in taken:
+    endings = (signal.SIGTERM, signal.SIGHUP) if mine else ()
+    handled = [number for number in endings if signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
         signal.signal(number, _end)
     try:
         yield
     finally:
-        for number in taken:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
-from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, told_by_python
+from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -33,7 +33,7 @@ PACKING_ATTEMPTS = 6
 
 
 def silent(message: str) -> None:
-    """Progress for nobody."""
+    """A progress function that prints nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +59,12 @@ def load_training(
     n_accum: int | None = None,
     learning_rate: float | None = None,
     changing: int | None = None,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Case:
     """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
-    is told what is odd in the files and harmless, here and below.
+    is called with what is odd but harmless in the files, here and below.
     """
     folder = parse.train_dir(directory)
     program = _training_program(folder, learning_rate, changing, warn)
@@ -86,7 +86,7 @@ def _training_program(folder: Path, learning_rate: float | None, changing: int |
     return program
 
 
-def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = told_by_python) -> Case:
+def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = python_warning) -> Case:
     """The optimizer graph of a training case alone, on its initial weights and gradients drawn from a fixed seed.
 
     `directory` is the training or the optimizer folder; the float64 reference says what must come out.
@@ -100,31 +100,31 @@ def load_optimizer_case(directory: Path, learning_rate: float | None = None, war
     program = optimizer_program(joint)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
-    wanted = run_inference(program, {**inputs, **weights}, np.float64)
-    expected = {n: wanted[n].astype(np.float32) for n in program.outputs}
+    outputs = run_inference(program, {**inputs, **weights}, np.float64)
+    expected = {n: outputs[n].astype(np.float32) for n in program.outputs}
     return Case(folder, program, None, {**inputs, **weights}, expected, "the float64 reference")
 
 
 def optimizer_program(joint: Program) -> Program:
     """The optimizer graph with its gradients as data inputs and the updated weights as outputs."""
     nodes = joint.graphs[-1].nodes
-    used = {name for node in nodes for name in (*node.inputs, *node.outputs) if name}
-    used |= {joint.storage(name) for name in used}
+    names = {name for node in nodes for name in (*node.inputs, *node.outputs) if name}
+    names |= {joint.storage(name) for name in names}
     accumulators = set(joint.accumulators)
-    tensors = {n: replace(t, role="data") if n in accumulators else t for n, t in joint.tensors.items() if n in used}
+    tensors = {n: replace(t, role="data") if n in accumulators else t for n, t in joint.tensors.items() if n in names}
     return Program(
         tensors,
         (Graph("infer", nodes),),
-        data=tuple(n for n in joint.accumulators if n in used),
-        weights=tuple(n for n in joint.weights if n in used),
+        data=tuple(n for n in joint.accumulators if n in names),
+        weights=tuple(n for n in joint.weights if n in names),
         accumulators=(),
         flag="",
-        outputs=tuple(n for n in joint.updated if n in used),
+        outputs=tuple(n for n in joint.updated if n in names),
         updated={},
     )
 
 
-def load_inference_case(directory: Path, warn: Warn = told_by_python) -> Case:
+def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
     """Read and check an inference case."""
     program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
     verify_program(program)
@@ -137,38 +137,38 @@ def expectation(case: Case, plan: Plan) -> Expected:
     reference.
     """
     program, dataset = case.program, case.dataset
-    before = dataset.weights if dataset else case.inputs
-    weights = {n: before[n] if n in before else program.tensors[n].array for n in program.weights}
+    initial = dataset.weights if dataset else case.inputs
+    weights = {n: initial[n] if n in initial else program.tensors[n].array for n in program.weights}
     moved = {n: weights[program.storage(n)] for n in case.expected if program.storage(n) in weights}
-    written = {program.storage(n) for node in program.nodes for n in node.outputs if n}
+    outputs = {program.storage(n) for node in program.nodes for n in node.outputs if n}
     accumulators = {}
-    if dataset and plan.kept:
+    if dataset and plan.accumulators:
         memory = final_memory(program, dataset, np.float64)[1]
-        accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.kept}
+        accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.accumulators}
     return Expected(
         reference=case.note,
         losses=dataset.expected_losses if dataset else (),
         arrays=case.expected,
         initial=moved,
         updates=dataset.updates if dataset else 1,
-        frozen={n: weights[n] for n in plan.weights if n not in written and dataset},
+        frozen={n: weights[n] for n in plan.weights if n not in outputs and dataset},
         accumulators=accumulators,
     )
 
 
 ONCE = Running(1, TOLERANCES.loss)
-"""One forward pass under the default tolerance."""
+"""Running for cases without training: one forward pass under the default tolerance."""
 
 
 def running_of(case: Case, tolerance: float = TOLERANCES.loss) -> Running:
-    """What a run of the case does."""
+    """The passes and the tolerance of a run of the case."""
     return Running(case.passes, tolerance)
 
 
 def plan_case(
     case: Case, options: Options, progress: Progress = silent, tolerance: float = TOLERANCES.loss
 ) -> tuple[Tiling, Plan]:
-    """As `plan_program`, with the case's number of passes, in all and per update."""
+    """Plan a case's program, with the case's number of passes in all and per update."""
     return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance))
 
 
@@ -197,7 +197,7 @@ def plan_program(
 
 
 def place_edited(tiling: Tiling, running: Running) -> Plan:
-    """Addresses for a tiling from a file; what is wrong with it is its editor's matter."""
+    """Addresses for a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
         return place_tiling(tiling, running)
     except VerifyFailed as fault:
@@ -217,7 +217,7 @@ def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = s
 
 
 RESULTS = ("network", "output.bin", "report.json")
-"""What building, running and judging a case add to its files."""
+"""Files that the build, the run and the report add to a case's folder."""
 ARTEFACTS = ("plan.json", "tiling.json", "input.bin")
 
 
@@ -273,7 +273,7 @@ def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[Ste
 def profiled(
     program: Program, options: Options, inputs: Mapping[str, Array], folder: Path
 ) -> tuple[Tiling, list[StepProfile]]:
-    """Build and run an inference program in a folder; what each step took there, beside its tiling."""
+    """Build and run an inference program in a folder; its tiling, and the profile of each step."""
     case = Case(folder, program, None, dict(inputs), {}, "")
     tiling, plan = plan_case(case, options)
     write_case(case, tiling, plan, folder)
@@ -286,14 +286,14 @@ def accumulate_of(case: Case, options: Options) -> Options:
 
 
 def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
-    """OptionProblem where a tiling from a file was made for another case, or another number of passes per update."""
+    """Raise OptionProblem where a tiling file belongs to another case or to another number of passes per update."""
     schedule = tiling.lifetimes.schedule
-    made = schedule.options
-    if fuse.fuse_program(case.program, made) != schedule.program:
+    options = schedule.options
+    if fuse.fuse_program(case.program, options) != schedule.program:
         raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
-    if accumulate_of(case, made) != made:
+    if accumulate_of(case, options) != options:
         hint = "give the same --n-accum, or make it again"
-        raise OptionProblem(f"{path} was made for {made.accumulate} passes per update", hint=hint)
+        raise OptionProblem(f"{path} was made for {options.accumulate} passes per update", hint=hint)
 
 
 def tiling_from(path: Path, sealed: bool = False) -> Tiling:

@@ -1,4 +1,4 @@
-"""Plans and tilings that come back from files: what they must agree with before anything is made of them."""
+"""Re-entry: plans and tilings from files are checked against each other, the case and the command line."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,30 +24,30 @@ FLAGS = {
     "fused": ("--fused", "fused"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
-"""Per argument of the command line its flag and the field of the options it sets; budgets are besides."""
+"""For each argument of the command line its flag and its field of Options; budgets are checked separately."""
 
 
 def plan_from(path: Path) -> Plan:
-    """A plan as the deployer wrote it: sealed, sound by itself, and that of the tiling.json beside it where one is.
+    """An unedited plan from a file, checked alone and, if the folder has a tiling.json, against that.
 
-    FileProblem where it is not.
+    Raises FileProblem where a check fails.
     """
     plan = artefact.load(Plan, path, sealed=True)
     with judged(path):
         verify_plan_alone(plan)
-    beside = path.with_name("tiling.json")
-    if beside.is_file():
-        _check_beside(plan, path, pipeline.tiling_from(beside, sealed=True), beside)
+    neighbour = path.with_name("tiling.json")
+    if neighbour.is_file():
+        _check_tiling(plan, path, pipeline.tiling_from(neighbour, sealed=True), neighbour)
     return plan
 
 
-def _check_beside(plan: Plan, path: Path, tiling: Tiling, beside: Path) -> None:
-    found = artefact.digest(tiling)
-    if plan.digest != found:
-        facts = [("made from", f"{plan.digest}, beside it lies {found}")]
+def _check_tiling(plan: Plan, path: Path, tiling: Tiling, tiling_path: Path) -> None:
+    digest = artefact.digest(tiling)
+    if plan.digest != digest:
+        facts = [("made from", f"{plan.digest}, beside it lies {digest}")]
         hint = "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own"
-        raise FileProblem(f"{path} is not the plan of {beside}", facts, hint)
-    with judged(beside):
+        raise FileProblem(f"{path} is not the plan of {tiling_path}", facts, hint)
+    with judged(tiling_path):
         verify_program(tiling.lifetimes.schedule.program)
         verify_tiling(tiling)
     with judged(path):
@@ -57,57 +57,57 @@ def _check_beside(plan: Plan, path: Path, tiling: Tiling, beside: Path) -> None:
 def existing(case: Case, directory: Path, running: Running) -> Plan:
     """The plan in an output folder, of this case, with the input file of this case beside it; FileProblem otherwise.
 
-    The C there may be edited: it is what will be built. OptionProblem where it runs otherwise than is asked for.
+    The C may be edited, and is built as it is. OptionProblem where passes or tolerance differ from `running`.
     """
-    plan, tiling, data = (directory / name for name in ("plan.json", "tiling.json", "input.bin"))
-    for path in (plan, tiling, data):
+    plan_path, tiling, data = (directory / name for name in ("plan.json", "tiling.json", "input.bin"))
+    for path in (plan_path, tiling, data):
         if not path.is_file():
             raise FileProblem(f"{path} does not exist", hint="run once without --skipgen")
     pipeline.check_origin(case, pipeline.tiling_from(tiling, sealed=True), tiling)
-    found = plan_from(plan)
-    check_running(running, found.running, plan)
-    if data.read_bytes() != pipeline.input_bytes(case, found):
+    plan = plan_from(plan_path)
+    check_running(running, plan.running, plan_path)
+    if data.read_bytes() != pipeline.input_bytes(case, plan):
         raise FileProblem(f"{data} holds other numbers than {case.directory}", hint="run once without --skipgen")
-    return found
+    return plan
 
 
 @contextmanager
 def judged(path: Path) -> Iterator[None]:
-    """What a judge finds inside is a fault of the file."""
+    """Within this context the error of a check becomes a FileProblem of the file."""
     try:
         yield
     except VerifyFailed as fault:
         raise FileProblem(f"{path} breaks a rule: {fault.cause}", fault.facts, "make it again") from fault
 
 
-def check_agreement(given: Collection[str], asked: Options, made: Options, path: Path) -> None:
-    """OptionProblem where a file was made with other options than the command line gave.
+def check_agreement(arguments: Collection[str], request: Options, origin: Options, path: Path) -> None:
+    """Raise OptionProblem where the options of a file differ from those on the command line.
 
-    What the command line is silent about is as in the file.
+    Options that the command line does not name are as in the file.
     """
     facts = []
     for argument, (flag, field) in FLAGS.items():
-        wanted, found = getattr(asked, field), getattr(made, field)
-        if argument in given and wanted != found:
-            facts.append((flag, f"{wanted}, in the file {found}"))
-    target = load(asked.target)
+        requested, stored = getattr(request, field), getattr(origin, field)
+        if argument in arguments and requested != stored:
+            facts.append((flag, f"{requested}, in the file {stored}"))
+    target = load(request.target)
     for level in target.levels:
-        wanted, found = (asked.budgets or {}).get(level.name), (made.budgets or {}).get(level.name)
-        if wanted not in (None, found):
-            facts.append((target.budget_flag(level), f"{wanted}, in the file {found or 'none'}"))
+        requested, stored = (request.budgets or {}).get(level.name), (origin.budgets or {}).get(level.name)
+        if requested not in (None, stored):
+            facts.append((target.budget_flag(level), f"{requested}, in the file {stored or 'none'}"))
     _refuse(facts, path)
 
 
-def check_running(asked: Running, made: Running, path: Path) -> None:
-    """OptionProblem where the harness beside a plan does something else than is asked for, be it in silence.
+def check_running(request: Running, origin: Running, path: Path) -> None:
+    """Raise OptionProblem where passes or tolerance of a plan differ from those of the command, defaults included.
 
     The tolerance decides the verdict, and no file overrules it.
     """
     facts = []
-    if asked.passes != made.passes:
-        facts.append(("passes", f"{asked.passes}, in the file {made.passes}"))
-    if asked.tolerance != made.tolerance:
-        facts.append(("--tolerance", f"{asked.tolerance:g}, in the file {made.tolerance:g}"))
+    if request.passes != origin.passes:
+        facts.append(("passes", f"{request.passes}, in the file {origin.passes}"))
+    if request.tolerance != origin.tolerance:
+        facts.append(("--tolerance", f"{request.tolerance:g}, in the file {origin.tolerance:g}"))
     _refuse(facts, path)
 
 

@@ -1,4 +1,4 @@
-"""What a command line may ask for, said before anything runs: options without effect, sizes beyond limits, places."""
+"""Checks of the command line before anything runs: options without effect, sizes beyond limits, output places."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ UNREAD = {
 }
 """Arguments that describe training, and so nothing of another kind of case."""
 ARCHIVE = b"PK"
-"""What an npz archive begins with."""
+"""The first bytes of an npz archive."""
 
 
 def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> None:
@@ -42,12 +42,12 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
             raise OptionProblem(f"{flag} has no effect on an {kind} case", hint=f"leave {flag} out")
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
-    given = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)
+    unheeded = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)
     if a.command == "compile":
-        given += [f"--{name}" for name in ("sanitize", "skipgen", "skipsim") if getattr(a, name)]
-    if given and (a.command == "compile" or a.skipsim):
-        which = "compile" if a.command == "compile" else "--skipsim"
-        raise OptionProblem(f"{given[0]} has no effect here", hint=f"leave it out: with {which} nothing runs")
+        unheeded += [f"--{name}" for name in ("sanitize", "skipgen", "skipsim") if getattr(a, name)]
+    if unheeded and (a.command == "compile" or a.skipsim):
+        mode = "compile" if a.command == "compile" else "--skipsim"
+        raise OptionProblem(f"{unheeded[0]} has no effect here", hint=f"leave it out: with {mode} nothing runs")
     tools = targets.load(a.platform).toolchain
     if tools is not None:
         check_run_flags(a.platform, tools, simulated)
@@ -55,25 +55,25 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
 
 def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:
     """Bytes by level as `--budget` and its aliases limit them; OptionProblem where a level is unknown or has two."""
-    found: dict[str, int] = {}
+    budgets: dict[str, int] = {}
     aliases = [(level.name, getattr(a, alias)) for level, alias in zip(target.levels, ALIASES, strict=False)]
     for name, size in (*((name, size) for name, size in aliases if size is not None), *a.budget):
         target.level(name)
-        if found.setdefault(name, size) != size:
+        if budgets.setdefault(name, size) != size:
             raise OptionProblem(
-                f"level {name} has the budgets {found[name]} B and {size} B", hint="leave one of them out"
+                f"level {name} has the budgets {budgets[name]} B and {size} B", hint="leave one of them out"
             )
-    return found
+    return budgets
 
 
 def outermost_of(a: argparse.Namespace, target: Target) -> str:
-    """The outermost level tensors may live in; OptionProblem where that is none of the target's."""
-    given: str = target.usual.name if a.defaultMemLevel is None else a.defaultMemLevel
-    return target.within(given)[-1].name
+    """The outermost level in which tensors may lie; OptionProblem where the target has no such level."""
+    level: str = target.usual.name if a.defaultMemLevel is None else a.defaultMemLevel
+    return target.within(level)[-1].name
 
 
 def check_case(a: argparse.Namespace, case: Case, options: Options) -> None:
-    """OptionProblem where the tolerance, an opt-out or the place of the dump has no meaning in this case."""
+    """Raise OptionProblem where the tolerance, an opt-out or the path of the dump makes no sense for this case."""
     losses = case.dataset.expected_losses if case.dataset else ()
     check_tolerance(a.tolerance, [np.array(losses), *case.expected.values()])
     check_opt_out(options, case.program)
@@ -94,13 +94,13 @@ def check_tolerance(tolerance: float, expected: Iterable[Array]) -> None:
 
 
 def check_opt_out(options: Options, program: Program) -> None:
-    """OptionProblem for names that no step of the program, fused as it will be, bears."""
+    """Raise OptionProblem for a name of --opt-out that is no step and no operator of the fused program."""
     if not options.opt_out:
         return
     nodes = fuse.fuse_program(program, options).nodes
-    known = {name for node in nodes for name in (node.op, node.name)}
+    names = {name for node in nodes for name in (node.op, node.name)}
     for name in options.opt_out:
-        if name not in known:
+        if name not in names:
             operators = ", ".join(sorted({node.op for node in nodes}))
             hint = "one of these, the name of a node, or --no-fusion where it became part of another"
             raise OptionProblem(

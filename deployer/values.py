@@ -1,4 +1,4 @@
-"""Values of options: what argparse takes for a number or a path, and what it says otherwise."""
+"""Values of options: how argparse reads numbers, sizes and paths, and its messages for other texts."""
 
 import argparse
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 
 SEEDS = 1 << 32
 DIGITS = 18
-"""Digits of the largest whole number: more than any memory has bytes."""
+"""The most digits of a whole number, enough for the bytes of any memory."""
 UNITS = {"": 1, "k": 1000, "Ki": 1024, "M": 1000**2, "Mi": 1024**2}
 """Bytes of each unit of a size; a B may follow."""
 EXAMPLES = {"64k": 64 * UNITS["k"], "64Ki": 64 * UNITS["Ki"], "1M": UNITS["M"], "1Mi": UNITS["Mi"]}
@@ -17,43 +17,43 @@ FLOAT32_MAX, FLOAT32_LEAST = 3.4028234663852886e38, 2.0**-149
 
 def positive(text: str) -> int:
     """A whole number above 0."""
-    if not _is_whole(text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number above 0 of at most {DIGITS} digits")
+    if not _is_decimal(text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number above 0 of at most {DIGITS} digits")
     return int(text)
 
 
 def size(text: str) -> int:
     """Bytes: a whole number above 0, with or without a unit."""
-    found = re.fullmatch(r"([0-9]+)(k|Ki|M|Mi|)B?", text)
-    if found is None or not _is_whole(found[1]) or int(found[1]) < 1:
-        forms = ", ".join(f"{shown} is {count}" for shown, count in EXAMPLES.items())
+    match = re.fullmatch(r"([0-9]+)(k|Ki|M|Mi|)B?", text)
+    if match is None or not _is_decimal(match[1]) or int(match[1]) < 1:
+        forms = ", ".join(f"{example} is {count}" for example, count in EXAMPLES.items())
         raise argparse.ArgumentTypeError(
-            f"{_shown(text)} is not a whole number above 0 of at most {DIGITS} digits, with or without a unit:"
+            f"{_quoted(text)} is not a whole number above 0 of at most {DIGITS} digits, with or without a unit:"
             f" {forms} bytes; a B may follow"
         )
-    return int(found[1]) * UNITS[found[2]]
+    return int(match[1]) * UNITS[match[2]]
 
 
 def budget(text: str) -> tuple[str, int]:
     """A level's name and the bytes it is limited to."""
     name, sign, number = text.partition("=")
     if not sign:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is not LEVEL=BYTES; `deployer targets` lists the levels")
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not LEVEL=BYTES; `deployer targets` lists the levels")
     return name, size(number)
 
 
 def seed(text: str) -> int:
     """The seed of a generator of 32 bits."""
-    if not _is_whole(text) or int(text) >= SEEDS:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number from 0 to {SEEDS - 1}")
+    if not _is_decimal(text) or int(text) >= SEEDS:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number from 0 to {SEEDS - 1}")
     return int(text)
 
 
-def _is_whole(text: str) -> bool:
+def _is_decimal(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
@@ -61,7 +61,9 @@ def finite(text: str) -> float:
     """A number that float32 holds: neither infinite there nor 0, unless it is 0."""
     value = _number(text)
     if abs(value) > FLOAT32_MAX:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is beyond float32, whose largest number is {FLOAT32_MAX:.9g}")
+        raise argparse.ArgumentTypeError(
+            f"{_quoted(text)} is beyond float32, whose largest number is {FLOAT32_MAX:.9g}"
+        )
     return value
 
 
@@ -69,7 +71,7 @@ def tolerance(text: str) -> float:
     """A number that is not negative; how large it may be depends on what is compared."""
     value = _number(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is negative")
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is negative")
     return value
 
 
@@ -79,9 +81,9 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a finite number")
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a finite number")
     if value and abs(value) <= FLOAT32_MAX and struct.unpack("<f", struct.pack("<f", value))[0] == 0:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is 0 in float32, whose least number is {FLOAT32_LEAST:.9g}")
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is 0 in float32, whose least number is {FLOAT32_LEAST:.9g}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Plan, C and what people see of cases of every kind, by digest: nothing that is generated changes unnoticed.
+"""Digests of the plan, the C and the reports of cases of every kind, so that no change of them goes unnoticed.
 
 Each case is one file below goldens/digests with a line per file. `make golden` rewrites them; a review then sees which
 files of which cases changed, and the goldens beside them show small cases in full.
@@ -105,9 +105,10 @@ def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
 
 
 def test_packings(update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every address of drawn buffers; which packing is found decides whether a plan fits.
+    """The addresses of drawn buffers are those of the golden, since a packing decides whether a plan fits.
 
-    First fit finds nearly all of them: the searches behind it are also looked at where it has a single order.
+    First fit packs nearly all instances, so they are packed again with a single order of first fit, and with the search
+    of all buffers alone.
     """
     sizes = ((9, 8), (30, 20), (60, 50))
     texts = {f"{count} buffers": packings(count, steps) for count, steps in sizes}
@@ -119,18 +120,18 @@ def test_packings(update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tile_lengths(update_golden: bool) -> None:
-    """Every length that is tried: what is not tried is in no plan."""
+    """The tile lengths that the solver tries for each extent are those of the golden."""
     compare("tile_lengths", {"tile lengths": tile_lengths()}, update_golden)
 
 
 def compare(name: str, texts: dict[str, str], update_golden: bool) -> None:
     """Fail where a text has another digest than in the golden of that name."""
-    found = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
+    digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sorted(texts.items())}
     golden = DIGESTS / f"{name}.txt"
     if update_golden:
         golden.parent.mkdir(exist_ok=True)
-        golden.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+        golden.write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()))
     assert golden.is_file(), f"{golden} is missing; `make golden` writes it"
     agreed = {name: digest for digest, name in (line.split("  ") for line in golden.read_text().splitlines())}
-    changed = sorted(name for name in found.keys() | agreed.keys() if found.get(name) != agreed.get(name))
+    changed = sorted(name for name in digests.keys() | agreed.keys() if digests.get(name) != agreed.get(name))
     assert not changed, f"{', '.join(changed)} changed; `make golden` accepts that, and a changelog line says why"

@@ -1,4 +1,4 @@
-"""Loop programs: what no step needs yet is printed and run as well, and arithmetic is that of C."""
+"""Loop programs: forms that no step uses yet can be printed and run, and their arithmetic is that of C."""
 
 import subprocess
 from pathlib import Path
@@ -71,7 +71,7 @@ def printed(*statements: Statement) -> str:
 
 
 def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
-    """The transfer is started by one program and waited for by another; a loop calls two kernels; elements of 1 B."""
+    """One program starts a transfer and another waits for it; a loop calls two kernels; elements have 1 B."""
     ticket = Ticket("x_in", "in", (0,))
     fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (Size(48, "x_bytes"),))
     out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
@@ -124,7 +124,7 @@ EXPRESSIONS: dict[str, Expr] = {
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_an_expression_is_what_c_computes(name: str, tmp_path: Path) -> None:
-    """For all small values: what the timeline computes, the compiled text gives."""
+    """The timeline and the compiled text compute the same numbers for all small values of the variables."""
     values = [(a, b) for a in range(1, 13) for b in range(1, 13)]
     text = PRINTER.text(EXPRESSIONS[name])
     rows = "".join(f"    print({a}, {b});\n" for a, b in values)
@@ -137,23 +137,23 @@ def test_an_expression_is_what_c_computes(name: str, tmp_path: Path) -> None:
     folders = [f"-I{TARGETS / folder}" for folder in ("common/include", "host")]
     subprocess.run(["gcc", "-Wall", "-Werror", *folders, source, "-o", tmp_path / "e"], check=True)
     computed = subprocess.run([tmp_path / "e"], capture_output=True, text=True, check=True).stdout.split()
-    found = []
+    results = []
     for a, b in values:
         variables = {"a": a, "b": b}
         run = ProgramRun(Clock(()), (), variables)
         run.block(Block((Let("a", A), Set(Var("result"), EXPRESSIONS[name]))))
-        found.append(run.variables["result"])
-    assert found == list(map(int, computed))
+        results.append(run.variables["result"])
+    assert results == list(map(int, computed))
 
 
 def test_signed_values_have_casts() -> None:
-    """What may be negative is computed in signed integers."""
+    """A difference that may be negative is computed in signed integers."""
     value = Signed(mul(A, 2), (3, SignedVar("b")))
     assert PRINTER.text(value) == "(int32_t)(a * 2) - 3 - (int32_t)b"
 
 
 def test_constants_fold() -> None:
-    """Constants meet, wherever they stand."""
+    """All constants of a sum or a product become one, wherever they stand."""
     numbers = np.random.default_rng(3).integers(0, 50, (40, 3)).tolist()
     for x, y, z in numbers:
         assert (add(x, y, z), mul(x, y, z), sub(x, y)) == (x + y + z, x * y * z, x - y)

@@ -24,20 +24,22 @@ CASES = [
 
 @pytest.mark.parametrize(("test", "flags"), CASES)
 def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: Path) -> None:
-    """C, plan, tiling and input do not know where, when and by which process they were made."""
+    """C, plan, tiling and input are the same bytes from another folder, process, hash seed and time zone."""
     case = case_dir(test, models_root)
-    made = []
+    outputs = []
     for name, seed in (("one", "1"), ("another/deeper", "4242")):
-        here = tmp_path / name
-        here.mkdir(parents=True)
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
         words = ["-t", case, "-o", "c", "--skipsim", *flags]
-        done = script("testMVPTraining", *words, cwd=here, environment={"PYTHONHASHSEED": seed, "TZ": f"UTC{seed[0]}"})
+        done = script(
+            "testMVPTraining", *words, cwd=folder, environment={"PYTHONHASHSEED": seed, "TZ": f"UTC{seed[0]}"}
+        )
         assert done.returncode == 0, done.stderr
-        made.append(generated(here / "c"))
-    assert {"TrainingNetwork.c", "OptimizerNetwork.c", "plan.json", "tiling.json", "input.bin"} <= set(made[0])
-    assert made[0] == made[1]
+        outputs.append(generated(folder / "c"))
+    assert {"TrainingNetwork.c", "OptimizerNetwork.c", "plan.json", "tiling.json", "input.bin"} <= set(outputs[0])
+    assert outputs[0] == outputs[1]
     for name in ("plan.json", "tiling.json"):
-        text = made[0][name].decode()
+        text = outputs[0][name].decode()
         assert str(case) not in text
         assert not re.search(r'"[^"]*(/tmp/|/home/|/root/|/work/)[^"]*"', text), f"{name} holds a path"
         assert not re.search(r"\b20\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text), f"{name} holds a time"
@@ -46,28 +48,28 @@ def test_two_folders(test: str, flags: list[str], models_root: Path, tmp_path: P
 def test_folders_list_their_files_in_any_order(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is linked, and the inputs that a report of a fault lists, come in the order of their names."""
+    """The linked files, and the inputs in a report of a fault, are sorted by name."""
     case = pipeline.load_training(case_dir("autoencoder", models_root))
     plan = pipeline.plan_program(case.program, pipeline.accumulate_of(case, pipeline.Options("siracusa", "single")))[1]
     tools = build.toolchain(target.load("siracusa"))
     for name in ("b/d.onnx", "b/c.onnx", "e.onnx", "a.onnx"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    made = []
+    outputs = []
     for backward in (False, True):
         for listing in ("iterdir", "glob"):
             monkeypatch.setattr(Path, listing, in_order(getattr(Path, listing), backward))
-        made.append((build.lasting_sources(plan, tools), report(ValueError("fault"), ["train", str(tmp_path)])))
+        outputs.append((build.lasting_sources(plan, tools), report(ValueError("fault"), ["train", str(tmp_path)])))
         monkeypatch.undo()
-    assert made[0] == made[1]
-    kernels = [source.stem for source in made[0][0] if source.parent.name == "kernels"]
+    assert outputs[0] == outputs[1]
+    kernels = [source.stem for source in outputs[0][0] if source.parent.name == "kernels"]
     assert kernels == sorted({step.kernel.symbol for step in plan.steps})
-    assert made[0][1].count("input: ") == 4
+    assert outputs[0][1].count("input: ") == 4
 
 
 def in_order(listing: Callable[..., Iterable[Path]], backward: bool) -> Callable[..., Iterator[Path]]:
-    """A way to list files, with its answers in ascending or in descending order."""
-    return lambda *given: iter(sorted(listing(*given), reverse=backward))
+    """The method `listing` of Path with its results in ascending or in descending order."""
+    return lambda *arguments: iter(sorted(listing(*arguments), reverse=backward))
 
 
 def test_generator_repeats(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def moves(function: FunctionView) -> list[str]:
     return [str(view.awaited) for view in function.body if view.form == "c_wait"]
 
 
-def test_alike_but_for_addresses_is_one_function() -> None:
+def test_addresses_are_parameters() -> None:
     (function,), calls = shared(step(4, copy(4)), step(7, copy(7)))
     assert function.name == "step_04_like"
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"
@@ -114,7 +114,7 @@ def sizes(index: int, *values: int) -> LoopProgram:
 
 
 def test_sizes_that_differ_are_parameters() -> None:
-    """One that all steps have stays in the text."""
+    """A size that differs between steps is a parameter; one that all steps have stays in the text."""
     (function,), calls = shared(sizes(4, 12, 5), sizes(7, 16, 5), sizes(8, 12, 5))
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, uint32_t x_0"
     assert moves(function) == ["hal_dma_in_1d(0, x_slot, 0, x_0, 5)"]
@@ -135,7 +135,7 @@ def test_two_sizes_of_one_name_are_two_parameters() -> None:
 
 
 def test_parameters_stand_in_an_order_of_their_own() -> None:
-    """The count of a loop, transfers, how the loop goes on, lengths, and what is inside last, wherever they stand."""
+    """Parameters come in this order: the loop's count, transfers, advances, lengths, and those of the inner loop."""
 
     def program(index: int) -> LoopProgram:
         def size(name: str) -> Size:

@@ -77,9 +77,9 @@ def tokens(text: str) -> list[tuple[str, str]]:
     """(kind, text) of each token outside of comments, after trigraphs and continued lines; of strings, no content."""
     text = re.sub(r"\?\?([=/'()!<>-])", lambda m: _TRIGRAPHS[m[1]], text)
     text = re.sub(r"\\\r?\n", "", text)
-    found = [(str(m.lastgroup), m[0]) for m in _C.finditer(text)]
-    kept = [(kind, word) for kind, word in found if kind not in ("comment", "space")]
-    return [("string", "") if kind == "string" else (kind, word) for kind, word in kept]
+    matches = [(str(m.lastgroup), m[0]) for m in _C.finditer(text)]
+    words = [(kind, word) for kind, word in matches if kind not in ("comment", "space")]
+    return [("string", "") if kind == "string" else (kind, word) for kind, word in words]
 
 
 def shape(text: str) -> list[tuple[str, str]]:

@@ -27,33 +27,33 @@ def trained(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     folder = tmp_path_factory.mktemp("cli")
     case = case_dir("simple_mlp", models_root)
     flags = ["--l1", L1, "--doublebuffer", "--plotMemAlloc", "--profileTiling", "-v"]
-    done = script("testMVPTraining", "-t", case, "-p", "host", "-o", folder, "--dump", folder / "out.npz", *flags)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done.stdout
+    run = script("testMVPTraining", "-t", case, "-p", "host", "-o", folder, "--dump", folder / "out.npz", *flags)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return folder, run.stdout
 
 
 def assert_matches(dump: Path, train: Path) -> None:
     """The losses and every trained weight of a case are in the dump, under their names, within the tolerance."""
     optimizer = onnx.load(train.with_name(train.name.replace("_train", "_optimizer")) / "network.onnx")
     trained = {output.name.removesuffix("_updated") for output in optimizer.graph.output}
-    with np.load(dump) as found, np.load(train / "outputs.npz") as wanted:
-        assert set(found.files) == {*trained, "loss"}
-        for name in found.files:
-            assert found[name].shape == wanted[name].shape
-            assert np.abs(found[name].astype(np.float64) - wanted[name]).max() <= TOLERANCE
+    with np.load(dump) as results, np.load(train / "outputs.npz") as expected:
+        assert set(results.files) == {*trained, "loss"}
+        for name in results.files:
+            assert results[name].shape == expected[name].shape
+            assert np.abs(results[name].astype(np.float64) - expected[name]).max() <= TOLERANCE
 
 
 def test_lines(trained: tuple[Path, str], models_root: Path) -> None:
     """A line per loss against the case's own, one BENCH line that is the model's, no errors."""
     folder, text = trained
-    wanted = np.load(case_dir("simple_mlp", models_root) / "outputs.npz")["loss"]
+    expected = np.load(case_dir("simple_mlp", models_root) / "outputs.npz")["loss"]
     losses = LOSS.findall(text)
-    assert [int(index) for index, *_ in losses] == list(range(len(wanted)))
+    assert [int(index) for index, *_ in losses] == list(range(len(expected)))
     for _, computed, ref, diff in losses:
         assert float(diff) == pytest.approx(abs(float(computed) - float(ref)), abs=5e-7)
         assert len(computed.replace(".", "").lstrip("0")) <= 9
-    assert np.array_equal(np.array([ref for _, _, ref, _ in losses], np.float32), wanted)
-    assert ERRORS.findall(text) == [("0", str(len(wanted)))]
+    assert np.array_equal(np.array([ref for _, _, ref, _ in losses], np.float32), expected)
+    assert ERRORS.findall(text) == [("0", str(len(expected)))]
     [(train, optimizer, l1, l2, l3, clock)] = BENCH.findall(text)
     assert clock == "model"
     assert 0 < int(l1) <= L1
@@ -83,8 +83,8 @@ def test_profile(trained: tuple[Path, str]) -> None:
     folder, text = trained
     rows = json.loads((folder / "profile.json").read_text())
     for row in rows:
-        spent = sum(row["ingress_wait"]) + sum(row["kernel"]) + sum(row["egress_wait"])
-        assert 0 < spent <= row["cycles"]
+        busy = sum(row["ingress_wait"]) + sum(row["kernel"]) + sum(row["egress_wait"])
+        assert 0 < busy <= row["cycles"]
         assert len(row["ingress_wait"]) == len(row["kernel"]) == len(row["egress_wait"])
     bench = figures(text)
     assert sum(row["cycles"] for row in rows) == int(bench["train_cycles"]) + int(bench["opt_cycles"])
@@ -92,7 +92,7 @@ def test_profile(trained: tuple[Path, str]) -> None:
 
 
 def test_step_table(trained: tuple[Path, str]) -> None:
-    """-v prints a line per step with the whole operator name."""
+    """-v prints a line per step with the full name of its operator."""
     folder, text = trained
     for step in json.loads((folder / "plan.json").read_text())["body"]["steps"]:
         assert re.search(rf"^ *{step['index']} +{step['op']} .* {step['bytes_in']} +{step['bytes_out']} ", text, re.M)
@@ -127,8 +127,8 @@ def test_outside_case(test: str, tmp_path: Path) -> None:
     """A case that did not come from this project; its folder may be the one above."""
     folder = needs_shared(SHARED / "training" / test)
     dump = tmp_path / "sub" / "d.npz"
-    done = script("testMVPTraining", "-t", folder, "-p", "host", "-o", tmp_path / "c", "--dump", dump)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run = script("testMVPTraining", "-t", folder, "-p", "host", "-o", tmp_path / "c", "--dump", dump)
+    assert run.returncode == 0, run.stdout + run.stderr
     assert_matches(dump, next(folder.glob("*_train")))
 
 
@@ -158,7 +158,7 @@ def test_steps_and_rate(trained: tuple[Path, str], models_root: Path, tmp_path: 
 
 
 def test_skips(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--skipsim builds and does not run; --skipgen builds and runs what lies there, edited or not."""
+    """--skipsim builds and does not run; --skipgen builds and runs the C in the output folder, edited or not."""
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path]
     assert deployer(*words, "--skipsim") == 0
     assert "[loss" not in capsys.readouterr().out
@@ -173,20 +173,20 @@ def test_skips(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_optimizer(models_root: Path, tmp_path: Path) -> None:
     """The optimizer graph alone."""
     case = case_dir("simple_mlp", models_root)
-    done = script("testMVPOptimizer", "-t", case, "-o", tmp_path, "--dump", tmp_path / "d.npz", "--l1", "2000")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run = script("testMVPOptimizer", "-t", case, "-o", tmp_path, "--dump", tmp_path / "d.npz", "--l1", "2000")
+    assert run.returncode == 0, run.stdout + run.stderr
     assert {name.removesuffix("_updated") for name in np.load(tmp_path / "d.npz").files} == {"fc1_weight", "fc2_weight"}
-    beside = case.with_name(case.name.replace("_train", "_optimizer"))
-    assert deployer("optimizer", "-t", beside, "-o", tmp_path, "--learning-rate", "0.25", "--singlebuffer") == 0
+    sibling = case.with_name(case.name.replace("_train", "_optimizer"))
+    assert deployer("optimizer", "-t", sibling, "-o", tmp_path, "--learning-rate", "0.25", "--singlebuffer") == 0
 
 
 @pytest.mark.models
 def test_inference_script(tmp_path: Path) -> None:
     """testMVP.py is the same command."""
     folder = needs_shared(SHARED / "operators" / "MatMul")
-    done = script("testMVP", "-t", folder, "-p", "host", "-o", tmp_path, "--dump", tmp_path / "d.npz")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "clock=model" in done.stdout
+    run = script("testMVP", "-t", folder, "-p", "host", "-o", tmp_path, "--dump", tmp_path / "d.npz")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "clock=model" in run.stdout
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,8 @@ def test_edited_tiling(compiled: Path, models_root: Path, tmp_path: Path) -> Non
     text = (compiled / "tiling.json").read_text()
     artefact = json.loads(text)
     step = next(s for s in artefact["body"]["steps"] if s["step"] == "fc1")
-    chosen, other = step["tile"]["k"], 8 if step["tile"]["k"] != 8 else 4
-    for length, same in ((other, False), (chosen, True)):
+    original, other = step["tile"]["k"], 8 if step["tile"]["k"] != 8 else 4
+    for length, same in ((other, False), (original, True)):
         step["tile"]["k"] = length
         path.write_text(json.dumps(artefact))
         assert deployer("compile", "-t", case, "-o", tmp_path / "c", "--from", path) == 0
@@ -232,12 +232,12 @@ def test_edited_tiling(compiled: Path, models_root: Path, tmp_path: Path) -> Non
 def test_emit(compiled: Path, tmp_path: Path) -> None:
     """The plan alone prints the same C and headers, harness included."""
     assert deployer("emit", "--plan", compiled / "plan.json", "-o", tmp_path) == 0
-    wanted = {name: text for name, text in generated(compiled).items() if name.endswith((".c", ".h"))}
-    assert generated(tmp_path) == wanted
+    expected = {name: text for name, text in generated(compiled).items() if name.endswith((".c", ".h"))}
+    assert generated(tmp_path) == expected
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    """`targets`, `operators`, `--version` and `--help` speak of what there is."""
+    """`targets`, `operators`, `--version` and `--help` print the targets, operators, version and commands."""
     assert deployer("targets") == 0
     text = capsys.readouterr().out
     for name in names():
@@ -268,15 +268,15 @@ def test_train_graph(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFi
 def test_results_go_to_stdout_and_errors_to_stderr(
     models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that either can be sent elsewhere."""
+    """Results are printed to stdout alone, errors to stderr alone."""
     case = case_dir("simple_mlp", models_root)
     capsys.readouterr()
     for words in (["targets"], ["operators"], ["compile", "-t", case, "-o", tmp_path / "c", "-v"]):
         assert deployer(*words) == 0
-        said = capsys.readouterr()
-        assert said.out, words
-        assert said.err == "", words
+        streams = capsys.readouterr()
+        assert streams.out, words
+        assert streams.err == "", words
     assert deployer("compile", "-t", tmp_path / "nowhere") == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "nowhere" in said.err
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "nowhere" in streams.err

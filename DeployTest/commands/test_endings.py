@@ -51,19 +51,19 @@ def test_codes(name: str, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     """Each error has its code, one line, and where it is ours a report, whose place is named."""
     error, code, cause = ENDINGS[name]
 
-    def fail(*given: object) -> int:
+    def fail(*arguments: object) -> int:
         raise error
 
     monkeypatch.setattr(commands, "list_targets", fail)
     assert deployer("targets") == code
-    said = capsys.readouterr()
-    lines = said.err.splitlines()
+    streams = capsys.readouterr()
+    lines = streams.err.splitlines()
     assert cause in (lines or [""])[0]
     assert len(lines) <= 2
-    assert "Traceback" not in said.err + said.out
+    assert "Traceback" not in streams.err + streams.out
     reports = list(state.glob("*")) if state.exists() else []
     assert len(reports) == (code == 70)
-    assert all(str(path) in said.err for path in reports)
+    assert all(str(path) in streams.err for path in reports)
 
 
 def test_report(
@@ -72,7 +72,7 @@ def test_report(
     """A report tells version, command line, stage, digests of what was read, and the traceback."""
     case = case_dir("simple_mlp", models_root)
 
-    def fail(*given: object) -> int:
+    def fail(*arguments: object) -> int:
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("deployer.planning.schedule._leanest", fail)
@@ -92,9 +92,9 @@ def test_report(
 def test_report_elsewhere(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Where the state folder takes nothing, the report lies among temporary files; where those do not, that is said."""
+    """A report goes to the temporary folder if the state folder is not writable; if neither is, the message says so."""
 
-    def fail(*given: object) -> int:
+    def fail(*arguments: object) -> int:
         raise ZeroDivisionError
 
     monkeypatch.setattr(commands, "list_targets", fail)
@@ -120,9 +120,9 @@ def test_an_ascii_terminal(models_root: Path, tmp_path: Path) -> None:
     words = ["train", "-t", os.fsencode(case_dir("simple_mlp", models_root)), "-o", os.fsencode(folder)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "COLUMNS": "80"}
     line = [sys.executable, "-m", "deployer.cli", *words]
-    done = subprocess.run(line, capture_output=True, check=False, cwd=HERE.parent, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert rb"/\udcc3\udca9\udce2\udc86\udc92\udcff" in done.stdout
-    done = subprocess.run([*line, b"--l1", b"1"], capture_output=True, check=False, cwd=HERE.parent, env=environment)
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
+    run = subprocess.run(line, capture_output=True, check=False, cwd=HERE.parent, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert rb"/\udcc3\udca9\udce2\udc86\udc92\udcff" in run.stdout
+    run = subprocess.run([*line, b"--l1", b"1"], capture_output=True, check=False, cwd=HERE.parent, env=environment)
+    assert run.returncode == 2
+    assert b"Traceback" not in run.stderr

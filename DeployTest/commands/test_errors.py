@@ -47,13 +47,13 @@ def test_request(
 ) -> None:
     """Options without a meaning are refused with the numbers they run against."""
     flags, words = request_
-    said = refused(capsys, "train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path, *flags)
+    message = refused(capsys, "train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path, *flags)
     for word in words:
-        assert word in said
+        assert word in message
 
 
 def test_paths(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files and folders that are not there, or cannot be."""
+    """Files and folders that are missing, or that cannot be made."""
     case = case_dir("simple_mlp", models_root)
     nowhere = tmp_path / "nowhere"
     blocked = tmp_path / "file"
@@ -70,13 +70,13 @@ def test_paths(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a command, or with an unknown one, the usage says which there are."""
+    """Without a command, or with an unknown one, the usage lists all commands."""
     assert "arguments are required" in refused(capsys)
     assert "train-graph" in refused(capsys, "trian")
 
 
 def test_files_of_another_case(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tiling goes back into the case it was made for, and no other artefact does."""
+    """--from accepts a tiling of the same case, and no other artefact."""
     mine, other = case_dir("simple_mlp", models_root), case_dir("autoencoder", models_root)
     assert deployer("compile", "-t", mine, "-o", tmp_path, "--l1", "4000") == 0
     tiling = tmp_path / "tiling.json"
@@ -134,9 +134,9 @@ def attempt(test: str, strategy: str, budgets: dict[str, int], root: Path) -> De
 def proposed(error: DeployerError | None, flag: str) -> int:
     """The number an error proposes for a flag."""
     assert error is not None
-    found = re.match(rf"{flag} (\d+)", error.hint)
-    assert found, str(error)
-    return int(found[1])
+    match = re.match(rf"{flag} (\d+)", error.hint)
+    assert match, str(error)
+    return int(match[1])
 
 
 LEAST = [

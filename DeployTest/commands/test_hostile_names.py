@@ -41,7 +41,7 @@ def innocent(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Bui
 
 
 @pytest.fixture(scope="module")
-def wanted(innocent: Built) -> dict[str, list[tuple[str, str]]]:
+def expected(innocent: Built) -> dict[str, list[tuple[str, str]]]:
     """The tokens of each file with innocent names."""
     return {name: shape(text) for name, text in generate.generate_files(innocent.plan).items()}
 
@@ -50,16 +50,16 @@ def wanted(innocent: Built) -> dict[str, list[tuple[str, str]]]:
 def hostile(request: pytest.FixtureRequest, models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A case in whose files every name holds another piece; names of members of an archive have an end."""
     form, pieces = FORMS[request.param], itertools.cycle(p for k, p in PIECES.items() if "long" not in k)
-    known: dict[str, str] = {}
+    names: dict[str, str] = {}
     folder = tmp_path_factory.mktemp("hostile")
     train = case_dir("simple_mlp", models_root)
-    return rename_case(train, folder, lambda name: known.setdefault(name, form(next(pieces), len(known))))
+    return rename_case(train, folder, lambda name: names.setdefault(name, form(next(pieces), len(names))))
 
 
 def in_every_place(plan: Plan, form: Callable[[int], str]) -> Plan:
-    """The plan with a name made of its number in the place of each."""
-    known: dict[str, str] = {}
-    return renamed(plan, lambda name: known.setdefault(name, form(len(known))))
+    """The plan with every name replaced by `form` of its number."""
+    names: dict[str, str] = {}
+    return renamed(plan, lambda name: names.setdefault(name, form(len(names))))
 
 
 def test_lexer_sees_what_is_hidden() -> None:
@@ -70,38 +70,38 @@ def test_lexer_sees_what_is_hidden() -> None:
     assert ("word", "owned") not in tokens("/* * / owned /* */")
 
 
-def check_tokens(plan: Plan, wanted: dict[str, list[tuple[str, str]]]) -> None:
+def check_tokens(plan: Plan, expected: dict[str, list[tuple[str, str]]]) -> None:
     """The C of a plan has the tokens that it has with innocent names, in plain ASCII."""
     files = generate.generate_files(plan)
-    assert set(files) == set(wanted)
+    assert set(files) == set(expected)
     for name, text in files.items():
-        assert shape(text) == wanted[name], f"{name}: tokens differ"
+        assert shape(text) == expected[name], f"{name}: tokens differ"
         assert re.fullmatch(r"[ -~\n]*", text), f"{name}: characters that nobody sees"
         assert not re.search(r"^ \*.*\\$", text, re.MULTILINE), f"{name}: a line of a comment goes on"
 
 
 @pytest.mark.parametrize("piece", PIECES | UNPRINTABLE)
-def test_tokens(piece: str, innocent: Built, wanted: dict[str, list[tuple[str, str]]]) -> None:
-    """The piece behind every name: beside what templates print before it and after it."""
+def test_tokens(piece: str, innocent: Built, expected: dict[str, list[tuple[str, str]]]) -> None:
+    """Every name ends in the piece of text; the tokens of the generated C stay the same."""
     text = (PIECES | UNPRINTABLE)[piece]
-    check_tokens(in_every_place(innocent.plan, lambda n: f"n{n}{text}"), wanted)
+    check_tokens(in_every_place(innocent.plan, lambda n: f"n{n}{text}"), expected)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_forms(form: str, innocent: Built, wanted: dict[str, list[tuple[str, str]]]) -> None:
+def test_forms(form: str, innocent: Built, expected: dict[str, list[tuple[str, str]]]) -> None:
     """All pieces in turn, so that several meet in one comment, and names that are the same but for what is lost."""
     pieces = [p for key, p in (PIECES | UNPRINTABLE).items() if key != "long"]
-    check_tokens(in_every_place(innocent.plan, lambda n: FORMS[form](pieces[n % len(pieces)], n)), wanted)
-    check_tokens(in_every_place(innocent.plan, lambda n: FORMS[form](PIECES["comment end"], n)), wanted)
+    check_tokens(in_every_place(innocent.plan, lambda n: FORMS[form](pieces[n % len(pieces)], n)), expected)
+    check_tokens(in_every_place(innocent.plan, lambda n: FORMS[form](PIECES["comment end"], n)), expected)
 
 
 def test_same_bits(hostile: Path, innocent: Built, tmp_path: Path) -> None:
     """From hostile files to the result: builds without a warning, runs to the bits of innocent names."""
     built = compile_case(pipeline.load_training(hostile), tmp_path / "c", "double", 2000, l2=2600, outermost="L3")
-    found, other = built.run(), innocent.run()
-    assert found.losses == other.losses
-    assert [a.tobytes() for a in found.arrays.values()] == [a.tobytes() for a in other.arrays.values()]
-    assert [line.split("=")[0] for line in found.text.split("\n")] == [x.split("=")[0] for x in other.text.split("\n")]
+    outcome, other = built.run(), innocent.run()
+    assert outcome.losses == other.losses
+    assert [a.tobytes() for a in outcome.arrays.values()] == [a.tobytes() for a in other.arrays.values()]
+    assert [x.split("=")[0] for x in outcome.text.split("\n")] == [x.split("=")[0] for x in other.text.split("\n")]
 
 
 def test_nothing_runs_before_main(models_root: Path, tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_fault_is_told_on_one_line(models_root: Path, tmp_path: Path) -> None:
     pipeline.build_case(built.plan, tmp_path / "c")
     with pytest.raises(RunFailed) as caught:
         built.run()
-    said = [line for line in str(caught.value).splitlines() if line.strip().startswith(("hal: step", "said"))]
-    [step] = re.findall(r"hal: step (\d+) '[^']*': forgotten-wait:", "\n".join(said))
+    facts = [line for line in str(caught.value).splitlines() if line.strip().startswith(("hal: step", "said"))]
+    [step] = re.findall(r"hal: step (\d+) '[^']*': forgotten-wait:", "\n".join(facts))
     assert dict(caught.value.facts)["step"].startswith(f"{step} ")
     assert not re.search(r"^(BENCH|\[loss|Errors)", str(caught.value), re.MULTILINE)
 
@@ -136,9 +136,9 @@ def test_reports(hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     """All that a command prints and writes: no line, no colour, no element and no member comes from a name."""
     flags = ["--l1", "2000", "--tolerance", "0", "-v", "--plotMemAlloc", "--profileTiling"]
     status = deployer("train", "-t", hostile, "-o", tmp_path / "c", *flags, "--dump", tmp_path / "d.npz")
-    said = capsys.readouterr()
-    assert (status, said.err) == (1, "")
-    lines = said.out.split("\n")
+    streams = capsys.readouterr()
+    assert (status, streams.err) == (1, "")
+    lines = streams.out.split("\n")
     assert all(line.isprintable() for line in lines)
     assert [sum(line.startswith(x) for line in lines) for x in ("BENCH", "Errors:", "[loss ")] == [1, 1, 4]
     assert sum(line.startswith("FAULT ") for line in lines) >= 2
@@ -185,13 +185,13 @@ def test_messages(piece: str) -> None:
     assert all(line.isprintable() and len(line) < 5000 for line in shown.split("\n"))
 
 
-def places(body: object, wanted: Callable[[dict[str, object], str], bool]) -> Iterator[tuple[dict[str, object], str]]:
-    """(table, key) of the texts in a JSON document that `wanted` selects."""
+def places(body: object, selects: Callable[[dict[str, object], str], bool]) -> Iterator[tuple[dict[str, object], str]]:
+    """(table, key) of the texts in a JSON document that `selects` is true for."""
     values = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
     if isinstance(body, dict):
-        yield from ((body, key) for key, value in body.items() if isinstance(value, str) and wanted(body, key))
+        yield from ((body, key) for key, value in body.items() if isinstance(value, str) and selects(body, key))
     for value in values:
-        yield from places(value, wanted)
+        yield from places(value, selects)
 
 
 OURS = {
@@ -214,8 +214,8 @@ def test_what_a_plan_names_in_c(
     table[key] = text
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
-    said = refused(capsys, "emit", "--plan", path, "-o", tmp_path / "a" / "b" / "c")
-    assert "is no identifier of C" in said
+    message = refused(capsys, "emit", "--plan", path, "-o", tmp_path / "a" / "b" / "c")
+    assert "is no identifier of C" in message
     assert list(tmp_path.iterdir()) == [path]
 
 

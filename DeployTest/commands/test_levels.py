@@ -25,7 +25,7 @@ def other_targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(models_root: Path, tmp_path_factory: pytest.TempPathFactory, other_targets: None) -> Path:
+def artefacts(models_root: Path, tmp_path_factory: pytest.TempPathFactory, other_targets: None) -> Path:
     """A folder that was compiled for the first of them."""
     folder = tmp_path_factory.mktemp("made") / "c"
     flags = ["-p", NAMED, "--l1", 3000, "--l2", 9000]
@@ -56,18 +56,18 @@ LIMITS = {
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_budgets(limits: str, words: list[object], tmp_path: Path) -> None:
-    """What is asked of a level is what the plan keeps to, whatever the level is called."""
-    target, flags, wanted = LIMITS[limits]
+    """A plan respects the budget of each level, whatever the level's name."""
+    target, flags, budgets = LIMITS[limits]
     assert deployer(*words, "-p", target, *flags) == 0
     plan = body(tmp_path / "c")
-    assert plan["options"]["budgets"] == wanted
+    assert plan["options"]["budgets"] == budgets
     for level in plan["levels"]:
-        assert level["budget"] == wanted.get(level["name"], level["budget"])
+        assert level["budget"] == budgets.get(level["name"], level["budget"])
         assert 0 < level["peak"] <= level["budget"]
 
 
 def test_tensors_in_any_level(words: list[object], tmp_path: Path) -> None:
-    """By default tensors live up to the second level, whatever it is called; further out where that is asked for."""
+    """By default tensors lie in the two inner levels, whatever their names; in outer levels if an option says so."""
     for target, flags, outermost, used in (
         (FLAT, [], "Outer", ["Inner", "Outer"]),
         (NAMED, [], "SRAM", ["TCDM", "SRAM"]),
@@ -120,16 +120,16 @@ REFUSED = {
 def test_refused(request_: str, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a target does not have is answered with what it has; a size that is none with those that are."""
     target, flags, texts = REFUSED[request_]
-    said = refused(capsys, *words, "-p", target, *flags)
+    message = refused(capsys, *words, "-p", target, *flags)
     for text in texts:
-        assert text in said
+        assert text in message
     assert not (tmp_path / "c" / "plan.json").exists()
 
 
 def test_no_level_beyond_the_last(words: list[object], capsys: pytest.CaptureFixture[str]) -> None:
     """Where the last level is full, no other one is proposed."""
-    said = refused(capsys, *words, "-p", FLAT, "--l1", 2000, "--l2", 64)
-    assert "--defaultMemLevel" not in said
+    message = refused(capsys, *words, "-p", FLAT, "--l1", 2000, "--l2", 64)
+    assert "--defaultMemLevel" not in message
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,12 +156,12 @@ AGAIN = {
 @pytest.mark.parametrize("way", ["--skipgen", "--from"])
 @pytest.mark.parametrize("flags", AGAIN)
 def test_agreement(
-    flags: str, way: str, made: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: str, way: str, artefacts: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where an artefact goes back without `-p`, its levels are those of the target it was made for."""
+    """Without `-p` the levels of an artefact are those of its own target."""
     more, text = AGAIN[flags]
-    shutil.copytree(made, tmp_path / "c")
-    again = [*words, "--force", "--from", made / "tiling.json"]
+    shutil.copytree(artefacts, tmp_path / "c")
+    again = [*words, "--force", "--from", artefacts / "tiling.json"]
     if way == "--skipgen":
         again = ["train", *words[1:], "--skipgen", "--skipsim"]
     if text:
@@ -196,13 +196,15 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_edited(edit: str, made: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The options inside of a tiling are held to the same levels."""
+def test_edited(
+    edit: str, artefacts: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options in a tiling file are checked against the levels of its target."""
     field, value, texts = EDITS[edit]
     path = tmp_path / "tiling.json"
-    artefact = json.loads((made / "tiling.json").read_text())
+    artefact = json.loads((artefacts / "tiling.json").read_text())
     artefact["body"]["lifetimes"]["schedule"]["options"][field] = value
     path.write_text(json.dumps(artefact))
-    said = refused(capsys, *words, "--from", path)
+    message = refused(capsys, *words, "--from", path)
     for text in texts:
-        assert text in said
+        assert text in message

@@ -107,14 +107,14 @@ def test_flags_and_headers_reach_the_key(models_root: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c"]
     assert deployer(*words) == 0
-    first = kept(tmp_path)
+    first = cached_files(tmp_path)
     assert deployer(*words) == 0
-    assert kept(tmp_path) == first
+    assert cached_files(tmp_path) == first
     assert deployer(*words, "--sanitize") == 0
-    assert len(kept(tmp_path)) == 2 * len(first)
+    assert len(cached_files(tmp_path)) == 2 * len(first)
 
 
-def kept(folder: Path) -> dict[str, bytes]:
+def cached_files(folder: Path) -> dict[str, bytes]:
     """Everything in the cache folder."""
     return {p.name: p.read_bytes() for p in (folder / "cache").rglob("*") if p.is_file()}
 
@@ -131,9 +131,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_object(name: str, tmp_path: Path) -> None:
     """An object that is not what its name says is not found, and is gone."""
-    source, made = tmp_path / "k.c", tmp_path / "made.o"
-    made.write_bytes(bytes(range(256)) * 2)
-    path = objects.keep(tmp_path, source, "key", made)
+    source, compiled = tmp_path / "k.c", tmp_path / "made.o"
+    compiled.write_bytes(bytes(range(256)) * 2)
+    path = objects.keep(tmp_path, source, "key", compiled)
     assert objects.find(tmp_path, source, "key") == path
     path.write_bytes(DAMAGE[name](path.read_bytes()))
     assert objects.find(tmp_path, source, "key") is None
@@ -144,16 +144,16 @@ def test_damaged_object(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged object is noticed and made again; the program is the same, and what is not an object of ours stays."""
+    """A damaged object is compiled again, the program is the same, and foreign files in the cache stay."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--dump"]
     assert deployer(*words, tmp_path / "1.npz") == 0
-    sound = kept(tmp_path)
+    sound = cached_files(tmp_path)
     program = (tmp_path / "c" / "network").read_bytes()
     for path in (tmp_path / "cache" / "deployer" / "objects").glob("*.o"):
         path.write_bytes(DAMAGE[name](path.read_bytes()))
     assert deployer(*words, tmp_path / "2.npz") == 0
-    assert kept(tmp_path) == sound
+    assert cached_files(tmp_path) == sound
     assert (tmp_path / "c" / "network").read_bytes() == program
     assert bits(tmp_path / "1.npz") == bits(tmp_path / "2.npz")
 
@@ -169,7 +169,7 @@ def test_builders_at_once(models_root: Path, tmp_path: Path) -> None:
         for i in range(3)
     ]
     assert [run.wait(timeout=300) for run in runs] == [0, 0, 0]
-    names = sorted(kept(tmp_path))
+    names = sorted(cached_files(tmp_path))
     assert len({name.rpartition("-")[0] for name in names}) == len(names) > 0
     assert all(name.endswith(".o") for name in names)
 
@@ -184,9 +184,9 @@ def test_places_that_are_none(
     blocked.write_text("")
     for place in ("/proc/nowhere", str(blocked), str(blocked / "deeper")):
         monkeypatch.setenv("XDG_CACHE_HOME", place)
-        said = refused(capsys, *words)
-        assert place in said
-        assert "set XDG_CACHE_HOME" in said
+        message = refused(capsys, *words)
+        assert place in message
+        assert "set XDG_CACHE_HOME" in message
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -206,7 +206,7 @@ def test_places_that_are_none(
 
 @pytest.mark.slow
 def test_a_stray_header_spoils_no_object(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies beside generated C is not what a kernel includes: an object made there serves everywhere."""
+    """Kernels do not include headers from the folder of generated C, so their objects serve every folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     case = pipeline.load_training(case_dir("simple_mlp", models_root))
     tiling, plan = pipeline.plan_case(case, pipeline.Options("host", "single"))

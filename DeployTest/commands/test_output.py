@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.calibration.calibrate import kept_on_failure
+from deployer.calibration.calibrate import restored_on_failure
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.running import output
 from DeployTest.support.cases import case_dir
@@ -45,7 +45,7 @@ def test_foreign_files_stay(case: Path, tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_plan_left_goes(case: Path, tmp_path: Path) -> None:
-    """Of our own files only those of the last plan are there, and they are as in a new folder."""
+    """A folder holds the generated files of the last plan alone, with the same content as in a new folder."""
     used, new = tmp_path / "used", tmp_path / "new"
     assert deployer("train", "-t", case, "-o", used, "--no-fusion", "--skipsim") == 0
     before = set(contents(used))
@@ -62,9 +62,9 @@ def test_foreign_files_are_not_overwritten(
 ) -> None:
     """A file of the user's in the place of one of ours: refused by name, nothing is written; --force takes it."""
     (tmp_path / name).write_text("mine")
-    said = refused(capsys, "train", "-t", case, "-o", tmp_path)
-    assert name in said
-    assert "--force" in said
+    message = refused(capsys, "train", "-t", case, "-o", tmp_path)
+    assert name in message
+    assert "--force" in message
     assert contents(tmp_path) == {name: b"mine"}
     assert deployer("train", "-t", case, "-o", tmp_path, "--force") == 0
     assert (tmp_path / name).read_bytes() != b"mine"
@@ -88,11 +88,11 @@ def test_an_edit_outlives_another_plan(case: Path, tmp_path: Path) -> None:
     folder, fused = tmp_path / "c", tmp_path / "fused"
     assert deployer("compile", "-t", case, "-o", folder, "--no-fusion") == 0
     assert deployer("compile", "-t", case, "-o", fused) == 0
-    gone = sorted({p.name for p in folder.glob("*.h")} - {p.name for p in fused.glob("*.h")})
-    assert gone
-    (folder / gone[0]).write_text("mine")
+    dropped = sorted({p.name for p in folder.glob("*.h")} - {p.name for p in fused.glob("*.h")})
+    assert dropped
+    (folder / dropped[0]).write_text("mine")
     assert deployer("compile", "-t", case, "-o", folder) == 0
-    assert (folder / gone[0]).read_text() == "mine"
+    assert (folder / dropped[0]).read_text() == "mine"
 
 
 def test_headers_that_would_be_taken_for_ours(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_emit(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_train_graph(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A case is written where none of somebody else's is, and as a whole or not at all."""
+    """A case is written completely or not at all, and never over foreign files."""
     words = ["train-graph", case.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "-o", tmp_path]
     theirs = tmp_path / "simple_mlp_train" / "inputs.npz"
     theirs.parent.mkdir()
@@ -189,7 +189,7 @@ def test_train_graph(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("moves", range(6))
 def test_ended_between_any_two_writes(moves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever file was moved last, each is the old or the new one, and all of them are known as ours."""
+    """A process that ends between two moves leaves each file old or new, and the manifest lists them all."""
     old = {"a": "old a", "b": "old b"}
     new = {"a": "new a", "b": "new b", "c": "new c"}
     output.write(tmp_path, old)
@@ -246,7 +246,7 @@ def test_dump_appears_whole_or_not(case: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_costs_outlive_a_failed_calibration(tmp_path: Path) -> None:
-    """A calibration that does not reach its end leaves the costs, or that there were none."""
+    """A calibration that fails leaves the file of costs unchanged, or absent."""
     for before in (b"measured", None):
         costs = tmp_path / "costs.toml"
         costs.unlink(missing_ok=True)
@@ -254,7 +254,7 @@ def test_costs_outlive_a_failed_calibration(tmp_path: Path) -> None:
             costs.write_bytes(before)
 
         def calibrate(path: Path = costs) -> None:
-            with kept_on_failure(path):
+            with restored_on_failure(path):
                 output.replace_file(path, b"half")
                 raise KeyboardInterrupt
 

@@ -75,19 +75,19 @@ def test_runs_in_one_folder(case: Path, tmp_path: Path) -> None:
     """Of several at once one works, right, and the others end at once, naming the folder and the way out."""
     folder = tmp_path / "c"
     runs = [started("train", "-t", case, "-o", folder, "--dump", tmp_path / f"{i}.npz") for i in range(3)]
-    said = [run.communicate(timeout=PATIENCE)[1] for run in runs]
+    messages = [run.communicate(timeout=PATIENCE)[1] for run in runs]
     codes = [run.returncode for run in runs]
-    assert set(codes) <= {0, 2}, said
+    assert set(codes) <= {0, 2}, messages
     assert 0 in codes
-    wanted = np.load(case / "outputs.npz")
-    for index, (code, errors) in enumerate(zip(codes, said, strict=True)):
+    expected = np.load(case / "outputs.npz")
+    for index, (code, errors) in enumerate(zip(codes, messages, strict=True)):
         dump = tmp_path / f"{index}.npz"
         assert dump.exists() == (code == 0)
         if code == 2:
             assert f"{folder} is in use by another deployer" in errors
             assert "another -o" in errors
         else:
-            assert {n: np.load(dump)[n].shape for n in wanted} == {n: wanted[n].shape for n in wanted}
+            assert {n: np.load(dump)[n].shape for n in expected} == {n: expected[n].shape for n in expected}
     assert no_scratch(folder)
 
 
@@ -102,7 +102,7 @@ with output.opened(Path(sys.argv[1])):
 
 
 def test_the_holder_is_named(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """While one process holds a folder, another is told which; a killed one holds nothing."""
+    """A second process in a folder gets an error that names the first; a killed process holds no folder."""
     words = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=HERE.parent) as holder:
         assert holder.stdout is not None
@@ -180,9 +180,9 @@ def test_nobody_reads(words: list[str]) -> None:
     line = f"{sys.executable} -m deployer.cli {' '.join(words)}"
     for redirection, codes in ((" | true", {141, 0}), (" > /dev/full", {2, 0}), (" >&-", {0})):
         script = f'{line}{redirection}; echo "${{PIPESTATUS[0]}}" >&2'
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=HERE.parent)
-        *errors, code = done.stderr.splitlines()
-        assert int(code) in codes, done.stderr
-        assert "Traceback" not in done.stderr
-        assert "Exception ignored" not in done.stderr
+        run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=HERE.parent)
+        *errors, code = run.stderr.splitlines()
+        assert int(code) in codes, run.stderr
+        assert "Traceback" not in run.stderr
+        assert "Exception ignored" not in run.stderr
         assert len(errors) <= 2

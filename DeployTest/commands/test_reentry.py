@@ -1,4 +1,4 @@
-"""Artefacts that come back: what an edited or foreign file, or a command line that says otherwise, is told."""
+"""Re-entry: edited and foreign files, and command lines that contradict a file, are refused with an error."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
 @pytest.fixture(scope="module")
-def made(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def artefacts(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A case and the folder that `train --skipsim` left."""
     case, folder = case_dir("simple_mlp", models_root), tmp_path_factory.mktemp("made") / "c"
     words = ["--l1", "4000", "--singlebuffer", "--no-fusion", "--skipsim"]
@@ -26,9 +26,9 @@ def made(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 
 @pytest.fixture
-def copied(made: tuple[Path, Path], tmp_path: Path) -> Path:
+def copied(artefacts: tuple[Path, Path], tmp_path: Path) -> Path:
     """A copy of that folder."""
-    return Path(shutil.copytree(made[1], tmp_path / "c"))
+    return Path(shutil.copytree(artefacts[1], tmp_path / "c"))
 
 
 def edit(path: Path, change: Callable[[Any], object], seal: bool = False) -> None:
@@ -50,20 +50,20 @@ def put(*keys: Any, value: Any) -> Callable[[Any], object]:
 
 
 def test_edited_plan(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A plan is printed as it was made, or not: an edit belongs into the tiling."""
+    """An edited plan is refused: edits belong into the tiling."""
     plan = copied / "plan.json"
     edit(plan, put("steps", 0, "cycles", value=1))
-    said = refused(capsys, "emit", "--plan", plan, "-o", tmp_path / "e")
-    assert "was edited or damaged" in said
-    assert "deployer compile --from" in said
+    message = refused(capsys, "emit", "--plan", plan, "-o", tmp_path / "e")
+    assert "was edited or damaged" in message
+    assert "deployer compile --from" in message
 
 
 def test_plan_of_another_tiling(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a digest that fits, the tiling beside the plan tells; and an edited tiling has another plan."""
+    """An edited plan with a correct digest is refused because it differs from the plan of its tiling.json."""
     rate = put("steps", -1, "args", "lr", value={"_": "Const", "value": 0.5})
     edit(copied / "plan.json", rate, seal=True)
-    said = refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
-    assert "breaks a rule: [plan] step" in said
+    message = refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
+    assert "breaks a rule: [plan] step" in message
     edit(copied / "tiling.json", put("gaps", 0, value=4), seal=True)
     assert "is not the plan of" in refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
 
@@ -144,7 +144,7 @@ ALONE = {
 
 @pytest.mark.parametrize("fault", ALONE)
 def test_plan_alone(fault: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What can be said of a plan without its tiling is said, with a digest that fits."""
+    """A plan without its tiling is checked alone, even where its digest is correct."""
     change, words = ALONE[fault]
     (copied / "tiling.json").unlink()
     edit(copied / "plan.json", change, seal=True)
@@ -192,12 +192,12 @@ OTHERWISE = {
 @pytest.mark.parametrize("way", ["--skipgen", "--from"])
 @pytest.mark.parametrize("option", OTHERWISE)
 def test_command_line_is_not_overruled(
-    option: str, way: str, made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
+    option: str, way: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the command line says and the file has otherwise is refused by name."""
     words, text = OTHERWISE[option]
     command = ["train", "--skipgen"] if way == "--skipgen" else ["compile", "--from", copied / "tiling.json"]
-    assert text in refused(capsys, *command, "-t", made[0], "-o", copied, *words)
+    assert text in refused(capsys, *command, "-t", artefacts[0], "-o", copied, *words)
 
 
 RUNNING = {
@@ -208,13 +208,13 @@ RUNNING = {
 
 @pytest.mark.parametrize("option", RUNNING)
 def test_running_is_apart(
-    option: str, made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
+    option: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What only the harness does: another plan.json, refused for the C beside it, and asked anew of a tiling."""
+    """Options of the harness: --skipgen refuses a change, --from takes them from the command line."""
     words, text = RUNNING[option]
-    assert text in refused(capsys, "train", "--skipgen", "-t", made[0], "-o", copied, *words)
+    assert text in refused(capsys, "train", "--skipgen", "-t", artefacts[0], "-o", copied, *words)
     before = (copied / "plan.json").read_text(), (copied / "tiling.json").read_text(), c_files(copied)
-    command = ["compile", "--from", copied / "tiling.json", "-t", made[0], "-o", copied, "--force"]
+    command = ["compile", "--from", copied / "tiling.json", "-t", artefacts[0], "-o", copied, "--force"]
     assert deployer(*command) == 0
     assert ((copied / "plan.json").read_text(), (copied / "tiling.json").read_text(), c_files(copied)) == before
     assert deployer(*command, *words) == 0
@@ -231,19 +231,21 @@ def c_files(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("field", ["accumulate", "target"])
 def test_options_in_an_edited_tiling(
-    field: str, made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
+    field: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Options that make no sense are refused in a file as on the command line."""
     value = {"accumulate": 2, "target": "nowhere"}[field]
     edit(copied / "tiling.json", put("lifetimes", "schedule", "options", field, value=value))
     text = {"target": "there is no target"}.get(field, "was made for")
     path = copied / "tiling.json"
-    assert text in refused(capsys, "compile", "--from", path, "-t", made[0], "-o", copied / "again")
+    assert text in refused(capsys, "compile", "--from", path, "-t", artefacts[0], "-o", copied / "again")
 
 
-def test_skipgen_wants_its_own_files(made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skipgen_wants_its_own_files(
+    artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The words that agree are accepted; an edited plan, an edited tiling or other input data are not."""
-    words = ["train", "-t", made[0], "-o", copied, "--skipgen", "--l1", "4000", "--singlebuffer", "--no-fusion"]
+    words = ["train", "-t", artefacts[0], "-o", copied, "--skipgen", "--l1", "4000", "--singlebuffer", "--no-fusion"]
     assert deployer(*words) == 0
     data = (copied / "input.bin").read_bytes()
     (copied / "input.bin").write_bytes(data[:-4] + np.float32(3).tobytes())
@@ -259,11 +261,11 @@ def test_skipgen_wants_its_own_files(made: tuple[Path, Path], copied: Path, caps
     assert deployer(*words) == 0
 
 
-def test_other_initial_weights(made: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A case whose numbers changed since is not what the folder was made of."""
-    other = Path(shutil.copytree(made[0].parent, copied / "case")) / made[0].name
-    with np.load(other / "inputs.npz") as found:
-        arrays = {name: found[name] for name in found.files}
+def test_other_initial_weights(artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--skipgen refuses a case whose numbers changed since."""
+    other = Path(shutil.copytree(artefacts[0].parent, copied / "case")) / artefacts[0].name
+    with np.load(other / "inputs.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
     arrays["arr_0000"] = arrays["arr_0000"] + np.float32(1)
     np.savez(other / "inputs.npz", **arrays)
     assert "input.bin holds other numbers" in refused(capsys, "train", "-t", other, "-o", copied, "--skipgen")

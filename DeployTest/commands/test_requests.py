@@ -18,10 +18,10 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a request is made: the case, its forward model, and a folder of its own."""
+    """The files of a request: the case, its forward model, and a folder for outputs."""
 
     case: Path
-    here: Path
+    folder: Path
 
     @property
     def model(self) -> Path:
@@ -34,21 +34,21 @@ Words = Callable[[Place], list[object]]
 
 def train(*flags: object) -> Words:
     """A training request; a text in braces stands for a path below the request's own folder."""
-    return lambda p: ["train", "-t", p.case, "-o", p.here / "c", *(_filled(f, p) for f in flags)]
+    return lambda p: ["train", "-t", p.case, "-o", p.folder / "c", *(_filled(f, p) for f in flags)]
 
 
 def compiled(*flags: object) -> Words:
     """A request to compile alone."""
-    return lambda p: ["compile", "-t", p.case, "-o", p.here / "c", *(_filled(f, p) for f in flags)]
+    return lambda p: ["compile", "-t", p.case, "-o", p.folder / "c", *(_filled(f, p) for f in flags)]
 
 
 def graph(*flags: object) -> Words:
     """A request for a training graph."""
-    return lambda p: ["train-graph", p.model, "--loss", "cross_entropy", "-o", p.here / "g", *map(str, flags)]
+    return lambda p: ["train-graph", p.model, "--loss", "cross_entropy", "-o", p.folder / "g", *map(str, flags)]
 
 
 def _filled(flag: object, place: Place) -> str:
-    return str(flag).format(here=place.here, case=place.case)
+    return str(flag).format(folder=place.folder, case=place.case)
 
 
 REFUSED: dict[str, tuple[Words, str]] = {
@@ -100,16 +100,16 @@ REFUSED: dict[str, tuple[Words, str]] = {
     ),
     "an output that cannot be made": (lambda p: ["train", "-t", p.case, "-o", "/proc/c"], "/proc/c"),
     "a dump below a file": (train("--dump", "{case}/network.onnx/d.npz"), "network.onnx"),
-    "a dump that is a folder": (train("--dump", "{here}"), "is a folder"),
+    "a dump that is a folder": (train("--dump", "{folder}"), "is a folder"),
     "a dump that is a device": (train("--dump", "/dev/full"), "/dev/full is no regular file"),
     "a dump over the case": (train("--dump", "{case}/inputs.npz"), "is part of the case"),
     "a dump over something else": (train("--dump", "{case}/../simple_mlp.onnx"), "is no npz archive"),
-    "a dump of nothing": (train("--skipsim", "--dump", "{here}/d.npz"), "--dump has no effect"),
-    "a dump of C": (compiled("--dump", "{here}/d.npz"), "--dump has no effect"),
+    "a dump of nothing": (train("--skipsim", "--dump", "{folder}/d.npz"), "--dump has no effect"),
+    "a dump of C": (compiled("--dump", "{folder}/d.npz"), "--dump has no effect"),
     "an order of what never runs": (compiled("--dma-order", "late"), "--dma-order has no effect"),
-    "a tiling that is not there": (compiled("--from", "{here}/nowhere.json"), "does not exist"),
-    "a tiling that is a folder": (compiled("--from", "{here}"), "{here}"),
-    "a plan of brackets": (lambda p: ["emit", "--plan", _brackets(p), "-o", p.here / "c"], "is not a JSON artefact"),
+    "a tiling that is not there": (compiled("--from", "{folder}/nowhere.json"), "does not exist"),
+    "a tiling that is a folder": (compiled("--from", "{folder}"), "{folder}"),
+    "a plan of brackets": (lambda p: ["emit", "--plan", _brackets(p), "-o", p.folder / "c"], "is not a JSON artefact"),
     "an expression that is none": (graph("--trainable", "("), "is no regular expression"),
     "an expression without match": (graph("--trainable", "nothing"), "matches no initializer"),
     "too many samples": (graph("--samples", 10**11), f"{10**11} samples need"),
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Words, str]] = {
     "a seed beside data": (graph("--data", "/nowhere.npz", "--seed", 1), "--seed has no effect"),
     "samples beside data": (graph("--data", "/nowhere.npz", "--samples", 1), "--samples has no effect"),
     "passes of an inference case": (lambda p: ["infer", "-t", p.case, "--n-steps", 2], "--n-steps has no effect"),
-    "passes of no training": (lambda p: ["compile", "-t", p.here, "--n-steps", 2], "--n-steps has no effect"),
+    "passes of no training": (lambda p: ["compile", "-t", p.folder, "--n-steps", 2], "--n-steps has no effect"),
     "a rate of an inference case": (lambda p: ["infer", "-t", p.case, "--learning-rate", 1], "has no effect on an inf"),
     "passes of an optimizer case": (lambda p: ["optimizer", "-t", p.case, "--n-accum", 1], "--n-accum has no effect"),
     "samples of an optimizer": (lambda p: ["optimizer", "-t", p.case, "--data-inputs", 1], "--data-inputs has no"),
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Words, str]] = {
 
 
 def _brackets(place: Place) -> Path:
-    path = place.here / "brackets.json"
+    path = place.folder / "brackets.json"
     path.write_text("[" * 100_000)
     return path
 
@@ -152,20 +152,20 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """Code 2, the cause in the first line or argparse's last, nothing that was there is changed, nothing was run."""
+    """The exit code is 2, one line names the cause, no file is changed and nothing was run."""
     words, cause = REFUSED[name]
-    given = [str(word) for word in words(place)]
+    command = [str(word) for word in words(place)]
     before = files(place.case.parent)
-    code = deployer(*given)
-    said = capsys.readouterr()
-    assert code == 2, said.err
-    assert "Traceback" not in said.err
-    lines = said.err.splitlines()
+    code = deployer(*command)
+    streams = capsys.readouterr()
+    assert code == 2, streams.err
+    assert "Traceback" not in streams.err
+    lines = streams.err.splitlines()
     line = lines[-1] if lines[0].startswith("usage:") else lines[0]
-    assert cause.format(here=place.here) in line
-    assert "[loss" not in said.out
+    assert cause.format(folder=place.folder) in line
+    assert "[loss" not in streams.out
     assert files(place.case.parent) == before
-    assert not (place.here / "c" / "network").exists()
+    assert not (place.folder / "c" / "network").exists()
 
 
 COMPILERS = {
@@ -185,15 +185,15 @@ def test_compilers(
     """What a compiler of the user's choice does wrong is no fault of this one."""
     command, cause = COMPILERS[name]
     monkeypatch.setenv("CC", command)
-    assert deployer("train", "-t", place.case, "-o", place.here) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert cause in said.splitlines()[0]
+    assert deployer("train", "-t", place.case, "-o", place.folder) == 2
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert cause in message.splitlines()[0]
 
 
 def program(place: Place, body: str) -> None:
     """Put a shell script in the place of what the compiler links: it looks for `-o` among its words."""
-    script = place.here / "cc"
+    script = place.folder / "cc"
     script.write_text(
         "#!/bin/sh\n"
         'for word; do case "$last" in -o) out=$word;; esac; last=$word; done\n'
@@ -232,19 +232,19 @@ def test_runs(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> No
     """A program that the machine or a person ended is not the compiler's fault; one that traps is."""
     body, code, cause = RUNS[name]
     program(place, body)
-    assert deployer("train", "-t", place.case, "-o", place.here / "c") == code
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert cause in said.splitlines()[0]
+    assert deployer("train", "-t", place.case, "-o", place.folder / "c") == code
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert cause in message.splitlines()[0]
 
 
 @pytest.mark.parametrize(
-    ("largest", "taken", "refused"), [(2.5, (0.0, 1e-5, 0.1, 2.4), (2.5, 3.0)), (0.0, (0.0, 1e-5), (2e-5, 0.1))]
+    ("largest", "accepted", "refused"), [(2.5, (0.0, 1e-5, 0.1, 2.4), (2.5, 3.0)), (0.0, (0.0, 1e-5), (2e-5, 0.1))]
 )
-def test_tolerances_that_can_fail(largest: float, taken: tuple[float, ...], refused: tuple[float, ...]) -> None:
+def test_tolerances_that_can_fail(largest: float, accepted: tuple[float, ...], refused: tuple[float, ...]) -> None:
     """Below the largest expected value, where a program of zeros fails; 0.00001 is fine even where all are zeros."""
     expected = [np.array([-largest, np.nan, largest / 2]), np.zeros(0), np.array([np.inf])]
-    for tolerance in taken:
+    for tolerance in accepted:
         check_tolerance(tolerance, expected)
     for tolerance in refused:
         with pytest.raises(OptionProblem, match="cannot fail"):
@@ -254,13 +254,13 @@ def test_tolerances_that_can_fail(largest: float, taken: tuple[float, ...], refu
 def test_dump_is_what_was_asked(place: Place) -> None:
     """`--dump X` writes X, whatever its name, in a folder that is made for it, and writes it again."""
     for name in ("weights", "new/deeper/w.dat", "weights"):
-        dump = place.here / name
-        assert deployer("train", "-t", place.case, "-o", place.here / "c", "--dump", dump) == 0
+        dump = place.folder / name
+        assert deployer("train", "-t", place.case, "-o", place.folder / "c", "--dump", dump) == 0
         assert np.load(dump)["loss"].shape == (4,)
         assert [p.name for p in dump.parent.iterdir() if p.is_file()] == [dump.name]
 
 
 def test_seed_with_a_use(place: Place) -> None:
-    """Either random order takes the whole range of seeds."""
+    """Both random orders accept every seed of 32 bits."""
     for flag, seed in (("--dma-order", 2**32 - 1), ("--core-order", 0)):
-        assert deployer("train", "-t", place.case, "-o", place.here, flag, "random", "--seed", seed) == 0
+        assert deployer("train", "-t", place.case, "-o", place.folder, flag, "random", "--seed", seed) == 0

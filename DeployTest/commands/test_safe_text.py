@@ -148,15 +148,15 @@ def calls() -> list[tuple[str, str, ast.Call]]:
 
 @pytest.mark.parametrize("name", KEEPERS)
 def test_one_place_for_each(name: str) -> None:
-    found = {file for file, called, _ in calls() if called == name}
-    assert found == KEEPERS[name], f"{name} is called in {found}: print through safe_text"
+    files = {file for file, called, _ in calls() if called == name}
+    assert files == KEEPERS[name], f"{name} is called in {files}: print through safe_text"
 
 
 def test_every_template_is_guarded() -> None:
-    """Wherever a template is made, it is with the options that refuse raw text."""
-    made = [(file, call) for file, name, call in calls() if name in ("Template", "TemplateLookup")]
-    assert {file for file, _ in made} == {"generate.py", "measure.py"}
-    for file, call in made:
+    """Every template is created with the options that refuse raw text."""
+    templates = [(file, call) for file, name, call in calls() if name in ("Template", "TemplateLookup")]
+    assert {file for file, _ in templates} == {"generate.py", "measure.py"}
+    for file, call in templates:
         stars = [ast.unparse(k.value) for k in call.keywords if k.arg is None]
         assert stars == ["TEMPLATE_OPTIONS"], f"{file}: a template without TEMPLATE_OPTIONS"
 
@@ -172,8 +172,8 @@ def test_terminal(piece: str) -> None:
     table.add_column("name")
     table.add_row(text)
     console.print(table)
-    said = sink.getvalue()
-    assert len(said.split("\n")) == 4
-    assert all(line.isprintable() for line in said.split("\n"))
+    output = sink.getvalue()
+    assert len(output.split("\n")) == 4
+    assert all(line.isprintable() for line in output.split("\n"))
     if text.isprintable():
-        assert said.split("\n")[0] == text
+        assert output.split("\n")[0] == text

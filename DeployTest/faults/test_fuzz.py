@@ -23,7 +23,7 @@ SEED, INPUTS, BUILT = 1, 120, 3
 def test_campaign(tmp_path: Path) -> None:
     """The first inputs of a fixed seed show nothing, and reach every kind, onnxruntime and the C compiler."""
     summary = campaign.run(SEED, range(INPUTS), BUILT, tmp_path, workers=1, quiet=True)
-    lines = [f"{key}\n{found.get('replay')}\n{found.get('text')}" for key, found in summary.findings.items()]
+    lines = [f"{key}\n{finding.get('replay')}\n{finding.get('text')}" for key, finding in summary.findings.items()]
     assert not lines, "\n\n".join(lines)
     assert sum(summary.counts.values()) == INPUTS
     assert {kind for kind, _ in summary.counts} == set(register.kinds())
@@ -33,8 +33,8 @@ def test_campaign(tmp_path: Path) -> None:
 
 def _judge(tmp_path: Path, index: int) -> tuple[list[str], Verdict]:
     with (tmp_path / "phases").open("w") as sink:
-        made, verdict = worker.Worker(SEED, tmp_path / "w", sink).judge(index)
-    return made.log, verdict
+        case_trial, verdict = worker.Worker(SEED, tmp_path / "w", sink).judge(index)
+    return case_trial.log, verdict
 
 
 @pytest.fixture
@@ -58,41 +58,41 @@ def _verdict(tmp_path: Path, kind: Callable[[Trial], str]) -> Verdict:
     return trial.run(Trial(SEED, 0, tmp_path / "trial"), kind)
 
 
-def _writes(made: Trial) -> str:
-    with trial.contained(made):
-        (made.case / "network.onnx").write_text("x")
+def _writes(subject: Trial) -> str:
+    with trial.contained(subject):
+        (subject.case / "network.onnx").write_text("x")
     return "accepted"
 
 
-def _removes(made: Trial) -> str:
-    precious = made.work / "mine.c"
+def _removes(subject: Trial) -> str:
+    precious = subject.work / "mine.c"
     precious.write_text("int mine;")
-    with trial.contained(made, precious):
+    with trial.contained(subject, precious):
         precious.unlink()
     return "accepted"
 
 
-def _reads(made: Trial) -> str:
-    (made.secret / "key").write_text("x")
-    (made.case / "link").symlink_to(made.secret / "key")
-    with trial.contained(made):
-        (made.case / "link").read_text()
+def _reads(subject: Trial) -> str:
+    (subject.secret / "key").write_text("x")
+    (subject.case / "link").symlink_to(subject.secret / "key")
+    with trial.contained(subject):
+        (subject.case / "link").read_text()
     return "accepted"
 
 
-def _starts(made: Trial) -> str:
-    with trial.contained(made):
+def _starts(subject: Trial) -> str:
+    with trial.contained(subject):
         os.system("true")
     return "accepted"
 
 
-def _spins(made: Trial) -> str:
+def _spins(subject: Trial) -> str:
     while True:
         pass
 
 
 def _raises(error: BaseException) -> Callable[[Trial], str]:
-    def kind(made: Trial) -> str:
+    def kind(subject: Trial) -> str:
         raise error
 
     return kind
@@ -153,8 +153,8 @@ def test_wrong_meaning_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def _has(index: int, op: str) -> bool:
-    made = models.chain(draw.Draw(SEED, index, "model"), longest=8, standard=True)
-    return any(n.op_type == op for n in made.nodes)
+    graph = models.chain(draw.Draw(SEED, index, "model"), longest=8, standard=True)
+    return any(n.op_type == op for n in graph.nodes)
 
 
 def test_a_dead_worker_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +174,8 @@ def test_a_dead_worker_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     inputs = [i for i in range(200) if worker.kind_of(SEED, i)[0] == "graph_bytes"][:6]
     summary = campaign.run(SEED, inputs, 0, tmp_path / "out", workers=1, quiet=True)
     assert sum(summary.counts.values()) == len(inputs)
-    [(key, found)] = [(k, f) for k, f in summary.findings.items() if k.startswith("worker died")]
-    assert f"--only {inputs[2]} " in found["replay"]
+    [(key, finding)] = [(k, f) for k, f in summary.findings.items() if k.startswith("worker died")]
+    assert f"--only {inputs[2]} " in finding["replay"]
     assert "status -6" in key
 
 
@@ -238,7 +238,7 @@ def test_readers_under_coverage(tmp_path: Path) -> None:
 def test_time_is_the_processors(tmp_path: Path) -> None:
     """An input that sleeps is no hang of its own: other processes may hold the machine."""
 
-    def sleeps(made: Trial) -> str:
+    def sleeps(subject: Trial) -> str:
         time.sleep(0.3)
         return "slept"
 

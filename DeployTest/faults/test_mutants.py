@@ -81,9 +81,9 @@ def mutants_of(folder: Path, name: str, text: str) -> list[Mutant]:
     """The mutants of a text."""
     path = folder / name
     path.write_text(text)
-    found = c_mutants(path, name) if name.endswith(".c") else python_mutants(path, name)
-    assert all(text[m.start : m.end] == m.before and m.apply(text) != text for m in found)
-    return found
+    mutants = c_mutants(path, name) if name.endswith(".c") else python_mutants(path, name)
+    assert all(text[m.start : m.end] == m.before and m.apply(text) != text for m in mutants)
+    return mutants
 
 
 def test_operators_of_python(tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ def test_operators_of_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "text", "more"), [("a.py", PYTHON, "def f():\n    return 1 < 2\n"), ("a.c", C, "")])
 def test_keys_outlast_edits_elsewhere(name: str, text: str, more: str, tmp_path: Path) -> None:
     """A key is of the place's own text; places that look alike have a key each."""
-    found = mutants_of(tmp_path, name, text)
+    mutants = mutants_of(tmp_path, name, text)
     later = mutants_of(tmp_path, name, f"{more or '/* more */'}\n\n{text}")
-    assert len({m.key for m in found}) == len(found)
-    assert {m.key for m in found} <= {m.key for m in later}
-    assert not {m.line for m in found} >= {m.line for m in later}
+    assert len({m.key for m in mutants}) == len(mutants)
+    assert {m.key for m in mutants} <= {m.key for m in later}
+    assert not {m.line for m in mutants} >= {m.line for m in later}
 
 
 def test_draws() -> None:

@@ -52,7 +52,7 @@ class FileNode:
     domain: str = ""
 
     def model(self, *imports: tuple[str, int]) -> onnx.ModelProto:
-        """The model, under its own version of the default domain or the imports given."""
+        """The node's model, with its own version of the default domain or with `imports`."""
         outputs = [f"y{i}" for i in range(self.outputs)]
         node = helper.make_node(self.op, self.inputs, outputs, "node", domain=self.domain)
         node.attribute.extend(attribute(name, value, self._kind(name)) for name, value in self.attrs.items())
@@ -78,8 +78,8 @@ class FileNode:
 def attribute(name: str, value: AttrValue, kind: str = "") -> AttributeProto:
     """An attribute of a kind, where the value does not tell: a number may be a tensor of one element."""
     if kind == "TENSOR":
-        given = np.asarray(value)
-        return helper.make_attribute(name, numpy_helper.from_array(given.astype(_wide(given)).reshape(-1)))
+        array = np.asarray(value)
+        return helper.make_attribute(name, numpy_helper.from_array(array.astype(_wide(array)).reshape(-1)))
     if kind.endswith("S") and not isinstance(value, tuple):
         value = (value,)  # type: ignore[assignment]
     return helper.make_attribute(name, value, attr_type=getattr(AttributeProto, kind) if kind else None)
@@ -102,10 +102,10 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     attrs, static = dict(sample.attrs), set()
     for position, name in operator.static_inputs.items():
         if name in attrs and form.inputs[1] > position:
-            given = np.asarray(attrs.pop(name))
+            array = np.asarray(attrs.pop(name))
             names += [""] * (position + 1 - len(names))
             names[position] = name
-            values[name] = given.astype(_wide(given)).reshape(() if given.dtype.kind == "f" and given.size else -1)
+            values[name] = array.astype(_wide(array)).reshape(() if array.dtype.kind == "f" and array.size else -1)
             static.add(name)
     attrs = {OLD_NAMES.get((operator.name, version, name), name): value for name, value in attrs.items()}
     attrs |= {name: REQUIRED[name] for name in form.required if name in REQUIRED}
@@ -127,11 +127,11 @@ def variants(node: FileNode, most: int) -> Iterator[FileNode]:
         yield replace(node, attrs={n: v for n, v in node.attrs.items() if n != name})
     free = sorted(name for name, kind in form.attributes.items() if kind == "INT" and name != "seed")
     for count in range(1, most + 1):
-        for chosen in itertools.combinations(free, count):
-            for given in itertools.product((0, 1), repeat=count):
-                changed = {**node.attrs, **dict(zip(chosen, given, strict=True))}
-                if changed != node.attrs:
-                    yield replace(node, attrs=changed)
+        for names in itertools.combinations(free, count):
+            for bits in itertools.product((0, 1), repeat=count):
+                attributes = {**node.attrs, **dict(zip(names, bits, strict=True))}
+                if attributes != node.attrs:
+                    yield replace(node, attrs=attributes)
 
 
 def ours(model: onnx.ModelProto, feed: dict[str, Array], folder: Path) -> Array:
@@ -144,9 +144,9 @@ def ours(model: onnx.ModelProto, feed: dict[str, Array], folder: Path) -> Array:
 
 def theirs(node: FileNode) -> Array | None:
     """The first output by ONNX Runtime, else by ONNX's reference evaluator, else by these of the converted model."""
-    found = _judged(node.model(), node.feed())
-    if found is not None or node.version > LAST_WITHOUT_KERNELS:
-        return found
+    judgement = _judged(node.model(), node.feed())
+    if judgement is not None or node.version > LAST_WITHOUT_KERNELS:
+        return judgement
     attrs = {name: value for name, value in node.attrs.items() if name != "consumed_inputs"}
     try:
         model = replace(node, attrs=attrs).model(("", LAST_WITHOUT_KERNELS))

@@ -37,11 +37,11 @@ def test_longest(kind: type[Windowed]) -> None:
     ):
         axis = kind("i", kernel, stride, dilation, pad, **({"count": ENDLESS} if kind is Around else {}))
         starts = range(MIDDLE, MIDDLE + 12)
-        found = axis.longest(length)
-        assert found == max(axis.span({"i": (start, length)}, ENDLESS)[1] for start in starts), axis
+        longest = axis.longest(length)
+        assert longest == max(axis.span({"i": (start, length)}, ENDLESS)[1] for start in starts), axis
         boxes = [touched(axis, start, length) for start in starts]
         most = max(max(box) - min(box) + 1 for box in boxes if box)
-        assert found == most if dilation == 1 else found >= most, axis
+        assert longest == most if dilation == 1 else longest >= most, axis
 
 
 def kinds(axis: Window, extent: int, first: int, count: int) -> int:
@@ -66,8 +66,8 @@ def test_regions(pads: tuple[int, int, int, int], stride: int) -> None:
     sizes = access.sizes
     for cut in itertools.chain.from_iterable(itertools.combinations(axes, n) for n in range(3)):
         tile = {name: size // 2 if name in cut else size for name, size in sizes.items()}
-        wanted = 1
+        expected = 1
         for dim, (axis, extent) in axes.items():
             starts = (0, sizes[dim] - tile[dim])
-            wanted *= max(kinds(axis, extent, start, tile[dim]) for start in starts)
-        assert regions(access, tile) == wanted, cut
+            expected *= max(kinds(axis, extent, start, tile[dim]) for start in starts)
+        assert regions(access, tile) == expected, cut

@@ -167,10 +167,10 @@ def test_damaged_files(tmp_path: Path) -> None:
     program = Case().program(tmp_path)
     folder = Case().dataset(tmp_path)
     for name in ("inputs.npz", "outputs.npz"):
-        path, whole = folder / name, (folder / name).read_bytes()
-        flipped = bytearray(whole)
+        path, original = folder / name, (folder / name).read_bytes()
+        flipped = bytearray(original)
         flipped[150] ^= 255
-        for content in (whole[: len(whole) // 2], b"", b"text", bytes(flipped)):
+        for content in (original[: len(original) // 2], b"", b"text", bytes(flipped)):
             path.write_bytes(content)
             with pytest.raises(FileProblem, match="truncated or not an npz") as caught:
                 load(folder, program)
@@ -179,7 +179,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         path.unlink()
         with pytest.raises(FileProblem, match=f"{name} does not exist"):
             load(folder, program)
-        path.write_bytes(whole)
+        path.write_bytes(original)
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(FileProblem, match="not an npz"):
         read_npz(tmp_path / "one.npy")
@@ -201,8 +201,8 @@ def test_inference_arrays_by_name_then_by_order(tmp_path: Path) -> None:
     ordered = {"arr_0": a, "arr_1": b, "arr_2": c}
     mixed = {"x2": b, "odd": np.zeros(3), "first": a}
     for inputs in (named, ordered, mixed):
-        found, gold = sum_case(tmp_path, inputs, {"input": c})
-        assert {k: v.tolist() for k, v in found.items()} == {"x1": [1, 1], "x2": [2, 2]}
+        inputs_by_name, gold = sum_case(tmp_path, inputs, {"input": c})
+        assert {k: v.tolist() for k, v in inputs_by_name.items()} == {"x1": [1, 1], "x2": [2, 2]}
         assert {k: v.dtype for k, v in gold.items()} == {"y": np.float32}
     with pytest.raises(DatasetMismatch, match="no array for 'x2'"):
         sum_case(tmp_path, {"x1": a, "z": np.zeros(3)}, {"y": c})

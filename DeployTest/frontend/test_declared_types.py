@@ -44,10 +44,10 @@ RATE = ("--learning-rate", "0.5")
 LABELS = {f"{prefix}arr_0001": np.array([3, 0]) for prefix in ("", "mb1_")}
 
 
-def told(case: Case, folder: Path) -> tuple[Program, list[DeployerWarning]]:
-    """A case's program, and what was told of its files."""
-    found: list[DeployerWarning] = []
-    return case.program(folder, warn=found.append), found
+def checked(case: Case, folder: Path) -> tuple[Program, list[DeployerWarning]]:
+    """A case's program, and the warnings about its files."""
+    reports: list[DeployerWarning] = []
+    return case.program(folder, warn=reports.append), reports
 
 
 INFOS = {
@@ -63,14 +63,14 @@ INFOS = {
 @pytest.mark.parametrize(("info", "declared"), INFOS.values(), ids=INFOS)
 def test_value_in_between(info: onnx.ValueInfoProto, declared: str, tmp_path: Path) -> None:
     """The inferred type is used: the program is that of the file without the declaration."""
-    program, [warning] = told(Case(train=replace(TRAIN, infos=(info,))), tmp_path)
+    program, [warning] = checked(Case(train=replace(TRAIN, infos=(info,))), tmp_path)
     assert program == Case().program(tmp_path)
     for text in ("Warning: node 'fc' (Gemm): 'y' is declared", declared, "float32[2,4]", "drop it from the file"):
         assert text in str(warning)
 
 
 def test_python_warns(tmp_path: Path) -> None:
-    """Who names nobody to be told hears it from Python; of a file that is well nobody hears anything."""
+    """Without a `warn` function the warning is one of Python; a file without contradictions causes none."""
     model = chain(node("Relu", ("x",), ("h",)), node("Exp", ("h",), ("y",)))
     with pytest.warns(DeployerWarning, match="'h' is declared") as caught:
         infer(tmp_path, replace(model, infos=(value("h", (3, 2)),)))
@@ -83,8 +83,8 @@ def test_python_warns(tmp_path: Path) -> None:
 def test_each_value_once(tmp_path: Path) -> None:
     """Nodes that become several say it once, and each value says it, in the order of the nodes."""
     infos = (value("y_grad", (7,)), value("log_prob", ()), value("y", (1,)))
-    _, found = told(Case(train=replace(LABELLED, infos=infos)), tmp_path)
-    assert [warning.cause.split("'")[3] for warning in found] == ["y", "log_prob", "y_grad"]
+    _, reports = checked(Case(train=replace(LABELLED, infos=infos)), tmp_path)
+    assert [warning.cause.split("'")[3] for warning in reports] == ["y", "log_prob", "y_grad"]
     layer = node("LogSoftmax", ("x",), ("h",), axis=-1)
     lowered = replace(chain(layer, node("Exp", ("h",), ("y",))), infos=(value("h", (3, 2)),))
     with pytest.warns(DeployerWarning) as caught:
@@ -99,7 +99,7 @@ def test_optimizer_graph(tmp_path: Path) -> None:
         node("SGD", ("w", "scaled"), ("w_updated",), "step", lr=0.25),
     )
     model = replace(OPTIMIZER, nodes=scaled, initializers=(constant("half", np.float32(0.5)),))
-    _, [warning] = told(Case(optimizer=replace(model, infos=(value("scaled", (9,)),))), tmp_path)
+    _, [warning] = checked(Case(optimizer=replace(model, infos=(value("scaled", (9,)),))), tmp_path)
     assert "'scaled' is declared" in str(warning)
 
 
@@ -143,9 +143,9 @@ def test_train_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     for extra in ((), ("--skipgen",)):
         capsys.readouterr()
         assert deployer("train", "-t", odd, "-o", tmp_path / "c", *RATE, *extra) == 0
-        said = capsys.readouterr()
-        assert all(text in said.err for text in texts)
-        assert "Warning" not in said.out
+        streams = capsys.readouterr()
+        assert all(text in streams.err for text in texts)
+        assert "Warning" not in streams.out
         [record] = json.loads((tmp_path / "c" / "report.json").read_text())["warnings"]
         assert "'log_prob' is declared" in record["cause"]
         assert record["facts"] == {"declared": "float32[]", "inferred": "float32[2,4]"}
@@ -166,7 +166,7 @@ def test_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     model = chain(*layers, out=(2, 4), initializers=(constant("w", np.ones((4, 3), np.float32)),))
     forward = replace(model, infos=(value("h", (4, 2)),)).save(tmp_path / "f.onnx")
     assert deployer("train-graph", forward, "--loss", "mse", "-o", tmp_path / "t") == 0
-    said = capsys.readouterr().err
-    assert said.count("Warning") == said.count("'h' is declared") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("Warning") == stderr.count("'h' is declared") == 1
     replace(model, outputs=(value("y", (4, 2)),)).save(forward)
     assert "'y' is declared" in refused(capsys, "train-graph", forward, "--loss", "mse", "-o", tmp_path / "t")

@@ -33,8 +33,8 @@ ZERO: dict[str, object] = {"INT": 0, "INTS": (0,), "FLOAT": 0.0, "FLOATS": (0.0,
 def _plain(operator: Operator) -> FileNode:
     """The operator's first sample that a file can hold, under OPSET."""
     version = schema_version(operator.name, OPSET)
-    found = (file_node(operator, sample, version) for sample in operator.samples())
-    return next(node for node in found if node is not None)
+    models = (file_node(operator, sample, version) for sample in operator.samples())
+    return next(node for node in models if node is not None)
 
 
 def _attribute_names() -> Iterator[tuple[str, str]]:
@@ -75,10 +75,10 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
             _refused(model, plain, tmp_path, f"attribute {name!r} is unknown")
     for name, kind in sorted(form.attributes.items()):
         model = plain.model(*IMPORTS)
-        kept = [item for item in model.graph.node[0].attribute if item.name != name]
+        others = [item for item in model.graph.node[0].attribute if item.name != name]
         del model.graph.node[0].attribute[:]
         wrong = helper.make_attribute(name, "1" if kind != "STRING" else 1)
-        model.graph.node[0].attribute.extend([*kept, wrong])
+        model.graph.node[0].attribute.extend([*others, wrong])
         _refused(model, plain, tmp_path, f"attribute {name!r} is of kind {'INT' if kind == 'STRING' else 'STRING'}")
     _check_counts(plain, form.inputs, form.outputs, tmp_path)
 
@@ -246,8 +246,8 @@ def test_gradients_can_be_read_again(operator: Operator) -> None:
     imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
     for sample in operator.samples():
         step = step_of(operator, sample)
-        wanted = [i for i, n in enumerate(step.node.inputs) if n and step.types[n].dtype == "float32"]
-        for index in wanted:
+        float_inputs = [i for i, n in enumerate(step.node.inputs) if n and step.types[n].dtype == "float32"]
+        for index in float_inputs:
             builder = EvaluatingBuilder(step.node, step.types, [index])
             douts = [*step.node.outputs[:1], *[""] * (len(step.node.outputs) - 1)]
             try:

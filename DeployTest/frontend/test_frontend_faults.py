@@ -41,11 +41,11 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
 def test_files_that_are_no_graph(tmp_path: Path) -> None:
-    whole = TRAIN.save(tmp_path / "whole.onnx").read_bytes()
+    graph_bytes = TRAIN.save(tmp_path / "whole.onnx").read_bytes()
     cases = {
         "empty": b"",
         "text": b"hello, this is no graph at all\n",
-        "cut": whole[: len(whole) // 2],
+        "cut": graph_bytes[: len(graph_bytes) // 2],
         "zeros": bytes(64),
     }
     for name, content in cases.items():
@@ -60,12 +60,12 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
 
 def test_missing_optimizer(tmp_path: Path) -> None:
     train = TRAIN.save(tmp_path / "m_train" / "network.onnx")
-    wanted = tmp_path / "m_optimizer" / "network.onnx"
-    assert parse.optimizer_dir(train.parent) == wanted.parent
-    with raises(FileProblem, "optimizer graph is missing", str(wanted)):
+    path = tmp_path / "m_optimizer" / "network.onnx"
+    assert parse.optimizer_dir(train.parent) == path.parent
+    with raises(FileProblem, "optimizer graph is missing", str(path)):
         parse.read_graphs(train, None)
-    with raises(FileProblem, str(wanted), "does not exist"):
-        parse.read_graphs(train, wanted)
+    with raises(FileProblem, str(path), "does not exist"):
+        parse.read_graphs(train, path)
 
 
 def test_case_folder(tmp_path: Path) -> None:

@@ -30,20 +30,20 @@ def _function(
 
 def _reference(op: str, inputs: list[str], outputs: list[str], **references: str) -> NodeProto:
     """A node whose attributes are those of the function it is in."""
-    made = helper.make_node(op, inputs, outputs)
+    call = helper.make_node(op, inputs, outputs)
     for name, source in references.items():
         kind = AttributeProto.FLOAT if name in ("alpha", "beta", "value_float") else AttributeProto.INT
-        made.attribute.add(name=name, ref_attr_name=source, type=kind)
-    return made
+        call.attribute.add(name=name, ref_attr_name=source, type=kind)
+    return call
 
 
 def _save(folder: Path, model: Model, *functions: FunctionProto) -> Path:
     path = model.save(folder / "network.onnx")
-    whole = onnx.load(str(path))
-    whole.functions.extend(functions)
-    if OWN not in {o.domain for o in whole.opset_import}:
-        whole.opset_import.append(helper.make_opsetid(OWN, 1))
-    path.write_bytes(whole.SerializeToString())
+    file_model = onnx.load(str(path))
+    file_model.functions.extend(functions)
+    if OWN not in {o.domain for o in file_model.opset_import}:
+        file_model.opset_import.append(helper.make_opsetid(OWN, 1))
+    path.write_bytes(file_model.SerializeToString())
     return path
 
 
@@ -224,6 +224,6 @@ def test_training_graph_of_a_model_with_functions(tmp_path: Path) -> None:
     x, target = np.ones((1, 2, 3), np.float32), np.zeros((1, 2, 3), np.float32)
     report = train_graph.build_train_graph(path, "mse", "sgd", 1e-3, "", tmp_path, data={"x": x, "target": target})
     expected = onnxruntime.InferenceSession(str(path)).run(None, {"x": x[0]})[0]
-    found = np.array(report.losses[0], np.float32)
-    assert_close("MSELoss", found, np.array(np.mean(np.square(expected, dtype=np.float64)), np.float32))
+    loss = np.array(report.losses[0], np.float32)
+    assert_close("MSELoss", loss, np.array(np.mean(np.square(expected, dtype=np.float64)), np.float32))
     assert not onnx.load(str(report.train / "network.onnx")).functions

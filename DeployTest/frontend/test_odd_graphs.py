@@ -63,13 +63,13 @@ def labelled(labels: Sequence[int], *between: object, name: str = "labels", fixe
         node("SoftmaxCrossEntropyLossGrad", ("log_prob", name), ("y_grad",), domain="com.microsoft"),
         *(PRODUCT, ACCUMULATE),
     )
-    given = np.array(labels, np.int64)
+    array = np.array(labels, np.int64)
     if fixed:
-        inputs, initializers = (TRAIN.inputs[0], *TRAIN.inputs[1:]), (constant("labels", given),)
+        inputs, initializers = (TRAIN.inputs[0], *TRAIN.inputs[1:]), (constant("labels", array),)
         return Case(replace(TRAIN, nodes=nodes, inputs=inputs, initializers=initializers))
     shape = (1, 2) if between else (2,)
     inputs = (TRAIN.inputs[0], value("labels", shape, INT64), *TRAIN.inputs[2:])
-    arrays = {f"{prefix}arr_0001": given.reshape(shape) for prefix in ("", "mb1_")}
+    arrays = {f"{prefix}arr_0001": array.reshape(shape) for prefix in ("", "mb1_")}
     return Case(replace(TRAIN, nodes=nodes, inputs=inputs), arrays=arrays)
 
 
@@ -129,11 +129,11 @@ def test_training_graphs(case: Case, words: str, tmp_path: Path, capsys: pytest.
     assert words in refused(capsys, "compile", "-t", case.dataset(tmp_path), "-o", tmp_path / "c")
 
 
-def whole(op: str, *constants: object, x: tuple[int, ...] = (2, 3), **attrs: object) -> Model:
+def reduction(op: str, *constants: object, x: tuple[int, ...] = (2, 3), **attrs: object) -> Model:
     """One node from `x` to `y`, with further constant inputs; None is an absent one."""
     names = ["" if c is None else f"c{i}" for i, c in enumerate(constants)]
-    given = [constant(n, np.asarray(c)) for n, c in zip(names, constants, strict=True) if n]
-    return chain(node(op, ("x", *names), ("y",), "odd", **attrs), x=x, initializers=given, opsets=(("", 21),))
+    initializers = [constant(n, np.asarray(c)) for n, c in zip(names, constants, strict=True) if n]
+    return chain(node(op, ("x", *names), ("y",), "odd", **attrs), x=x, initializers=initializers, opsets=(("", 21),))
 
 
 def integers(op: str, count: int = 1, **attrs: object) -> Model:
@@ -149,53 +149,59 @@ REFUSED: dict[str, tuple[Model, str]] = {
     **{f"integer {op}": (integers(op, 2), f"({op})") for op in ("Add", "Pow", "MatMul", "Gemm", "MSELoss", "Concat")},
     "integer Transpose": (integers("Transpose", perm=[1, 0]), "int32"),
     "integer Softmax": (integers("Softmax"), "float32"),
-    "keepdims 2": (whole("ReduceMean", keepdims=2), "keepdims is 2"),
-    "keepdims -1": (whole("ReduceMax", keepdims=-1), "keepdims is -1"),
-    "noop 3": (whole("ReduceSum", noop_with_empty_axes=3), "noop_with_empty_axes is 3"),
-    "axes twice": (whole("ReduceSum", np.array([0, -2])), "one axis twice"),
-    "axis outside": (whole("ReduceSum", np.array([2])), "outside rank 2"),
-    "axes of floats": (whole("ReduceSum", f32(0.0)), "not a list of integers"),
-    "ceil_mode 2": (whole("MaxPool", x=IMAGE, kernel_shape=[2, 2], ceil_mode=2), "ceil_mode is 2"),
-    "storage_order 2": (whole("MaxPool", x=IMAGE, kernel_shape=[2, 2], storage_order=2), "storage_order is 2"),
+    "keepdims 2": (reduction("ReduceMean", keepdims=2), "keepdims is 2"),
+    "keepdims -1": (reduction("ReduceMax", keepdims=-1), "keepdims is -1"),
+    "noop 3": (reduction("ReduceSum", noop_with_empty_axes=3), "noop_with_empty_axes is 3"),
+    "axes twice": (reduction("ReduceSum", np.array([0, -2])), "one axis twice"),
+    "axis outside": (reduction("ReduceSum", np.array([2])), "outside rank 2"),
+    "axes of floats": (reduction("ReduceSum", f32(0.0)), "not a list of integers"),
+    "ceil_mode 2": (reduction("MaxPool", x=IMAGE, kernel_shape=[2, 2], ceil_mode=2), "ceil_mode is 2"),
+    "storage_order 2": (reduction("MaxPool", x=IMAGE, kernel_shape=[2, 2], storage_order=2), "storage_order is 2"),
     "count_include_pad 3": (
-        whole("AveragePool", x=IMAGE, kernel_shape=[2, 2], count_include_pad=3),
+        reduction("AveragePool", x=IMAGE, kernel_shape=[2, 2], count_include_pad=3),
         "count_include_pad is 3",
     ),
     "pool VALID and pads": (
-        whole("MaxPool", x=IMAGE, kernel_shape=[2, 2], auto_pad="VALID", pads=[1, 0, 0, 0]),
+        reduction("MaxPool", x=IMAGE, kernel_shape=[2, 2], auto_pad="VALID", pads=[1, 0, 0, 0]),
         "auto_pad VALID with pads",
     ),
-    "Conv VALID and pads": (whole("Conv", KERNEL, x=IMAGE, auto_pad="VALID", pads=[1, 0, 0, 0]), "and pads at once"),
-    "Conv SAME and pads": (whole("Conv", KERNEL, x=IMAGE, auto_pad="SAME_UPPER", pads=[1] * 4), "and pads at once"),
-    "SAME_UPPER, stride 7": (whole("Conv", KERNEL, x=IMAGE, auto_pad="SAME_UPPER", strides=[7, 7]), "would cut X"),
-    "SAME_LOWER, stride 9": (whole("Conv", KERNEL, x=IMAGE, auto_pad="SAME_LOWER", strides=[9, 9]), "would cut X"),
-    "stride 0": (whole("Conv", KERNEL, x=IMAGE, strides=[0, 1]), "strides"),
-    "dilation 0": (whole("Conv", KERNEL, x=IMAGE, dilations=[0, 1]), "dilations"),
-    "group 0": (whole("Conv", KERNEL, x=IMAGE, group=0), "in 0 groups"),
-    "stride 2^40": (whole("Conv", KERNEL, x=(1, 2, 3, 3), strides=[1 << 40, 1]), "kernel argument sh"),
-    "pads below 0": (whole("Conv", KERNEL, x=IMAGE, pads=[-1, 0, 0, 0]), "cut X"),
-    "floats as strides": (whole("Conv", KERNEL, x=IMAGE, strides=[1.5, 1.0]), "strides"),
-    "Clip with NaN": (whole("Clip", np.float32(NAN)), "min is NaN"),
-    "Clip up to NaN": (whole("Clip", None, np.float32(NAN)), "max is NaN"),
-    "allowzero 2": (whole("Reshape", np.array([3, 2]), allowzero=2), "allowzero is 2"),
-    "two -1": (whole("Reshape", np.array([-1, -1])), "more than one -1"),
-    "a shape of floats": (whole("Reshape", f32(3, 2)), "not a list of integers"),
-    "no permutation": (whole("Transpose", perm=[0, 0]), "no permutation"),
-    "step 0": (whole("Slice", *(np.array([n]) for n in (0, 1, 0, 0))), "(Slice)"),
-    "mode edge": (whole("Pad", np.array([1, 0, 1, 0]), mode="edge"), "mode is 'edge'"),
-    "Dropout by NaN": (whole("Dropout", np.float32(NAN)), "ratio is nan"),
-    "Dropout of all": (whole("Dropout", np.float32(1)), "ratio is 1.0"),
+    "Conv VALID and pads": (
+        reduction("Conv", KERNEL, x=IMAGE, auto_pad="VALID", pads=[1, 0, 0, 0]),
+        "and pads at once",
+    ),
+    "Conv SAME and pads": (reduction("Conv", KERNEL, x=IMAGE, auto_pad="SAME_UPPER", pads=[1] * 4), "and pads at once"),
+    "SAME_UPPER, stride 7": (reduction("Conv", KERNEL, x=IMAGE, auto_pad="SAME_UPPER", strides=[7, 7]), "would cut X"),
+    "SAME_LOWER, stride 9": (reduction("Conv", KERNEL, x=IMAGE, auto_pad="SAME_LOWER", strides=[9, 9]), "would cut X"),
+    "stride 0": (reduction("Conv", KERNEL, x=IMAGE, strides=[0, 1]), "strides"),
+    "dilation 0": (reduction("Conv", KERNEL, x=IMAGE, dilations=[0, 1]), "dilations"),
+    "group 0": (reduction("Conv", KERNEL, x=IMAGE, group=0), "in 0 groups"),
+    "stride 2^40": (reduction("Conv", KERNEL, x=(1, 2, 3, 3), strides=[1 << 40, 1]), "kernel argument sh"),
+    "pads below 0": (reduction("Conv", KERNEL, x=IMAGE, pads=[-1, 0, 0, 0]), "cut X"),
+    "floats as strides": (reduction("Conv", KERNEL, x=IMAGE, strides=[1.5, 1.0]), "strides"),
+    "Clip with NaN": (reduction("Clip", np.float32(NAN)), "min is NaN"),
+    "Clip up to NaN": (reduction("Clip", None, np.float32(NAN)), "max is NaN"),
+    "allowzero 2": (reduction("Reshape", np.array([3, 2]), allowzero=2), "allowzero is 2"),
+    "two -1": (reduction("Reshape", np.array([-1, -1])), "more than one -1"),
+    "a shape of floats": (reduction("Reshape", f32(3, 2)), "not a list of integers"),
+    "no permutation": (reduction("Transpose", perm=[0, 0]), "no permutation"),
+    "step 0": (reduction("Slice", *(np.array([n]) for n in (0, 1, 0, 0))), "(Slice)"),
+    "mode edge": (reduction("Pad", np.array([1, 0, 1, 0]), mode="edge"), "mode is 'edge'"),
+    "Dropout by NaN": (reduction("Dropout", np.float32(NAN)), "ratio is nan"),
+    "Dropout of all": (reduction("Dropout", np.float32(1)), "ratio is 1.0"),
     "momentum NaN": (
-        whole("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, momentum=NAN),
+        reduction("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, momentum=NAN),
         "momentum is nan",
     ),
-    "epsilon infinite": (whole("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, epsilon=INF), "epsilon is inf"),
-    "training_mode 3": (whole("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, training_mode=3), "training_mode is 3"),
+    "epsilon infinite": (reduction("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, epsilon=INF), "epsilon is inf"),
+    "training_mode 3": (
+        reduction("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, training_mode=3),
+        "training_mode is 3",
+    ),
     "ignore_index 2^40": (
-        whole("SoftmaxCrossEntropyLoss", np.array([0, 1]), ignore_index=1 << 40),
+        reduction("SoftmaxCrossEntropyLoss", np.array([0, 1]), ignore_index=1 << 40),
         "kernel argument ignore",
     ),
-    "a label beyond": (whole("SoftmaxCrossEntropyLoss", np.array([0, 3])), "constant 'c0' holds label 3"),
+    "a label beyond": (reduction("SoftmaxCrossEntropyLoss", np.array([0, 3])), "constant 'c0' holds label 3"),
     "a label below, in a loss of constants": (
         Model(
             (node("NegativeLogLikelihoodLoss", ("p", "l"), ("y",), "odd"),),
@@ -233,12 +239,18 @@ REFUSED: dict[str, tuple[Model, str]] = {
         ),
         "constant_value is a float",
     ),
-    "a float padded by an integer": (whole("Pad", np.array([1, 0, 1, 0]), np.int64(1)), "constant_value is an integer"),
-    "Clip from an integer": (whole("Clip", np.int32(0)), "min is an integer"),
-    "Clip to integers": (whole("Clip", None, np.array([1])), "max is an integer"),
-    "Flatten before version 11": (replace(whole("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
-    "Squeeze by no axes of one element": (whole("Squeeze", np.array([], np.int64), x=(1, 3)), "axes are an empty list"),
-    "no imports": (replace(whole("Relu"), opsets=()), "imports no version of any domain"),
+    "a float padded by an integer": (
+        reduction("Pad", np.array([1, 0, 1, 0]), np.int64(1)),
+        "constant_value is an integer",
+    ),
+    "Clip from an integer": (reduction("Clip", np.int32(0)), "min is an integer"),
+    "Clip to integers": (reduction("Clip", None, np.array([1])), "max is an integer"),
+    "Flatten before version 11": (replace(reduction("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
+    "Squeeze by no axes of one element": (
+        reduction("Squeeze", np.array([], np.int64), x=(1, 3)),
+        "axes are an empty list",
+    ),
+    "no imports": (replace(reduction("Relu"), opsets=()), "imports no version of any domain"),
 }
 
 
@@ -252,33 +264,33 @@ def test_refused(model: Model, words: str, tmp_path: Path, capsys: pytest.Captur
 
 
 ACCEPTED: dict[str, Model] = {
-    "Softmax of rank 3": whole("Softmax", x=(2, 3, 4)),
-    "LogSoftmax of rank 4": whole("LogSoftmax", x=(2, 3, 4, 2)),
-    "Squeeze by no axes": whole("Squeeze", np.array([], np.int64), x=(2, 3)),
-    "Squeeze of all": whole("Squeeze", x=(1, 1)),
-    "Clip from infinity": whole("Clip", np.float32(INF)),
-    "Clip to -infinity": whole("Clip", None, np.float32(-INF)),
-    "Clip of infinities": whole("Clip", np.float32(-1)),
-    "Clip without bounds": whole("Clip"),
-    "Clip crossed": whole("Clip", np.float32(1), np.float32(-1)),
-    "SAME_UPPER, stride above the kernel": whole(
+    "Softmax of rank 3": reduction("Softmax", x=(2, 3, 4)),
+    "LogSoftmax of rank 4": reduction("LogSoftmax", x=(2, 3, 4, 2)),
+    "Squeeze by no axes": reduction("Squeeze", np.array([], np.int64), x=(2, 3)),
+    "Squeeze of all": reduction("Squeeze", x=(1, 1)),
+    "Clip from infinity": reduction("Clip", np.float32(INF)),
+    "Clip to -infinity": reduction("Clip", None, np.float32(-INF)),
+    "Clip of infinities": reduction("Clip", np.float32(-1)),
+    "Clip without bounds": reduction("Clip"),
+    "Clip crossed": reduction("Clip", np.float32(1), np.float32(-1)),
+    "SAME_UPPER, stride above the kernel": reduction(
         "Conv", np.ones((2, 2, 1, 1), np.float32), x=IMAGE, auto_pad="SAME_UPPER", strides=[2, 2]
     ),
-    "SAME_LOWER, stride above the kernel": whole(
+    "SAME_LOWER, stride above the kernel": reduction(
         "Conv", np.ones((2, 2, 1, 1), np.float32), x=IMAGE, auto_pad="SAME_LOWER", strides=[2, 2]
     ),
-    "SAME_LOWER, even kernel": whole(
+    "SAME_LOWER, even kernel": reduction(
         "Conv", np.ones((2, 2, 2, 4), np.float32), x=IMAGE, auto_pad="SAME_LOWER", strides=[2, 3]
     ),
-    "pool VALID": whole("MaxPool", x=IMAGE, kernel_shape=[2, 3], strides=[3, 2], auto_pad="VALID", pads=[0] * 4),
-    "pool VALID with ceil_mode": whole("AveragePool", x=IMAGE, kernel_shape=[2, 3], auto_pad="VALID"),
-    "negative epsilon": whole("LayerNormalization", f32(1, 2, 3), epsilon=-1.0),
-    "negative axes": whole("ReduceMax", np.array([-1, 0]), x=(2, 3, 4)),
-    "end of the world": whole("Slice", *(np.array([n]) for n in (-(1 << 63), (1 << 63) - 1, 1, 1 << 62))),
-    "Reshape with zero and -1": whole("Reshape", np.array([0, -1, 1]), x=(2, 3, 4)),
-    "Pad with infinity": whole("Pad", np.array([1, 0, 0, 1]), np.float32(-INF)),
-    "Pad with NaN": whole("Pad", np.array([1, 0, 0, 1]), np.float32(NAN)),
-    "alpha 0": whole("Gemm", np.ones((3, 2), np.float32), f32(1, 2), alpha=0.0, beta=-2.0),
+    "pool VALID": reduction("MaxPool", x=IMAGE, kernel_shape=[2, 3], strides=[3, 2], auto_pad="VALID", pads=[0] * 4),
+    "pool VALID with ceil_mode": reduction("AveragePool", x=IMAGE, kernel_shape=[2, 3], auto_pad="VALID"),
+    "negative epsilon": reduction("LayerNormalization", f32(1, 2, 3), epsilon=-1.0),
+    "negative axes": reduction("ReduceMax", np.array([-1, 0]), x=(2, 3, 4)),
+    "end of the world": reduction("Slice", *(np.array([n]) for n in (-(1 << 63), (1 << 63) - 1, 1, 1 << 62))),
+    "Reshape with zero and -1": reduction("Reshape", np.array([0, -1, 1]), x=(2, 3, 4)),
+    "Pad with infinity": reduction("Pad", np.array([1, 0, 0, 1]), np.float32(-INF)),
+    "Pad with NaN": reduction("Pad", np.array([1, 0, 0, 1]), np.float32(NAN)),
+    "alpha 0": reduction("Gemm", np.ones((3, 2), np.float32), f32(1, 2), alpha=0.0, beta=-2.0),
 }
 
 
@@ -292,8 +304,8 @@ def test_accepted(model: Model, tmp_path: Path) -> None:
         x.reshape(-1)[:3] = INF, -INF, NAN
     (expected,) = onnxruntime.InferenceSession(str(tmp_path / "network.onnx")).run(None, {"x": x})
     with np.errstate(invalid="ignore"):
-        found = run_inference(program, {"x": x})["y"]
-    assert_close(model.nodes[0].op_type, found, expected)
+        output = run_inference(program, {"x": x})["y"]
+    assert_close(model.nodes[0].op_type, output, expected)
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -303,8 +315,8 @@ def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     x[place // 3, place % 3] = NAN
     program = infer(tmp_path, model)
-    wanted = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})[0]
-    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], wanted)
+    expected = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
 
 
 def test_update_of_what_nobody_reads(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Forms that ONNX Runtime's training artifacts have: inputs that no step reads, and scales made of sizes."""
+"""Forms of ONNX Runtime's training artifacts: inputs that no step reads, and scales computed from sizes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,9 +43,9 @@ def test_unread_weight(kind: str, flags: tuple[str, ...], tmp_path: Path) -> Non
     folder, dump = case.dataset(tmp_path), tmp_path / "dump.npz"
     words = ("train", "-t", folder, "-o", tmp_path / "c", "--learning-rate", "0.5", "--dump", dump, *flags)
     assert deployer(*words) == 0
-    with np.load(dump) as found:
-        np.testing.assert_array_equal(found[declared.name], content)
-        assert not np.array_equal(found["w"], np.load(folder / "inputs.npz")["arr_0002"])
+    with np.load(dump) as arrays:
+        np.testing.assert_array_equal(arrays[declared.name], content)
+        assert not np.array_equal(arrays["w"], np.load(folder / "inputs.npz")["arr_0002"])
 
 
 def test_unread_data(tmp_path: Path) -> None:
@@ -112,21 +112,21 @@ def test_integer_quotient() -> None:
     """Integers divide towards zero, exactly, as in ONNX Runtime; what has no quotient is refused."""
     edges = np.array([0, 1, -1, 2, -3, 7, -7, 2**31, 2**53 + 1, -(2**62), 2**63 - 1, -(2**63)], np.int64)
     a, b = (x.reshape(-1) for x in np.meshgrid(edges, edges))
-    whole = (b != 0) & ~((b == -1) & (a == edges[-1]))
+    defined = (b != 0) & ~((b == -1) & (a == edges[-1]))
     model = helper.make_model(
         helper.make_graph(
             [node("Div", ("a", "b"), ("y",))],
             "g",
-            [value(name, (int(whole.sum()),), INT64) for name in "ab"],
-            [value("y", (int(whole.sum()),), INT64)],
+            [value(name, (int(defined.sum()),), INT64) for name in "ab"],
+            [value("y", (int(defined.sum()),), INT64)],
         ),
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=10,
     )
-    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"a": a[whole], "b": b[whole]})
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"a": a[defined], "b": b[defined]})
     form = Node("n", "Div", ("a", "b"), ("y",))
-    (found,) = Div().reference(form, (a[whole], b[whole]))
-    np.testing.assert_array_equal(found, expected)
-    for x, y in zip(a[~whole], b[~whole], strict=True):
+    (quotient,) = Div().reference(form, (a[defined], b[defined]))
+    np.testing.assert_array_equal(quotient, expected)
+    for x, y in zip(a[~defined], b[~defined], strict=True):
         with raises(UnsupportedOperator, "divided by zero, or overflows"):
             Div().reference(form, (np.array([x]), np.array([y])))

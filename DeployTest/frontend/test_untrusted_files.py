@@ -1,4 +1,4 @@
-"""Files from strangers: nothing outside of a model's folder is read, no memory is taken for what a file only claims."""
+"""Untrusted files: the reader opens nothing outside of the model's folder, and checks sizes before it allocates."""
 
 import os
 import tracemalloc
@@ -27,11 +27,11 @@ def refused_cheaply(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What a command says when it refuses, with a peak of Python's and numpy's memory below MODERATE."""
     tracemalloc.start()
     try:
-        said = refused(capsys, *words)
+        message = refused(capsys, *words)
         assert tracemalloc.get_traced_memory()[1] < MODERATE
     finally:
         tracemalloc.stop()
-    return said
+    return message
 
 
 def external(location: str, dims: tuple[int, ...] = (2, 3), **entries: object) -> TensorProto:
@@ -69,8 +69,8 @@ def test_external_data_is_read(form: Callable[[TensorProto], Model], secret: Pat
     (folder / "link.bin").symlink_to(folder / "part" / "w.bin")
     for location in ("part/w.bin", "link.bin", "part/../link.bin"):
         file = form(external(location, offset=5, length=24)).save(folder / "network.onnx")
-        found = check.check_program(parse.read_graphs(file, None)).tensors["c"].array
-        np.testing.assert_array_equal(found, np.arange(6, dtype=np.float32).reshape(2, 3))
+        array = check.check_program(parse.read_graphs(file, None)).tensors["c"].array
+        np.testing.assert_array_equal(array, np.arange(6, dtype=np.float32).reshape(2, 3))
 
 
 ELSEWHERE = "outside of the model's folder"
@@ -272,8 +272,8 @@ def test_nested_subgraphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         body = b""
         for _ in range(depth):
             attribute = b"\x32" + _varint(len(body)) + body + b"\xa0\x01\x05"
-            made = b"\x2a" + _varint(len(attribute)) + attribute
-            body = b"\x0a" + _varint(len(made)) + made
+            field = b"\x2a" + _varint(len(attribute)) + attribute
+            body = b"\x0a" + _varint(len(field)) + field
         model = helper.make_model(
             helper.make_graph([], "g", [value("x", (1,))], [value("y", (1,))])
         ).SerializeToString()
@@ -282,11 +282,11 @@ def test_nested_subgraphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    digits = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        digits.append(number & 127 | 128)
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*digits, number))
 
 
 def header(shape: str, dtype: str = "<f4") -> bytes:
@@ -347,14 +347,14 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
         inputs=(*TRAIN.inputs, value("INPT", (1,), INT64)),
         initializers=(constant("WGHT", np.ones(3, np.float32)),),
     )
-    whole = model.save(tmp_path / "m_train" / "network.onnx").read_bytes()
+    content = model.save(tmp_path / "m_train" / "network.onnx").read_bytes()
     case = Case()
     case.optimizer.save(tmp_path / "m_optimizer" / "network.onnx")
     folder = case.dataset(tmp_path)
     for mark in marks:
         if mark == "TEXT":  # the value of an attribute is bytes, not a name
             continue
-        (folder / "network.onnx").write_bytes(whole.replace(mark.encode(), b"A\xff\xfeB"))
-        said = refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
-        assert "no UTF-8 text" in said
-        assert r"b'A\xff\xfeB'" in said
+        (folder / "network.onnx").write_bytes(content.replace(mark.encode(), b"A\xff\xfeB"))
+        message = refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
+        assert "no UTF-8 text" in message
+        assert r"b'A\xff\xfeB'" in message

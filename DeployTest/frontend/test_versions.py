@@ -27,8 +27,8 @@ FEW = 3
 
 def _history() -> list[tuple[Operator, int]]:
     schemas = onnx.defs.get_all_schemas_with_history()
-    known = sorted({(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry()})
-    return [(registry()[name], version) for name, version in known]
+    versions = sorted({(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry()})
+    return [(registry()[name], version) for name, version in versions]
 
 
 HISTORY = _history()
@@ -39,12 +39,12 @@ def test_every_version_means_what_onnxruntime_says(operator: Operator, version: 
     """Accepted nodes give the values of others, the rest is refused by name; at least one is accepted."""
     accepted = 0
     for number, sample in enumerate(operator.samples()):
-        found = file_node(operator, sample, version)
-        small = found is not None and all(x.size <= LARGEST for x in found.values.values())
-        if found is None or not small or (number >= FEW and version in operator.versions):
+        sample_node = file_node(operator, sample, version)
+        small = sample_node is not None and all(x.size <= LARGEST for x in sample_node.values.values())
+        if sample_node is None or not small or (number >= FEW and version in operator.versions):
             continue
         most = (2 if version in operator.older else 1) if number == 0 else 0
-        for variant in variants(found, most) if most else [found]:
+        for variant in variants(sample_node, most) if most else [sample_node]:
             accepted += _means_the_same(operator, variant, tmp_path)
     assert accepted > 0
 
@@ -52,7 +52,7 @@ def test_every_version_means_what_onnxruntime_says(operator: Operator, version: 
 def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool:
     """False where the compiler refuses the node by name."""
     try:
-        found = ours(variant.model(), variant.feed(), folder)
+        actual = ours(variant.model(), variant.feed(), folder)
     except UserError as error:
         refusal = str(error)
     else:
@@ -62,7 +62,7 @@ def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool
         return False
     expected = theirs(variant)
     assert expected is not None, f"nobody else knows {operator.name} {variant.attrs}"
-    assert_close(operator.name, found, expected.astype(found.dtype))
+    assert_close(operator.name, actual, expected.astype(actual.dtype))
     return True
 
 
@@ -70,8 +70,8 @@ def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool
 def test_declared_versions_exist(name: str) -> None:
     """A version that ONNX does not have is a slip of the pen; one that ONNX deprecates is not among them."""
     operator = registry()[name]
-    there = {version for op, version in HISTORY if op is operator}
-    assert {*operator.versions, *operator.older} <= there
+    versions = {version for op, version in HISTORY if op is operator}
+    assert {*operator.versions, *operator.older} <= versions
     assert set(operator.versions).isdisjoint(operator.older)
 
 
@@ -88,9 +88,9 @@ def test_softmax_over_several_axes(tmp_path: Path, op: str, attrs: dict[str, Att
     """Before version 13 all axes from `axis` on are one; from 13 on `axis` is alone, by default the last."""
     model = _softmax(op, opset, **attrs)
     x = np.random.default_rng(4).standard_normal((1, 3, 4)).astype(np.float32)
-    found = run_inference(infer(tmp_path, model), {"x": x})["y"]
+    actual = run_inference(infer(tmp_path, model), {"x": x})["y"]
     session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"))
-    assert_close(op, found, session.run(None, {"x": x})[0])
+    assert_close(op, actual, session.run(None, {"x": x})[0])
 
 
 DOCUMENTED = (
@@ -119,8 +119,8 @@ def test_limited_broadcast(tmp_path: Path, op: str, opset: int, shape: tuple[int
         (value("y", a.shape),),
         opsets=(("", opset),),
     )
-    found = run_inference(infer(tmp_path, model), {"a": a, "b": b})["y"]
-    assert_close(op, found, functions[op](a, behind))
+    actual = run_inference(infer(tmp_path, model), {"a": a, "b": b})["y"]
+    assert_close(op, actual, functions[op](a, behind))
     if b.size > 1:
         with raises(ShapeMismatch, f"({op})", "broadcasts only where `broadcast` is 1"):
             infer(tmp_path, replace(model, nodes=(node(op, ("a", "b"), ("y",), **attrs),)))
@@ -162,7 +162,7 @@ def test_imports_that_say_too_little(tmp_path: Path) -> None:
 
 
 def test_a_version_that_nobody_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operator that ONNX changed since is refused with what is known."""
+    """The error for an operator of a newer opset names the supported versions."""
     monkeypatch.setattr(type(registry()["Relu"]), "versions", (6, 13))
     with raises(
         UnsupportedOperator, "(Relu)", "version 14 of the operator is not known", "version 1 or 6 or 13 of Relu"
@@ -212,11 +212,11 @@ def test_training_graph_of_an_old_model(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(str(path))
     first = float(np.mean(np.square(session.run(None, {"x": x[0]})[0].astype(np.float64))))
     np.testing.assert_allclose(report.losses[0], first, *_loss_tolerance())
-    written = onnx.load(str(report.train / "network.onnx"))
-    standard = [n for n in written.graph.node if n.domain == "" and onnx.defs.has(n.op_type)]
+    model_file = onnx.load(str(report.train / "network.onnx"))
+    standard = [n for n in model_file.graph.node if n.domain == "" and onnx.defs.has(n.op_type)]
     for item in standard:
-        onnx.checker.check_node(item, _context(written))
-    assert INT64 in {t.data_type for t in written.graph.initializer}
+        onnx.checker.check_node(item, _context(model_file))
+    assert INT64 in {t.data_type for t in model_file.graph.initializer}
 
 
 def _loss_tolerance() -> tuple[float, float]:

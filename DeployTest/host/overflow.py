@@ -57,13 +57,13 @@ void planted_parallel(hal_kernel_t kernel, const void *args);
 
 def samples() -> dict[str, Step]:
     """The first sample of each kernel that an inference graph can hold, by the kernel's symbol."""
-    found: dict[str, Step] = {}
+    steps_by_symbol: dict[str, Step] = {}
     for operator in registry().values():
         if operator.kernel is None or operator.kernel.symbol in UNFIT:
             continue
         steps = (step_of(operator, sample) for sample in operator.samples())
-        found.setdefault(operator.kernel.symbol, next(s for s in steps if s.access.operands))
-    return found
+        steps_by_symbol.setdefault(operator.kernel.symbol, next(s for s in steps if s.access.operands))
+    return steps_by_symbol
 
 
 def program_of(steps: dict[str, Step]) -> tuple[Program, dict[str, np.ndarray]]:
@@ -75,12 +75,12 @@ def program_of(steps: dict[str, Step]) -> tuple[Program, dict[str, np.ndarray]]:
         names = {n: f"{symbol}.{n}" for n in (*step.node.inputs, *step.node.outputs) if n}
         source = {out: step.node.inputs[i] for o, i in step.operator.inplace.items() for out in [step.node.outputs[o]]}
         for n, name in names.items():
-            given = n in step.values
+            has_value = n in step.values
             storage = names[source[n]] if n in source else name
-            role: Role = "weight" if n in source.values() else "data" if given else "value"
+            role: Role = "weight" if n in source.values() else "data" if has_value else "value"
             tensors[name] = Tensor(name, step.types[n], role, storage)
             weights += [name] if role == "weight" else []
-            if given:
+            if has_value:
                 values[name] = step.values[n].astype(step.types[n].dtype)
         nodes.append(_renamed(step.node, symbol, names))
         outputs += [names[n] for n in step.node.outputs if n]
@@ -116,15 +116,15 @@ class Stray:
     where: str
 
 
-def said(directory: Path, stray: Stray | None, *flags: str) -> tuple[int, str]:
+def run_with_stray(directory: Path, stray: Stray | None, *flags: str) -> tuple[int, str]:
     """Exit code and last words of a run with the stray write planted."""
     fields = (
         {"STEP": stray.step.index, "CALL": stray.call, "LEVEL": stray.level, "ADDRESS": stray.address} if stray else {}
     )
     command = [directory / "network", "--input", directory / "input.bin", "--output", directory / "output.bin", *flags]
     environment = os.environ | {name: str(value) for name, value in fields.items()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stderr.strip()
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run.returncode, run.stderr.strip()
 
 
 def first_box(step: PlanStep, operand: PlanOperand) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ from deployer import pipeline
 from deployer.codegen.c_names import Memory
 from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, target_of
-from DeployTest.host.overflow import UNFIT, Stray, build_with_plant, overflows, program_of, said, samples
+from DeployTest.host.overflow import UNFIT, Stray, build_with_plant, overflows, program_of, run_with_stray, samples
 from DeployTest.support.cases import Built, compile_case, load_case
 from DeployTest.support.command_line import deployer
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 def named(stray: Stray, guards: str, directory: Path) -> bool:
     """Whether the run ends with the stray write's step, call and place."""
-    code, words = said(directory, stray, "--guards", guards)
+    code, words = run_with_stray(directory, stray, "--guards", guards)
     start = f"hal: step {stray.step.index} '{stray.step.name}': "
     rules = [f"guard: kernel call {stray.call} wrote where it must not"]
     rules += ["forgotten-wait: "] if "other part" in stray.where else []  # the next tile may be on its way to there
@@ -50,7 +50,7 @@ def test_sound_programs_pass(kernels: tuple[Plan, Path], staged: tuple[Plan, Pat
     """Without a stray write, under every setting."""
     for _, directory in (kernels, staged):
         for guards in ("off", "fast", "full"):
-            assert said(directory, None, "--guards", guards) == (0, "")
+            assert run_with_stray(directory, None, "--guards", guards) == (0, "")
 
 
 @pytest.mark.parametrize("guards", ["fast", "full"])
@@ -79,7 +79,7 @@ def outer_strays(plan: Plan) -> list[Stray]:
     """Into levels that no kernel works on: homes the step does not touch, live and dead, stage slots, guard bytes."""
     memory = Memory(plan, target_of(plan.options))
     level = {use.name: i for i, use in enumerate(plan.levels)}
-    found = []
+    strays = []
     for step in plan.steps[:: max(1, len(plan.steps) // 6)]:
         touched = {o.storage for o in step.operands}
         for home in plan.homes:
@@ -87,12 +87,12 @@ def outer_strays(plan: Plan) -> list[Stray]:
                 alive = home.persistent or home.first <= step.index <= home.last
                 address = memory.address(home.level, home.offset) + home.bytes - 4
                 kind = "live" if alive else "dead"
-                found.append(Stray(step, 0, level[home.level], address, f"{kind} {home.level}"))
+                strays.append(Stray(step, 0, level[home.level], address, f"{kind} {home.level}"))
         for o in step.operands:
             if o.stage_slots:
                 end = memory.address(plan.levels[1].name, o.stage_offset) + o.stage_slots * o.stage_bytes
-                found.append(Stray(step, 0, 1, end, "guard"))
-    return [next(s for s in found if s.where == kind) for kind in sorted({s.where for s in found})]
+                strays.append(Stray(step, 0, 1, end, "guard"))
+    return [next(s for s in strays if s.where == kind) for kind in sorted({s.where for s in strays})]
 
 
 @pytest.mark.parametrize("guards", ["fast", "full"])
@@ -102,7 +102,7 @@ def test_outer_levels(guards: str, staged: tuple[Plan, Path]) -> None:
     strays = outer_strays(plan)
     assert {s.where for s in strays} >= {"dead L2", "guard", "live L2", "live L3"}
     for stray in strays:
-        code, words = said(directory, stray, "--guards", guards)
+        code, words = run_with_stray(directory, stray, "--guards", guards)
         assert code == 3, stray
         assert words.startswith(f"hal: step {stray.step.index} '{stray.step.name}': guard: kernel call "), words
         assert guards == "fast" or words.startswith(words.split("guard: ")[0] + "guard: kernel call 0 "), words
@@ -119,7 +119,7 @@ def test_what_comes_in_later(guards: str, staged: tuple[Plan, Path]) -> None:
     )
     home = plan.home(o.storage)
     stray = Stray(step, 0, level[home.level], memory.address(home.level, home.offset) + home.bytes - 4, "the last tile")
-    code, words = said(directory, stray, "--guards", guards)
+    code, words = run_with_stray(directory, stray, "--guards", guards)
     assert code == 3
     assert words.startswith(f"hal: step {step.index} '{step.name}': guard: kernel call "), words
 
@@ -136,7 +136,7 @@ def test_full_sees_what_a_transfer_covers_up(staged: tuple[Plan, Path]) -> None:
     )
     home = plan.home(o.storage)
     stray = Stray(step, 0, 1, memory.address(home.level, home.offset) + home.bytes - 4, "to be overwritten")
-    assert said(directory, stray, "--guards", "fast") == (0, "")
+    assert run_with_stray(directory, stray, "--guards", "fast") == (0, "")
     assert named(stray, "full", directory)
 
 
@@ -144,7 +144,7 @@ def test_off_sees_nothing(kernels: tuple[Plan, Path]) -> None:
     """It compares nothing: a stray write into dead bytes changes no result and is silent."""
     plan, directory = kernels
     stray = next(overflows(plan))
-    assert said(directory, replace(stray, address=stray.address), "--guards", "off")[0] == 0
+    assert run_with_stray(directory, replace(stray, address=stray.address), "--guards", "off")[0] == 0
 
 
 @pytest.mark.parametrize("target", ["qemu_riscv", "siracusa"])

@@ -50,21 +50,21 @@ def flags() -> tuple[str, ...]:
 
 
 def test_flag_where_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly where the compiler takes it; a compiler that is replaced is asked again."""
+    """The flag is used if and only if the compiler accepts it; a replaced compiler is tested again."""
     tools = build.toolchain(target.load("host"))
     assert FLAG in tools.optional
     assert FLAG not in tools.flags
-    asked = subprocess.run(["gcc", FLAG, "-E", "-x", "c", "/dev/null"], capture_output=True, check=False)
+    probe = subprocess.run(["gcc", FLAG, "-E", "-x", "c", "/dev/null"], capture_output=True, check=False)
     monkeypatch.delenv("CC", raising=False)
-    assert (FLAG in flags()) == (asked.returncode == 0)
+    assert (FLAG in flags()) == (probe.returncode == 0)
     monkeypatch.setenv("CC", str(compiler(tmp_path, OTHER_MACHINE)))
     assert flags() == tools.flags
     compiler(tmp_path, '#!/bin/sh\nexec gcc "$@"\n# another\n')
-    assert (FLAG in flags()) == (asked.returncode == 0)
+    assert (FLAG in flags()) == (probe.returncode == 0)
 
 
 def test_compiler_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that breaks down while it is asked has not said no."""
+    """A compiler that crashes during the test of the flag is an error, not a refusal of the flag."""
     text = f'#!/bin/sh\ncase " $* " in *" {FLAG} "*) kill -9 $$;; esac\nexec gcc "$@"\n'
     monkeypatch.setenv("CC", str(compiler(tmp_path, text)))
     with pytest.raises(ToolFailed, match=f"asking .* for {FLAG} failed.*signal 9"):
@@ -77,8 +77,8 @@ def test_same_bits_without_the_flag(
     """The library's fmaf and the processor's; and neither program gets the objects of the other."""
     case, words = case_dir("simple_mlp", models_root), ["--l1", "4000"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, chosen in (("other", str(other)), ("own", ""), ("again", str(other))):
-        monkeypatch.setenv("CC", chosen)
+    for name, command in (("other", str(other)), ("own", ""), ("again", str(other))):
+        monkeypatch.setenv("CC", command)
         folder = tmp_path / name
         assert deployer("train", "-t", case, "-o", folder, *words, "--dump", tmp_path / f"{name}.npz") == 0
         disassembled = subprocess.run(["objdump", "-d", folder / "network"], capture_output=True, text=True, check=True)
@@ -104,11 +104,11 @@ def test_unfit_machine(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", f"gcc {shlex.quote(word)}")
     case = case_dir("simple_mlp", models_root)
-    said = refused(capsys, "train", "-t", case, "-o", tmp_path / "c", "--l1", "4000")
-    assert "ToolFailed" in said
-    assert "does not compute on this machine as kernels need" in said
-    assert "another compiler in CC" in said
-    assert ("hal: fmaf of" in said) != ("which this processor does not have" in said)
+    message = refused(capsys, "train", "-t", case, "-o", tmp_path / "c", "--l1", "4000")
+    assert "ToolFailed" in message
+    assert "does not compute on this machine as kernels need" in message
+    assert "another compiler in CC" in message
+    assert ("hal: fmaf of" in message) != ("which this processor does not have" in message)
     assert not (tmp_path / "c" / "output.bin").exists()
 
 
@@ -138,12 +138,12 @@ def test_cases_of_the_proof() -> None:
     """What the simulator expects is what exact arithmetic gives; some rows differ under each kind of two roundings."""
     rows = ROW.findall((target.TARGETS_DIR / "host" / "hal_exact.c").read_text())
     assert len(rows) == 9
-    apart = [0, 0, 0]
+    differences = [0, 0, 0]
     for texts in rows:
-        x, y, z, wanted = map(number, texts)
-        assert rounded(x * y + z) == wanted, texts
+        x, y, z, expected = map(number, texts)
+        assert rounded(x * y + z) == expected, texts
         if abs(x * y) < 2**128:
-            apart[0] += rounded(rounded(x * y) + z) != wanted
-        apart[1] += rounded(Fraction(float(x * y + z))) != wanted
-        apart[2] += abs(wanted) < Fraction(1, 2**126)
-    assert min(apart) >= 2, apart
+            differences[0] += rounded(rounded(x * y) + z) != expected
+        differences[1] += rounded(Fraction(float(x * y + z))) != expected
+        differences[2] += abs(expected) < Fraction(1, 2**126)
+    assert min(differences) >= 2, differences

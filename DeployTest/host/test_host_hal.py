@@ -46,10 +46,10 @@ def edited(edits):
     for edit in edits:
         place, old, new = re.fullmatch(r"(\w+): (.+?) => ?(.*)", edit, re.DOTALL).groups()
         file = place if place in text else "program"
-        whole = text[file]
-        scope = whole if place in text else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", whole, re.M | re.S)[0]
+        source = text[file]
+        scope = source if place in text else re.search(rf"^[^\n;]*\b{place}\(.*?^}}$", source, re.M | re.S)[0]
         assert scope.count(old) == 1, edit
-        text[file] = whole.replace(scope, scope.replace(old, new))
+        text[file] = source.replace(scope, scope.replace(old, new))
     return text
 
 
@@ -96,10 +96,10 @@ def expected_output():
 
 
 def simulate(program, *flags, data=INPUT):
-    given, written = program.parent / "input.bin", program.parent / "output.bin"
-    given.write_bytes(data)
-    result = run([program, "--input", given, "--output", written, *flags])
-    return result, written.read_bytes()
+    source, sink = program.parent / "input.bin", program.parent / "output.bin"
+    source.write_bytes(data)
+    result = run([program, "--input", source, "--output", sink, *flags])
+    return result, sink.read_bytes()
 
 
 def test_results_and_clock_in_all_orders(good):
@@ -361,5 +361,5 @@ def test_format_is_exact(sanitized, tmp_path):
     result = run([program], input=struct.pack(f"<{len(values)}Q", *values))
     assert result.returncode == 0, result.stderr.decode()
     reals = struct.unpack(f"<{len(bits)}f", struct.pack(f"<{len(bits)}I", *bits))
-    wanted = [f"{r:.9g} {r:.6e} {v}" for r, v in zip(reals, values, strict=True)]
-    assert result.stdout.decode().splitlines() == wanted
+    expected = [f"{r:.9g} {r:.6e} {v}" for r, v in zip(reals, values, strict=True)]
+    assert result.stdout.decode().splitlines() == expected

@@ -38,12 +38,12 @@ def first(program: Program, kind: str, *, step: int | None = None) -> Fault:
 def test_every_place_is_met(program: Program, sites: dict[str, list[Fault]]) -> None:
     """Each class that has sites, each step and each operand; the same for a seed, and others for another."""
     faults = draw(program, 1, sites=sites)
-    assert {f.kind for f in faults} == {kind for kind, found in sites.items() if found}
-    met = {(f.step, f.arg) for f in faults}
-    wanted = {(s.index, o.arg) for s in program.plan.steps for o in s.operands}
-    operands = {(f.step, f.arg) for found in sites.values() for f in found} & wanted
-    assert wanted == operands <= met
-    assert {s.index for s in program.plan.steps} <= {step for step, _ in met}
+    assert {f.kind for f in faults} == {kind for kind, faults_of_kind in sites.items() if faults_of_kind}
+    places = {(f.step, f.arg) for f in faults}
+    expected = {(s.index, o.arg) for s in program.plan.steps for o in s.operands}
+    operands = {(f.step, f.arg) for faults_of_kind in sites.values() for f in faults_of_kind} & expected
+    assert expected == operands <= places
+    assert {s.index for s in program.plan.steps} <= {step for step, _ in places}
     assert draw(program, 1, sites=sites) == faults != draw(program, 2, sites=sites)
 
 
@@ -63,9 +63,9 @@ def test_the_right_program_passes(program: Program) -> None:
 def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> None:
     """One fault of each class in the simulator's default mode."""
     faults = draw(program, 4, 1, sites)[: len(CLASSES)]
-    found = list(judge_all(program, faults, MODES[:1], 2))
-    assert [f"{f.kind}: {f.text}" for f, _, judgement in found if judgement.result == UNSEEN] == []
-    assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in found}
+    judgements = list(judge_all(program, faults, MODES[:1], 2))
+    assert [f"{f.kind}: {f.text}" for f, _, judgement in judgements if judgement.result == UNSEEN] == []
+    assert {NAMED, VERDICT} <= {judgement.result for _, _, judgement in judgements}
 
 
 @pytest.mark.slow
@@ -74,8 +74,8 @@ def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> N
 def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
     """Some faults of each class, each step and each operand, in all modes."""
     program = make(recipe, buffering, tmp_path)
-    found = judge_all(program, draw(program, 5, per_class=1), MODES, 2)
-    assert [f"{mode.label}, {f.kind}: {f.text}" for f, mode, j in found if j.result == UNSEEN] == []
+    judgements = judge_all(program, draw(program, 5, per_class=1), MODES, 2)
+    assert [f"{mode.label}, {f.kind}: {f.text}" for f, mode, j in judgements if j.result == UNSEEN] == []
 
 
 def test_named_with_the_step(program: Program) -> None:
@@ -100,8 +100,8 @@ def test_a_fault_that_is_not_reached_is_an_error(program: Program) -> None:
 
 def test_known_faults_are_classes() -> None:
     """Those that once went unseen stay in."""
-    wanted = {"a step left out", "an optimizer step left out", "w and g of SGD exchanged"}
-    assert wanted <= set(CLASSES)
+    names = {"a step left out", "an optimizer step left out", "w and g of SGD exchanged"}
+    assert names <= set(CLASSES)
     assert {c.group for c in CLASSES.values()} == set(GROUPS)
 
 
@@ -133,5 +133,5 @@ def test_table_has_enough_and_nothing_unseen() -> None:
     assert [row[0] for row in groups[2:]] == [*GROUPS, "all"]
     for row in groups[2:]:
         for text in row[2:]:
-            seen, live = re.findall(r"\d+", text)[:2]
-            assert seen == live, f"{row[0]}: {text}"
+            noticed, live = re.findall(r"\d+", text)[:2]
+            assert noticed == live, f"{row[0]}: {text}"

@@ -17,9 +17,9 @@ def test_a_marker_that_must_run(marker: str, code: int, tmp_path: Path) -> None:
     """A run without a test of the marker fails, and says which marker it was."""
     words = ["-q", "DeployTest/operators/test_literals.py", "--must-run", marker, "-p", "no:cacheprovider"]
     line = [sys.executable, "-m", "pytest", *words, f"--basetemp={tmp_path / 'base'}"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == code, done.stdout
-    assert ("no test ran that is marked siracusa" in done.stdout) == (code == 1)
+    run = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert run.returncode == code, run.stdout
+    assert ("no test ran that is marked siracusa" in run.stdout) == (code == 1)
 
 
 def ci(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -29,22 +29,22 @@ def ci(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_unknown_job_is_refused() -> None:
-    """With the jobs that there are, before anything is installed or run."""
-    done = ci("tests", "lints")
-    assert done.returncode == 2
-    assert "lints" in done.stderr
-    assert "lint tests package slow siracusa" in done.stderr
+    """The error lists the jobs, and nothing is installed or run."""
+    run = ci("tests", "lints")
+    assert run.returncode == 2
+    assert "lints" in run.stderr
+    assert "lint tests package slow siracusa" in run.stderr
 
 
 def test_siracusa_without_simulator_is_refused() -> None:
     """Not skipped: a runner that was to measure has to be able to."""
-    done = ci("siracusa", GVSOC_INSTALL_DIR="")
-    assert done.returncode == 2
-    assert "GVSOC_INSTALL_DIR" in done.stderr
+    run = ci("siracusa", GVSOC_INSTALL_DIR="")
+    assert run.returncode == 2
+    assert "GVSOC_INSTALL_DIR" in run.stderr
 
 
 def test_the_workflow_calls_known_jobs() -> None:
     """Each job of the workflow is one of the script's."""
     workflow = (ROOT / ".github/workflows/ci.yml").read_text()
-    called = set(re.findall(r"bash \.ci/run (\w+)", workflow))
-    assert called == {"lint", "tests", "package", "slow", "siracusa"}
+    jobs = set(re.findall(r"bash \.ci/run (\w+)", workflow))
+    assert jobs == {"lint", "tests", "package", "slow", "siracusa"}

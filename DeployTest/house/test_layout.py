@@ -30,9 +30,9 @@ def files() -> list[Path]:
     words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, capture_output=True, text=True, check=False)
     tracked = [ROOT / name for name in listed.stdout.splitlines()]
-    found = list(ROOT.rglob("*")) if listed.returncode else tracked
+    paths = list(ROOT.rglob("*")) if listed.returncode else tracked
     skipped = {".venv", "out", "build", "__pycache__", ".git", ".hypothesis"}
-    return sorted(p for p in found if p.is_file() and not skipped & set(p.relative_to(ROOT).parts))
+    return sorted(p for p in paths if p.is_file() and not skipped & set(p.relative_to(ROOT).parts))
 
 
 def code(*folders: str) -> list[Path]:
@@ -50,26 +50,26 @@ def test_packages_are_listed() -> None:
     """setuptools' list is the folders with an __init__.py, under their import names."""
     tools = project()["tool"]["setuptools"]
     folders = {p.parent.relative_to(ROOT) for p in files() if p.name == "__init__.py"}
-    wanted = {
+    packages = {
         ".".join((MAPPED.get(f.parts[0], f.parts[0]), *f.parts[1:])) for f in folders if f.parts[0] != "DeployTest"
     }
-    assert set(tools["packages"]) == wanted
+    assert set(tools["packages"]) == packages
     assert tools["package-dir"] == {"deployer": "deployer", **{name: folder for folder, name in MAPPED.items()}}
     assert tools["include-package-data"] is False
 
 
 def test_dependencies_are_used() -> None:
     """What an installation brings is imported somewhere, and nothing else is, but for Python's own."""
-    needed = {re.split(r"[<>=]", text)[0] for text in project()["project"]["dependencies"]}
-    modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in needed}
-    found: set[str] = set()
+    requirements = {re.split(r"[<>=]", text)[0] for text in project()["project"]["dependencies"]}
+    modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in requirements}
+    imports: set[str] = set()
     for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:
         for node in ast.walk(ast.parse(path.read_text())):
-            found |= {a.name.split(".")[0] for a in node.names} if isinstance(node, ast.Import) else set()
-            found |= (
+            imports |= {a.name.split(".")[0] for a in node.names} if isinstance(node, ast.Import) else set()
+            imports |= (
                 {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) and not node.level else set()
             )
-    assert found - set(sys.stdlib_module_names) - {"deployer"} == modules
+    assert imports - set(sys.stdlib_module_names) - {"deployer"} == modules
 
 
 def test_package_data_is_listed() -> None:
@@ -88,9 +88,9 @@ def test_second_copies_are_banned() -> None:
     assert set(MAPPED) <= set(project()["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
     for path in [p for p in files() if p.suffix == ".py"]:
         for node in ast.walk(ast.parse(path.read_text())):
-            found = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            found += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            assert not {name.split(".")[0] for name in found} & set(MAPPED), path
+            imports = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            imports += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {name.split(".")[0] for name in imports} & set(MAPPED), path
 
 
 def test_no_target_is_named() -> None:
@@ -101,11 +101,11 @@ def test_no_target_is_named() -> None:
     default = {"deployer/cli.py": 1, "deployer/core/plan.py": 1, "deployer/running/build.py": 1}
     others = re.compile("|".join(rf"\b{name}\b" for name in names() if name != "host"))
     for path in code("deployer", "tilers", "templates"):
-        where, text = str(path.relative_to(ROOT)), path.read_text()
-        assert not others.search(text), f"{where} names target {others.findall(text)}"
+        place, text = str(path.relative_to(ROOT)), path.read_text()
+        assert not others.search(text), f"{place} names target {others.findall(text)}"
         if path.suffix == ".py":
-            found = [s for s in strings(text) if s == "host" or "-p host" in s]
-            assert len(found) <= default.get(where, 0), f"{where} names target host: {found}"
+            literals = [s for s in strings(text) if s == "host" or "-p host" in s]
+            assert len(literals) <= default.get(place, 0), f"{place} names target host: {literals}"
 
 
 def test_no_level_is_named() -> None:
@@ -113,15 +113,15 @@ def test_no_level_is_named() -> None:
 
     Two names are options of the command line, and one is part of a strategy's name, which is known from outside.
     """
-    called = sorted({level.name for name in names() for level in load(name).levels})
-    named = re.compile(rf"(?<![a-z0-9])({'|'.join(called)})(?![a-z0-9])", re.IGNORECASE)
+    level_names = sorted({level.name for name in names() for level in load(name).levels})
+    mention = re.compile(rf"(?<![a-z0-9])({'|'.join(level_names)})(?![a-z0-9])", re.IGNORECASE)
     numbered = re.compile(r"\b(levels|hops|gaps|rooms|places|loops)\[\s*:?\s*\d")
     aliases = {"deployer/core/level.py": len(ALIASES)}
     for path in code("deployer", "tilers", "templates"):
-        where, text = str(path.relative_to(ROOT)), path.read_text().replace("double_l3", "")
-        found = named.findall(text)
-        assert len(found) <= aliases.get(where, 0), f"{where} names levels {found}"
-        assert path.suffix != ".py" or not numbered.search(text), f"{where} numbers a level: {numbered.search(text)}"
+        place, text = str(path.relative_to(ROOT)), path.read_text().replace("double_l3", "")
+        matches = mention.findall(text)
+        assert len(matches) <= aliases.get(place, 0), f"{place} names levels {matches}"
+        assert path.suffix != ".py" or not numbered.search(text), f"{place} numbers a level: {numbered.search(text)}"
 
 
 def strings(text: str) -> list[str]:
@@ -142,8 +142,8 @@ def test_files_are_short() -> None:
     for path in code("deployer", "tilers", "templates", "targets", "DeployTest"):
         if "goldens" not in path.parts:
             count = len(path.read_text().splitlines())
-            where = str(path.relative_to(ROOT))
-            assert count <= LONGER.get(where, LONGEST_FILE), f"{where} has {count} lines"
+            place = str(path.relative_to(ROOT))
+            assert count <= LONGER.get(place, LONGEST_FILE), f"{place} has {count} lines"
 
 
 def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
@@ -161,15 +161,15 @@ def test_names_and_docstrings() -> None:
 
     A class that is an operator has the operator's name, whatever its length.
     """
-    given = set(registry())
+    operators = set(registry())
     for path in [p for p in code("deployer", "tilers") if p.suffix == ".py"]:
         tree = ast.parse(path.read_text())
         assert ast.get_docstring(tree), f"{path} has no docstring"
         for node in definitions(tree):
-            where = f"{path.relative_to(ROOT)}: {node.name}"
+            place = f"{path.relative_to(ROOT)}: {node.name}"
             overriding = "operators" in path.parts and isinstance(node, ast.FunctionDef)
-            assert overriding or ast.get_docstring(node), f"{where} has no docstring"
-            assert len(node.name) <= LONGEST_NAME or node.name in given, f"{where} is too long a name"
+            assert overriding or ast.get_docstring(node), f"{place} has no docstring"
+            assert len(node.name) <= LONGEST_NAME or node.name in operators, f"{place} is too long a name"
 
 
 def test_operators_have_kernels() -> None:
@@ -239,9 +239,9 @@ def test_records_are_listed(update_golden: bool) -> None:
     """The index of decision records has every one of them under its title, in order; `make golden` rewrites it."""
     index = ROOT / ".github/decisions/README.md"
     titles = {path.name: path.read_text().splitlines()[0] for path in sorted(index.parent.glob("[0-9]*.md"))}
-    wanted = [f"- [{name[:4]}]({name}) {re.sub('^# [0-9]{4}:? ', '', title)}" for name, title in titles.items()]
+    entries = [f"- [{name[:4]}]({name}) {re.sub('^# [0-9]{4}:? ', '', title)}" for name, title in titles.items()]
     lines = index.read_text().splitlines()
     if update_golden:
-        lines = [*(line for line in lines if not line.startswith("- ")), *wanted]
+        lines = [*(line for line in lines if not line.startswith("- ")), *entries]
         index.write_text("\n".join(lines) + "\n")
-    assert [line for line in lines if line.startswith("- ")] == wanted
+    assert [line for line in lines if line.startswith("- ")] == entries

@@ -36,22 +36,22 @@ def test_mentions_are_seen() -> None:
 def test_no_operator_is_named() -> None:
     """Names are below `deployer/operators` alone, where gradients and lowered forms are made of other operators."""
     for path in code("deployer", "tilers", "templates"):
-        where = path.relative_to(ROOT)
-        if where.parts[:2] == ("deployer", "operators"):
+        place = path.relative_to(ROOT)
+        if place.parts[:2] == ("deployer", "operators"):
             continue
         if path.suffix == ".py":
-            assert not _mentions(path.read_text()), f"{where} names {sorted(_mentions(path.read_text()))}"
+            assert not _mentions(path.read_text()), f"{place} names {sorted(_mentions(path.read_text()))}"
         else:
-            found = set(re.findall(r"\w+", path.read_text())) & {
+            mentions = set(re.findall(r"\w+", path.read_text())) & {
                 name for name in _names() if name[1:] != name[1:].lower()
             }
-            assert not found, f"{where} names {sorted(found)}"
+            assert not mentions, f"{place} names {sorted(mentions)}"
 
 
 def test_one_of_each() -> None:
     """One accumulator is written, one optimizer is usual, and each choice is one operator's."""
     operators = set(registry().values())
-    assert sum(op.accumulator is not None and op.accumulator.written for op in operators) == 1
+    assert sum(op.accumulator is not None and op.accumulator.usual for op in operators) == 1
     assert [op.optimizer.usual for op in optimizers().values() if op.optimizer].count(True) == 1
     assert len(losses()) == sum(op.loss is not None for op in operators)
     assert len(optimizers()) == sum(op.optimizer is not None for op in operators)

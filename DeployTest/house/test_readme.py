@@ -18,19 +18,19 @@ BLOCK = r"(<!-- shown: {} -->\n```\w+\n)(.*?)(```\n)"
 ROWS = 5
 
 
-def shown(name: str) -> str:
+def block(name: str) -> str:
     """The content of a marked block."""
-    found = re.search(BLOCK.format(name), README.read_text(), re.DOTALL)
-    assert found, f"README.md has no block {name!r}"
-    return found[2]
+    match = re.search(BLOCK.format(name), README.read_text(), re.DOTALL)
+    assert match, f"README.md has no block {name!r}"
+    return match[2]
 
 
-def is_shown(name: str, text: str, update: bool) -> None:
+def check_block(name: str, text: str, update: bool) -> None:
     """Compare a block with what was printed now, or rewrite it."""
     if update:
         page = re.sub(BLOCK.format(name), lambda m: f"{m[1]}{text}{m[3]}", README.read_text(), flags=re.DOTALL)
         README.write_text(page)
-    assert shown(name) == text, f"README.md shows another {name}; `make golden` rewrites it"
+    assert block(name) == text, f"README.md shows another {name}; `make golden` rewrites it"
 
 
 def test_demo(
@@ -48,12 +48,12 @@ def test_demo(
     table, rest = capsys.readouterr().out.split("[loss 0]")
     rows = table.splitlines()
     text = "\n".join([*rows[:ROWS], f"  ... {len(rows) - ROWS} more", f"[loss 0]{rest.split('C and plan:')[0]}"])
-    is_shown("demo", text, update_golden)
+    check_block("demo", text, update_golden)
     code = Path("out/demo/c/TrainingNetwork.c").read_text()
     functions = re.findall(r"^/\* [^\n]* \*/\nstatic void step_.*?^}\n", code, re.MULTILINE | re.DOTALL)
-    is_shown("code", min((f for f in functions if "_in[2] =" in f and "_like(" not in f), key=len), update_golden)
+    check_block("code", min((f for f in functions if "_in[2] =" in f and "_like(" not in f), key=len), update_golden)
     assert deployer("train", "-t", "out/demo", "--doublebuffer", "--l1", "2000") == 2
-    is_shown("error", capsys.readouterr().err, update_golden)
+    check_block("error", capsys.readouterr().err, update_golden)
 
 
 def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     x, labels = draw.standard_normal((6, 1, 64)).astype(np.float32), draw.integers(0, 10, (6, 1))
     np.savez("data.npz", input=x, labels=labels)
-    lines = shown("own model").splitlines()
+    lines = block("own model").splitlines()
     assert lines[0] == "pip install ."
     for line in lines[1:]:
         command, *words = shlex.split(line)

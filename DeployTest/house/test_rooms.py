@@ -89,9 +89,9 @@ def test_building_and_running_load_no_solver() -> None:
 def test_running_again_loads_no_solver(tmp_path: Path, models_root: Path) -> None:
     """`--skipgen` builds and runs what lies in the folder; the first run did load the solver."""
     case = case_dir("simple_mlp", models_root)
-    for more, without in (([], False), (["--skipgen"], True)):
-        words = ["train", "-t", str(case), "-o", str(tmp_path / "c"), *more]
+    for flags, solver_free in (([], False), (["--skipgen"], True)):
+        words = ["train", "-t", str(case), "-o", str(tmp_path / "c"), *flags]
         text = f"import sys; from deployer import cli; end = cli.main({words!r}); assert end == 0; {SOLVER}"
-        done = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, capture_output=True, text=True)
-        assert (done.returncode == 0) == without, done.stdout + done.stderr
-        assert "Errors: 0 out of" in done.stdout
+        run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, capture_output=True, text=True)
+        assert (run.returncode == 0) == solver_free, run.stdout + run.stderr
+        assert "Errors: 0 out of" in run.stdout

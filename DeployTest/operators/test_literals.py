@@ -25,8 +25,8 @@ int main(void) {{
 
 def test_literals(tmp_path: Path) -> None:
     """Edges of the format, the sign of zero among them, and any bits that are no NaN."""
-    drawn = np.random.default_rng(5).integers(0, 2**32, 4000, np.uint32).view(np.float32)
-    values = np.concatenate([np.array(EDGES, np.float32), drawn[~np.isnan(drawn)]])
+    randoms = np.random.default_rng(5).integers(0, 2**32, 4000, np.uint32).view(np.float32)
+    values = np.concatenate([np.array(EDGES, np.float32), randoms[~np.isnan(randoms)]])
     source = tmp_path / "literals.c"
     source.write_text(PROGRAM.format(values=", ".join(float_literal(float(v)) for v in values)))
     subprocess.run(["gcc", "-Werror", "-Wall", source, "-o", tmp_path / "literals"], check=True)

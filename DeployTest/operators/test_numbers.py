@@ -56,11 +56,11 @@ class A:
 
 
 def test_every_number_has_a_reason() -> None:
-    """What is there is listed, and what is listed is there."""
+    """Every number in the operators' code is listed with a reason, and every listed number occurs."""
     for path in sorted(OPERATORS.rglob("*.py")):
-        where = str(path.relative_to(OPERATORS))
-        found, listed = set(numbers(ast.parse(path.read_text()))), LISTED.get(where, [])
-        assert found == {number for number, _ in listed}, f"{where} has {sorted(found)}"
+        place = str(path.relative_to(OPERATORS))
+        present, listed = set(numbers(ast.parse(path.read_text()))), LISTED.get(place, [])
+        assert present == {number for number, _ in listed}, f"{place} has {sorted(present)}"
         assert all(reason for _, reason in listed)
     assert all((OPERATORS / name).is_file() for name in LISTED)
 

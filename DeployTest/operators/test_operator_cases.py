@@ -15,7 +15,7 @@ from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 OPERATORS = SHARED / "operators"
-WHOLE, TIGHT = 131072, (1000, 2000, 4000, 8000, 16000, 32000, 64000)
+LARGE, TIGHT = 131072, (1000, 2000, 4000, 8000, 16000, 32000, 64000)
 CASES = (
     "Add/Regular",
     "AveragePool",
@@ -70,22 +70,22 @@ def _folder(test: str) -> Path:
 def test_list_is_complete() -> None:
     """No case is left out."""
     needs_shared(OPERATORS)
-    found = {path.parent.relative_to(OPERATORS).as_posix() for path in OPERATORS.rglob("network.onnx")}
-    assert found == set(CASES)
+    cases = {path.parent.relative_to(OPERATORS).as_posix() for path in OPERATORS.rglob("network.onnx")}
+    assert cases == set(CASES)
 
 
 @pytest.mark.parametrize("test", [test for test in CASES if test not in WRONG_GOLD])
 def test_case(test: str, tmp_path: Path) -> None:
     """As it stands, with the criterion's own tolerances, and with the least L1 of a list that has room for a tile."""
     folder = _folder(test)
-    whole, tiled = tmp_path / "whole.npz", tmp_path / "tiled.npz"
-    assert deployer("infer", "-t", folder, "-o", tmp_path, "--l1", WHOLE, "--dump", whole) == 0
+    untiled, tiled = tmp_path / "whole.npz", tmp_path / "tiled.npz"
+    assert deployer("infer", "-t", folder, "-o", tmp_path, "--l1", LARGE, "--dump", untiled) == 0
     for l1 in TIGHT:
         code = deployer("infer", "-t", folder, "-o", tmp_path, "--l1", l1, "--dump", tiled)
         if code != 2:
             break
     assert code == 0
-    assert bits(whole) == bits(tiled)
+    assert bits(untiled) == bits(tiled)
 
 
 def test_criterion(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_wrong_gold(test: str, factor: float, tmp_path: Path) -> None:
     case = pipeline.load_inference_case(folder)
     meaning = run_inference(case.program, case.inputs, np.float64)
     tolerance = table()["training"]["weight"]
-    with np.load(dump) as found:
-        assert set(found.files) == set(case.expected)
+    with np.load(dump) as results:
+        assert set(results.files) == set(case.expected)
         for name, gold in case.expected.items():
             exact = meaning[name].reshape(gold.shape)
-            assert np.abs(found[name].reshape(gold.shape) - exact).max() <= tolerance
+            assert np.abs(results[name].reshape(gold.shape) - exact).max() <= tolerance
             assert np.abs(gold - factor * exact).max() <= tolerance
             assert np.abs(gold - exact).max() > 1000 * tolerance

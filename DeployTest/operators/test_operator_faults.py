@@ -178,17 +178,17 @@ WRONG += [
 ]
 
 
-@pytest.mark.parametrize(("op", "inputs", "attrs", "error", "says"), WRONG)
+@pytest.mark.parametrize(("op", "inputs", "attrs", "error", "text"), WRONG)
 def test_wrong_inputs_are_named(
     op: str,
     inputs: list[tuple[str, tuple[int, ...]]],
     attrs: dict[str, AttrValue],
     error: type[Exception],
-    says: str,
+    text: str,
 ) -> None:
     """`infer` raises the user's error with the node's name and the cause."""
     node = Node("culprit", op, tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
-    with pytest.raises(error, match=says) as raised:
+    with pytest.raises(error, match=text) as raised:
         registry()[op].infer(node, [TensorType(dtype, shape) for dtype, shape in inputs])
     assert "culprit" in str(raised.value)
 
@@ -197,9 +197,9 @@ def test_wrong_inputs_are_named(
 def test_absent_inputs_are_named(op: str) -> None:
     """Each input of each sample left out alone: the operator does without it, or says so with the node's name."""
     for sample in registry()[op].samples():
-        given = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
-        for left_out in range(len(given)):
-            types = [None if i == left_out else kind for i, kind in enumerate(given)]
+        kinds = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
+        for absent in range(len(kinds)):
+            types = [None if i == absent else kind for i, kind in enumerate(kinds)]
             names = tuple(f"x{i}" if kind else "" for i, kind in enumerate(types))
             assert "culprit" in refusal(Node("culprit", op, names, ("y",), sample.attrs), types)
 
@@ -239,6 +239,6 @@ def test_integers_never_reach_the_target(op: str, attrs: dict[str, AttrValue]) -
     """Constants of integers are folded; others have no kernel."""
     names = ("a", "b") if op == "Concat" else ("a",)
     node, kind = Node("culprit", op, names, ("y",), attrs), TensorType(I32, (4,))
-    [found] = registry()[op].infer(node, [kind] * len(names))
+    [result] = registry()[op].infer(node, [kind] * len(names))
     with pytest.raises(UnsupportedOperator, match="integer operands reach the target"):
-        registry()[op].access(node, {"a": kind, "b": kind, "y": found})
+        registry()[op].access(node, {"a": kind, "b": kind, "y": result})

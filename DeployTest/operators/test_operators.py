@@ -86,8 +86,8 @@ def _onnxruntime(step: Step) -> list[Array]:
         if attribute in attrs:
             names += [""] * (position + 1 - len(names))
             names[position] = attribute
-            given = attrs.pop(attribute)
-            value = np.float32(given) if isinstance(given, float) else np.array(_as_list(given), np.int64)
+            setting = attrs.pop(attribute)
+            value = np.float32(setting) if isinstance(setting, float) else np.array(_as_list(setting), np.int64)
             constants.append(numpy_helper.from_array(np.asarray(value), attribute))
     values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
     inputs = [
@@ -127,20 +127,20 @@ def _check_gradient(operator: Operator, sample: Sample, implied: bool) -> None:
     values.update(zip(step.node.outputs, results, strict=False), dout=dout)
     douts = ["" if implied else "dout", *[""] * (len(step.node.outputs) - 1)]
     types = {**step.types, "dout": TensorType("float32", dout.shape)}
-    wanted = _with_gradient(step, types, douts)
-    assert bool(wanted) == ((operator.name, sample.label) not in REFUSED)
-    if not wanted:
+    indices = _with_gradient(step, types, douts)
+    assert bool(indices) == ((operator.name, sample.label) not in REFUSED)
+    if not indices:
         return
-    builder = EvaluatingBuilder(step.node, types, wanted)
+    builder = EvaluatingBuilder(step.node, types, indices)
     operator.gradient(step.node, douts, builder)
     rtol, atol = tolerance(operator.name, "float64")
-    for index, found in builder.gradients(values).items():
-        assert found.shape == step.values[step.node.inputs[index]].shape
-        np.testing.assert_array_equal(_gradient_alone(step, types, douts, index, values), found)
+    for index, gradient in builder.gradients(values).items():
+        assert gradient.shape == step.values[step.node.inputs[index]].shape
+        np.testing.assert_array_equal(_gradient_alone(step, types, douts, index, values), gradient)
         for _ in range(DIRECTIONS):
-            direction = random.standard_normal(found.shape)
+            direction = random.standard_normal(gradient.shape)
             expected = _slope(step, values, index, direction, dout)
-            np.testing.assert_allclose(np.sum(found * direction), expected, rtol, atol, err_msg=f"input {index}")
+            np.testing.assert_allclose(np.sum(gradient * direction), expected, rtol, atol, err_msg=f"input {index}")
 
 
 def _gradient_alone(
@@ -154,15 +154,15 @@ def _gradient_alone(
 
 def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -> list[int]:
     """The float inputs for which the rule works alone."""
-    found = []
+    indices = []
     for index, name in enumerate(step.node.inputs):
         if name and types[name].dtype == "float32" and index not in UNTRAINED.get(step.operator.name, ()):
             try:
                 step.operator.gradient(step.node, douts, EvaluatingBuilder(step.node, types, [index]))
             except NotDifferentiable:
                 continue
-            found.append(index)
-    return found
+            indices.append(index)
+    return indices
 
 
 def _slope(step: Step, values: dict[str, Array], index: int, direction: Array, dout: Array) -> float:
@@ -184,9 +184,9 @@ def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None
     nodes = operator.lower(step.node, step.inputs)
     assert nodes
     assert len({n.name for n in nodes}) == len(nodes)
-    found = evaluate(nodes, step.values)
+    values = evaluate(nodes, step.values)
     for name, expected in zip(step.node.outputs, operator.reference(step.node, step.arrays), strict=False):
-        assert_close(operator.name, found[name], expected)
+        assert_close(operator.name, values[name], expected)
 
 
 @pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
@@ -241,9 +241,9 @@ def test_label_below_zero(name: str) -> None:
     """ONNX has no meaning for it; nothing silent comes of it: NaN, in the kernel and in its meaning."""
     x = np.log(np.full((2, 3), 1 / 3, np.float32))
     step = step_of(registry()[name], Sample("below", (x, np.array([0, -1], np.int32)), {"reduction": "none"}))
-    found = [step.operator.reference(step.node, step.arrays)[0]]
-    found += [run_step(step, step.access.sizes)[0]] if step.operator.kernel else []
-    for loss in found:
+    losses = [step.operator.reference(step.node, step.arrays)[0]]
+    losses += [run_step(step, step.access.sizes)[0]] if step.operator.kernel else []
+    for loss in losses:
         np.testing.assert_array_equal(np.isnan(loss), [False, True])
 
 
@@ -256,13 +256,13 @@ BY_KERNEL = {op.name: [s for o, s in KERNELS if o is op] for op in OPERATORS if 
 def test_tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
     """Any tiles, cores in any order, packed or resident operands: the bits of the whole step on one core."""
     step = step_of(registry()[name], data.draw(st.sampled_from(BY_KERNEL[name])))
-    drawn = {d.name: data.draw(st.one_of(st.just(1), st.integers(1, d.size))) for d in step.access.dims}
-    sizes = lawful(step.access, drawn)
+    lengths = {d.name: data.draw(st.one_of(st.just(1), st.integers(1, d.size))) for d in step.access.dims}
+    sizes = lawful(step.access, lengths)
     cores = data.draw(st.permutations(range(data.draw(st.integers(1, 9)))))
     resident = [o.arg for o in step.access.operands if data.draw(st.booleans())]
-    whole = run_step(step, step.access.sizes)
+    untiled = run_step(step, step.access.sizes)
     tiled = run_step(step, sizes, cores, resident)
-    assert [bits(x) for x in tiled] == [bits(x) for x in whole]
+    assert [bits(x) for x in tiled] == [bits(x) for x in untiled]
 
 
 @pytest.mark.parametrize("operator", [op for op in OPERATORS if isinstance(op, Folded)], ids=lambda op: op.name)

@@ -43,7 +43,7 @@ BLOCK = re.compile(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOT
 """A file in a how-to: its path, and its text in a fence."""
 
 
-def written(folder: Path) -> None:
+def save_pages(folder: Path) -> None:
     """Every file that the how-tos have a reader write."""
     for page in sorted((ROOT / "docs/how-to").glob("*.md")):
         for path, text in BLOCK.findall(page.read_text()):
@@ -56,7 +56,7 @@ def written(folder: Path) -> None:
 def package(tmp_path: Path) -> Path:
     """A folder with the packages of the how-tos, installed, and a machine with a HAL of its own."""
     folder = tmp_path / "installed"
-    written(folder)
+    save_pages(folder)
     machine = folder / "lab_targets"
     shutil.copytree(TARGETS_DIR / "host", machine / "lab_hal")
     text = (TARGETS_DIR / "host.toml").read_text()
@@ -85,11 +85,11 @@ def _weights(seed: int) -> Arrays:
     return {n: draw.standard_normal(shape) * 0.5 for n, shape in (("w1", (3, 5)), ("b1", (5,)), ("w2", (5, 2)))}
 
 
-def _made(package: Path, folder: Path, *words: object) -> Path:
+def _training_case(package: Path, folder: Path, *words: object) -> Path:
     """A training case of a small model."""
     _model(folder / "model.onnx", _weights(8))
-    made = deployer(package, "train-graph", folder / "model.onnx", "--loss", "mse", "-o", folder, *words)
-    assert made.returncode == 0, made.stderr
+    run = deployer(package, "train-graph", folder / "model.onnx", "--loss", "mse", "-o", folder, *words)
+    assert run.returncode == 0, run.stderr
     return folder / "model_train"
 
 
@@ -101,10 +101,10 @@ def _trained(
     v = {n: np.zeros_like(a) for n, a in w.items()}
     total = {n: np.zeros_like(a) for n, a in w.items()}
     for index in range(PASSES):
-        sample, wanted = x[index % len(x)], target[index % len(x)]
+        sample, label = x[index % len(x)], target[index % len(x)]
         h = sample @ w["w1"] + w["b1"]
         a = h / (1 + abs(h))
-        error = a @ w["w2"] - wanted
+        error = a @ w["w2"] - label
         losses.append(float((error**2).mean()))
         dy = 2 * error / error.size
         dh = dy @ w["w2"].T / (1 + abs(h)) ** 2
@@ -122,23 +122,23 @@ def _trained(
 def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
     """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
     weights, draw = _weights(6), np.random.default_rng(7)
-    x, wanted = (draw.standard_normal((3, 4, n)).astype(np.float32) for n in (3, 2))
+    x, labels = (draw.standard_normal((3, 4, n)).astype(np.float32) for n in (3, 2))
     _model(tmp_path / "model.onnx", weights)
-    np.savez(tmp_path / "data.npz", x=x, target=wanted)
+    np.savez(tmp_path / "data.npz", x=x, target=labels)
     words = ["--loss", "mse", "--optimizer", "momentum", "--lr", RATE, "--data", tmp_path / "data.npz"]
     words += ["--n-accum", EACH, "--n-steps", PASSES, "-o", tmp_path]
-    made = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
-    assert made.returncode == 0, made.stderr
+    command = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
+    assert command.returncode == 0, command.stderr
     case, dump = tmp_path / "model_train", tmp_path / "final.npz"
     run = deployer(package, "train", "-t", case, "-p", target, "-o", tmp_path / "out", "--dump", dump)
     assert run.returncode == 0, run.stdout + run.stderr
-    said = "has none for momentum_sgd_f32, softsign_f32, softsign_grad_f32;"
-    assert said in " ".join(run.stdout.split()), "kernels without a cost are named"
-    losses, final = _trained(weights, x.astype(np.float64), wanted.astype(np.float64))
-    with np.load(dump) as found:
-        assert_close("MSELoss", found["loss"], np.array(losses))
+    warning = "has none for momentum_sgd_f32, softsign_f32, softsign_grad_f32;"
+    assert warning in " ".join(run.stdout.split()), "kernels without a cost are named"
+    losses, final = _trained(weights, x.astype(np.float64), labels.astype(np.float64))
+    with np.load(dump) as results:
+        assert_close("MSELoss", results["loss"], np.array(losses))
         for name, array in final.items():
-            assert_close("Gemm", found[name], array)
+            assert_close("Gemm", results[name], array)
     printed = (tmp_path / "out/OptimizerNetwork.c").read_text()
     assert "momentum_sgd_f32" in printed
 
@@ -146,19 +146,19 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
 @pytest.mark.slow
 def test_an_optimizer_alone(package: Path, tmp_path: Path) -> None:
     """`deployer optimizer` begins with the declared state; another learning rate changes the weights alone."""
-    case, finals = _made(package, tmp_path, "--optimizer", "momentum"), []
+    case, finals = _training_case(package, tmp_path, "--optimizer", "momentum"), []
     for rate in (0.5, 0.25):
         dump = tmp_path / f"{rate}.npz"
         words = ["-t", case, "-o", tmp_path / str(rate), "--learning-rate", rate, "--dump", dump]
         run = deployer(package, "optimizer", *words)
         assert run.returncode == 0, run.stdout + run.stderr
-        with np.load(dump) as found:
-            finals.append({n: found[n] for n in found.files})
+        with np.load(dump) as results:
+            finals.append({n: results[n] for n in results.files})
     assert (finals[0]["w1_updated"] != finals[1]["w1_updated"]).any()
     assert (finals[0]["w1_velocity_updated"] == finals[1]["w1_velocity_updated"]).all()
 
 
-TAKEN = {
+NAME_CLASHES = {
     "an operator": (
         "operators",
         ("softsign.py", 'name = "Softsign"', 'name = "Relu"'),
@@ -176,40 +176,40 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("fault", TAKEN)
+@pytest.mark.parametrize("fault", NAME_CLASHES)
 def test_faults_of_a_package(package: Path, fault: str) -> None:
-    """A name that is taken is an error that names both places; so is a package that does not load."""
-    part, (file, old, new), texts = TAKEN[fault]
+    """A name that exists already is an error that names both places; a package that does not load is an error, too."""
+    part, (file, old, new), texts = NAME_CLASHES[fault]
     path = package / f"lab_{part}" / file
     path.write_text(path.read_text().replace(old, new) if old else path.read_text())
     if part == "targets":
         path.rename(path.with_name("host.toml"))
-    found = deployer(package, part)
-    assert found.returncode == 2, found.stdout + found.stderr
-    assert "Traceback" not in found.stderr
+    run = deployer(package, part)
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
     for text in (*texts, "PackageProblem"):
-        assert text in found.stderr, found.stderr
+        assert text in run.stderr, run.stderr
 
 
 @pytest.mark.slow
 def test_two_files_of_a_kernel(package: Path, tmp_path: Path) -> None:
     """A second C file for all targets under a kernel's name is refused, and both files are named."""
     (package / "lab_operators/kernels/gemm_f32.c").write_text("/* another */\n")
-    found = deployer(package, "train", "-t", _made(package, tmp_path), "-o", tmp_path / "out")
-    assert found.returncode == 2, found.stdout + found.stderr
+    run = deployer(package, "train", "-t", _training_case(package, tmp_path), "-o", tmp_path / "out")
+    assert run.returncode == 2, run.stdout + run.stderr
     for text in ("kernel gemm_f32 has 2 C files", "common/kernels/gemm_f32.c", "lab_operators/kernels/gemm_f32.c"):
-        assert text in found.stderr
+        assert text in run.stderr
 
 
 @pytest.mark.slow
 def test_without_the_package(tmp_path: Path) -> None:
-    """Its operator and its optimizer are not there for anybody else."""
+    """Without the package its operator and its optimizer do not exist."""
     _model(tmp_path / "model.onnx", _weights(9))
     words = ["--loss", "mse", "-o", tmp_path]
     assert "'Softsign'" not in deployer(tmp_path, "operators").stdout
-    found = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", *words)
-    assert found.returncode == 2
-    assert "Softsign" in found.stderr
-    found = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", "--optimizer", "momentum", *words)
-    assert found.returncode == 2
-    assert "invalid choice: 'momentum'" in found.stderr
+    run = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", *words)
+    assert run.returncode == 2
+    assert "Softsign" in run.stderr
+    run = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", "--optimizer", "momentum", *words)
+    assert run.returncode == 2
+    assert "invalid choice: 'momentum'" in run.stderr

@@ -93,13 +93,13 @@ def _steps() -> Iterator[Step]:
 
 
 def _tile_jobs() -> Iterator[KernelJob]:
-    """Every sample whole, and cut into pieces of a half and of three wherever a dim can be cut."""
+    """Every sample in one tile, in halves, and in tiles of three elements per dim that can be split."""
     for step in _steps():
         for cut in (1, 2, 0):
             sizes = lawful(step.access, {d.name: _piece(d.size, cut) for d in step.access.dims})
-            every = list(tiles(step.access, sizes, order_dims(step.access)))
-            chosen = every if len(every) <= TILES else [*every[: TILES - 1], every[-1]]
-            for number, tile in enumerate(chosen):
+            boxes = list(tiles(step.access, sizes, order_dims(step.access)))
+            selection = boxes if len(boxes) <= TILES else [*boxes[: TILES - 1], boxes[-1]]
+            for number, tile in enumerate(selection):
                 label = f"{step.operator.name}-{step.node.name}-cut{cut}-{number}"
                 yield measure.kernel_job(label, step.node, step.types, step.values, tile, step.flag)
 
@@ -123,10 +123,10 @@ def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -
     scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
     present = "abcy" if changed.get("beta") else "aby"
     operands = {x: _normal(index, batch * rows[x] * pitch[x]) for index, x in enumerate(present)}
-    shown = "".join(f"-{name}{value}" for name, value in changed.items())
+    suffix = "".join(f"-{name}{value}" for name, value in changed.items())
     kernel = registry()["Gemm"].kernel
     assert kernel is not None
-    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{shown}", kernel, operands, scalars)
+    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{suffix}", kernel, operands, scalars)
 
 
 def _gemm_jobs() -> Iterator[KernelJob]:
@@ -169,11 +169,11 @@ def _channel_jobs() -> Iterator[KernelJob]:
         for shape in PLANES:
             kernel = registry()[name].kernel
             assert kernel is not None
-            inputs = [arg for arg, _, written in kernel.pointers if not written]
+            inputs = [arg for arg, _, is_output in kernel.pointers if not is_output]
             types = {arg: TensorType("float32", shape if i < wide else shape[1:2]) for i, arg in enumerate(inputs)}
             node = Node("", name, tuple(inputs), tuple(f"o{i}" for i in range(outputs)), {})
-            found = registry()[name].infer(node, list(types.values()))
-            types |= dict(zip(node.outputs, found, strict=True))
+            results = registry()[name].infer(node, list(types.values()))
+            types |= dict(zip(node.outputs, results, strict=True))
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
             label = f"{name}-plane{'x'.join(map(str, shape))}"
             yield measure.kernel_job(label, node, types, {}, tile)
@@ -194,9 +194,9 @@ def _convolution_jobs() -> Iterator[KernelJob]:
             ("ConvGradX", [y, w], {**attrs, "input_shape": x[2:]}),
             ("ConvGradW", [y, x], {**attrs, "kernel_shape": w[2:]}),
         ]
-        for name, shapes, given in kernels:
+        for name, shapes, node_attrs in kernels:
             inputs = tuple(f"x{i}" for i in range(len(shapes)))
-            node = Node(f"layer{number}", name, inputs, ("o",), given)
+            node = Node(f"layer{number}", name, inputs, ("o",), node_attrs)
             types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
             types["o"] = registry()[name].infer(node, list(types.values()))[0]
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}

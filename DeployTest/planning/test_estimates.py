@@ -1,4 +1,4 @@
-"""The solver's estimate of a step, for all its tiles at once, beside the timeline, which walks them."""
+"""The solver's estimate of a step, which covers all tiles at once, against the timeline, which walks the tiles."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ counts = st.integers(0, 1 << 20)
 
 
 def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int:
-    """What the solver takes the step for, were it offered these tiles alone."""
+    """The solver's estimate of the step's cycles with these tiles."""
     grid, names = grid_at(step.access, choice.tile), {o.tensor: o.tensor for o in step.access.operands}
     operands = [o for o in step.access.operands if choice.slots[o.arg]]
     parts = (step.access, grid, [choice.order], names, target, fresh, RESIDENT)
@@ -51,21 +51,21 @@ def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:
 @pytest.mark.parametrize("strategy", ["single", "double"])
 @pytest.mark.parametrize(("test", "l1"), CASES)
 def test_estimates(test: str, l1: int, strategy: str, models_root: Path) -> None:
-    """Steps one by one, and the whole program, whose steps are not all off to one side."""
+    """The estimate is near the timeline for each step, nearer for the program, and exact for some step."""
     case = load_case(test, models_root)
     tiling = pipeline.plan_case(case, Options("host", strategy, {"L1": l1}))[0]
-    found = list(pairs(tiling))
-    assert any(guess == cycles for _, guess, cycles in found)
-    for name, guess, cycles in found:
+    estimates = list(pairs(tiling))
+    assert any(guess == cycles for _, guess, cycles in estimates)
+    for name, guess, cycles in estimates:
         assert abs(guess - cycles) <= BOUND["step"] * cycles, (name, guess, cycles)
-    guess, cycles = (sum(pair[i] for pair in found) for i in (1, 2))
+    guess, cycles = (sum(pair[i] for pair in estimates) for i in (1, 2))
     assert abs(guess - cycles) <= BOUND["program"] * cycles
 
 
 @given(counts, counts, st.integers(0, 600), st.tuples(*[st.integers(0, 5000)] * 3))
 @settings(deadline=None)
 def test_formulas_take_arrays(size: int, lines: int, contention: int, facts: tuple[int, int, int]) -> None:
-    """For arrays they are what they are for each of their numbers."""
+    """A formula of an array has the values of the formula of each of its elements."""
     channel, sizes = Channel(*facts), np.array([size, size // 2, 0])
     runs = np.array([lines, 1, lines // 3])
     each = [channel.cycles(int(s), int(n), contention) for s, n in zip(sizes, runs, strict=True)]
@@ -80,10 +80,10 @@ def test_formulas_take_arrays(size: int, lines: int, contention: int, facts: tup
 
 @given(counts, counts, st.integers(0, 64))
 @settings(deadline=None)
-def test_whole_call_is_its_own_part(macs: int, elements: int, pieces: int) -> None:
-    """A share of one is the call as the timeline has it, but for what integers cut off."""
+def test_full_share_is_the_call(macs: int, elements: int, pieces: int) -> None:
+    """All of a call's work (share 1.0) costs as much as the call in the timeline, up to rounding."""
     target = load("siracusa")
     cost = call_cost(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
-    whole = cost.call + cost.part(1.0) / 1000
+    cycles = cost.call + cost.part(1.0) / 1000
     assert cost.cycles == kernel_cycles(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
-    assert cost.cycles - 1 <= whole <= cost.cycles + 1
+    assert cost.cycles - 1 <= cycles <= cost.cycles + 1

@@ -1,4 +1,4 @@
-"""`--fused`: pass and update as one function, in which a gradient dies at its update; the bits stay."""
+"""`--fused`: pass and update are one function, in which a gradient dies at its update; results keep their bits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +30,11 @@ LONG = pytest.param("dscnn", 64000, marks=pytest.mark.slow)
 @pytest.mark.parametrize("strategy", ["single", "double", "auto"])
 @pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), LONG])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
-    """Losses and weights do not depend on where the updates stand."""
+    """Losses and weights are the same with updates in the training graph and in a graph of their own."""
     case = once(load_case(test, models_root))
-    apart = compile_case(case, tmp_path / "apart", strategy, l1)
+    separate = compile_case(case, tmp_path / "separate", strategy, l1)
     joint = compile_case(case, tmp_path / "joint", strategy, l1, joint=True)
-    assert result_hash(joint.run("--dma-order", "late")) == result_hash(apart.run())
+    assert result_hash(joint.run("--dma-order", "late")) == result_hash(separate.run())
     assert joint.plan.graphs == ("train",)
     assert "OptimizerNetwork.c" not in generate.generate_files(joint.plan)
     assert sum(joint.plan.cycles(g) for g in joint.plan.graphs) > 0
@@ -43,40 +43,40 @@ def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_pat
 def test_gradients_die_at_their_update(models_root: Path) -> None:
     """A weight is updated behind its last reader: no gradient but of one layer is alive at once."""
     case = once(load_case("autoencoder", models_root))
-    found = {}
+    peaks = {}
     for joint in (False, True):
         options = Options("host", "auto", {"L1": 32000}, fused=joint)
         tiling, plan = pipeline.plan_case(case, options)
         verify_program(tiling.lifetimes.schedule.program)
-        found[joint] = sum(level.peak for level in plan.levels)
+        peaks[joint] = sum(level.peak for level in plan.levels)
         program = tiling.lifetimes.schedule.program
         gradients = [x for x in tiling.lifetimes.storages if program.tensors[x.storage].role == "accumulator"]
         longest = max(x.last - x.first for x in gradients)
         assert longest > 8 if not joint else longest <= 8
-    assert found[True] < 0.7 * found[False]
+    assert peaks[True] < 0.7 * peaks[False]
 
 
 def test_copies_are_seen_through(models_root: Path) -> None:
-    """The update reads what training left last in an accumulator, in the weight's type."""
+    """The update reads the last value of an accumulator, in the weight's type, with and without the other fusions."""
     program = load_case("autoencoder", models_root).program
     options = Options(fused=True)
-    for found in (fuse.fuse_program(program, options), fuse.rules()["update"](program, options)):
-        verify_program(found)
-        _check_updates(program, found)
+    for fusion in (fuse.fuse_program(program, options), fuse.rules()["update"](program, options)):
+        verify_program(fusion)
+        _check_updates(program, fusion)
 
 
-def _check_updates(program: Program, found: Program) -> None:
-    updates = [node for node in found.nodes if node.op == "SGD"]
+def _check_updates(program: Program, fusion: Program) -> None:
+    updates = [node for node in fusion.nodes if node.op == "SGD"]
     assert len(updates) == len(program.accumulators)
     for node in updates:
-        weight, gradient = (found.tensors[name] for name in node.inputs)
+        weight, gradient = (fusion.tensors[name] for name in node.inputs)
         assert weight.type == gradient.type
-        assert found.tensors[found.storage(gradient.name)].role == "accumulator"
+        assert fusion.tensors[fusion.storage(gradient.name)].role == "accumulator"
         assert gradient.role == "value"
 
 
 def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Several passes per update, no training graph, and fusions forbidden."""
+    """`--fused` is refused with several passes per update, without a training graph, and with `--no-fusion`."""
     folder = case_dir("simple_mlp", models_root)
     words = ["-t", folder, "-o", tmp_path / "c", "--fused"]
     assert "--n-accum 1" in refused(capsys, "train", *words, "--n-accum", "2")
@@ -85,7 +85,7 @@ def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_bench_counts_both(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The pass includes the update, and the update by itself is nothing."""
+    """The cycles of the pass include the update; those of the optimizer are 0."""
     words = ["-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--n-accum", "1", "--fused"]
     assert deployer("train", *words) == 0
     assert " opt_cycles=0 " in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Fusions: what is joined and what is not, shown in the plan, and never a bit that differs."""
+"""Fusions: which nodes are fused and which are not, how the plan shows it, and that no bit of a result differs."""
 
 import re
 from dataclasses import replace
@@ -35,10 +35,10 @@ S = constant("s", np.array([0.5, 1.5], np.float32))
 
 
 def fused(program: Program, **options: object) -> Program:
-    """What the stage makes of a program, verified."""
-    found = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
-    verify_program(found)
-    return found
+    """The program after fusion, verified."""
+    fusion = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
+    verify_program(fusion)
+    return fusion
 
 
 RELUS = {
@@ -71,28 +71,28 @@ RELUS = {
 
 @pytest.mark.parametrize("name", RELUS)
 def test_relu_is_absorbed(name: str, tmp_path: Path) -> None:
-    """The producer says it, the value between is gone, and the meaning stays."""
+    """The producer names the activation, the tensor between is gone, and the results are the same."""
     model, expected = RELUS[name]
     program = infer(tmp_path, model)
-    found = fused(program)
-    kept = [op for op in ops(found) if op != "InvStd"]
-    assert kept == [op for op in expected if op != "InvStd"]
-    joint = found.nodes[-1]
+    fusion = fused(program)
+    names = [op for op in ops(fusion) if op != "InvStd"]
+    assert names == [op for op in expected if op != "InvStd"]
+    joint = fusion.nodes[-1]
     assert joint.attrs["activation"] == "Relu"
     assert joint.name.endswith("+Relu_y") or joint.name.endswith("+relu")
-    assert "c" not in found.tensors
-    same_meaning(program, found)
+    assert "c" not in fusion.tensors
+    same_meaning(program, fusion)
 
 
-def same_meaning(program: Program, found: Program) -> None:
+def same_meaning(program: Program, fusion: Program) -> None:
     """Both programs give the same float32 results on drawn inputs."""
     random = np.random.default_rng(3)
     inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
-    before, after = run_inference(program, inputs), run_inference(found, inputs)
+    before, after = run_inference(program, inputs), run_inference(fusion, inputs)
     assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
 
 
-KEPT = {
+UNFUSED = {
     "second reader": chain(CONV, RELU, node("Mul", ("y", "c"), ("z",)), x=X, initializers=(W,)),
     "view between": chain(CONV, node("Flatten", ("c",), ("f",)), node("Relu", ("f",), ("y",)), x=X, initializers=(W,)),
     "view beside": chain(
@@ -112,21 +112,21 @@ KEPT = {
 """Inference graphs in which a Relu stays; the results are named in `test_relu_stays`."""
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", UNFUSED)
 def test_relu_stays(name: str, tmp_path: Path) -> None:
-    """Where somebody else sees the value, or the producer does not know Relu."""
+    """A Relu stays if its input has another reader, or if the producer's kernel cannot apply it."""
     outputs = {"second reader": "z", "view beside": "z"}.get(name, "y")
-    model = replace(KEPT[name], outputs=(value(outputs, None),))
+    model = replace(UNFUSED[name], outputs=(value(outputs, None),))
     if name == "output":
         model = replace(model, outputs=(value("y", None), value("c", None)))
     program = infer(tmp_path, model)
-    found = fused(program)
-    assert ops(found).count("Relu") == 1
-    same_meaning(program, found)
+    fusion = fused(program)
+    assert ops(fusion).count("Relu") == 1
+    same_meaning(program, fusion)
 
 
 def test_constant_is_folded_not_fused(tmp_path: Path) -> None:
-    """A Relu of weights alone is known at compile time."""
+    """A Relu of a constant is computed at compile time."""
     model = chain(node("Relu", ("w",), ("r",)), node("Conv", ("x", "r"), ("y",)), x=X, initializers=(W,))
     assert ops(fused(infer(tmp_path, model))) == ["Conv"]
 
@@ -154,15 +154,15 @@ GRADS = {
 
 @pytest.mark.parametrize("name", GRADS)
 def test_relu_grad_is_absorbed(name: str, tmp_path: Path) -> None:
-    """The producer of dY reads Y, the value between is gone, and the meaning stays."""
+    """The producer of dY reads Y, the tensor between is gone, and the results are the same."""
     program = infer(tmp_path, GRADS[name])
-    found = fused(program)
-    assert "ReluGrad" not in ops(found)
-    joint = found.nodes[-1]
+    fusion = fused(program)
+    assert "ReluGrad" not in ops(fusion)
+    joint = fusion.nodes[-1]
     assert joint.inputs[-1] == "r"
     assert joint.name.endswith("+gate")
-    assert "d" not in found.tensors
-    same_meaning(program, found)
+    assert "d" not in fusion.tensors
+    same_meaning(program, fusion)
 
 
 UNGATED = {
@@ -186,26 +186,26 @@ UNGATED = {
 
 @pytest.mark.parametrize("name", UNGATED)
 def test_relu_grad_stays(name: str, tmp_path: Path) -> None:
-    """Where somebody else sees dY, its producer knows no gate, or Y comes later."""
+    """A ReluGrad stays if dY has another reader, if its producer has no gate, or if Y is computed later."""
     model = replace(UNGATED[name], outputs=(value("z" if name == "second reader" else "y", None),))
     program = infer(tmp_path, model)
-    found = fused(program)
-    assert ops(found).count("ReluGrad") == 1
-    same_meaning(program, found)
+    fusion = fused(program)
+    assert ops(fusion).count("ReluGrad") == 1
+    same_meaning(program, fusion)
 
 
-def test_gate_is_not_given_twice(tmp_path: Path) -> None:
+def test_second_gate_stays(tmp_path: Path) -> None:
     """The gradient of a second Relu stays."""
     second = node("ReluGrad", ("e", "r"), ("y",), "second", domain="com.microsoft")
     first = node("ReluGrad", ("d", "r"), ("e",), "gate", domain="com.microsoft")
     program = infer(tmp_path, gated(node("Add", ("x", "x"), ("d",)), first, second))
-    found = fused(program)
-    assert ops(found) == ["Relu", "Add", "ReluGrad"]
-    same_meaning(program, found)
+    fusion = fused(program)
+    assert ops(fusion) == ["Relu", "Add", "ReluGrad"]
+    same_meaning(program, fusion)
 
 
 def test_opted_out_nodes_stay(tmp_path: Path) -> None:
-    """A node that an option names keeps its name."""
+    """A node that `opt_out` names is not fused, and nothing is with `fuse` off."""
     program = infer(tmp_path, RELUS["conv"][0])
     for name in ("conv", "relu"):
         assert fused(program, opt_out=(name,)) == program
@@ -213,7 +213,7 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
 
 
 def test_wrong_attributes_are_refused() -> None:
-    """Another activation, and a gate of another shape."""
+    """Kernels refuse an unsupported activation, and a gate of another shape than the result."""
     x = np.ones((2, 2), np.float32)
     gemm = registry()["Gemm"]
     step = step_of(gemm, Sample("s", (x, x)))
@@ -233,8 +233,8 @@ def special(size: int) -> Array:
     return np.resize(SPECIAL, size).view(np.float32)
 
 
-def alone(op: str, *inputs: Array) -> Array:
-    """What an operator's own kernel makes of them."""
+def own_kernel(op: str, *inputs: Array) -> Array:
+    """The result of an operator's own kernel for these inputs."""
     step = step_of(registry()[op], Sample("s", inputs))
     return run_step(step, step.access.sizes)[0]
 
@@ -243,27 +243,27 @@ def test_special_values() -> None:
     """Relu and its gradient leave the bits that their own kernels leave: NaNs, infinities, zeros of both signs."""
     x, y = special(64), np.roll(special(64), 3)
     zero = np.full(64, -0.0, np.float32)  # to which every sum stays itself
-    plain = alone("Add", x, zero)
+    plain = own_kernel("Add", x, zero)
     for sample, expected in (
-        (Sample("relu", (x, zero), {"activation": "Relu"}), alone("Relu", plain)),
-        (Sample("gate", (x, zero, y)), alone("ReluGrad", plain, y)),
+        (Sample("relu", (x, zero), {"activation": "Relu"}), own_kernel("Relu", plain)),
+        (Sample("gate", (x, zero, y)), own_kernel("ReluGrad", plain, y)),
     ):
         step = step_of(registry()["Add"], sample)
         assert bits(run_step(step, step.access.sizes)[0]) == bits(expected)
     one = np.ones((1, 1), np.float32)
-    plain = alone("Gemm", x[:, None], one)
+    plain = own_kernel("Gemm", x[:, None], one)
     for op, sample, expected in (
-        ("Gemm", Sample("relu", (x[:, None], one), {"activation": "Relu"}), alone("Relu", plain)),
-        ("Gemm", Sample("gate", (x[:, None], one, None, y[:, None])), alone("ReluGrad", plain, y[:, None])),
+        ("Gemm", Sample("relu", (x[:, None], one), {"activation": "Relu"}), own_kernel("Relu", plain)),
+        ("Gemm", Sample("gate", (x[:, None], one, None, y[:, None])), own_kernel("ReluGrad", plain, y[:, None])),
         (
             "Conv",
             Sample("relu", (x.reshape(1, 1, 8, 8), one[..., None, None]), {"activation": "Relu"}),
-            alone("Relu", plain),
+            own_kernel("Relu", plain),
         ),
         (
             "ConvGradX",
             Sample("gate", (x.reshape(1, 1, 8, 8), one[..., None, None], y.reshape(1, 1, 8, 8))),
-            alone("ReluGrad", plain, y[:, None]),
+            own_kernel("ReluGrad", plain, y[:, None]),
         ),
     ):
         step = step_of(registry()[op], sample)
@@ -282,7 +282,7 @@ def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_pat
     """Losses and weights do not depend on fusion; tile sizes, buffering and the order of transfers differ."""
     case = load_case(test, models_root)
     built = compile_case(case, tmp_path, strategy, l1)
-    assert any("+Relu" in step.shown for step in built.plan.steps)
+    assert any("+Relu" in step.op_label for step in built.plan.steps)
     assert result_hash(built.run("--dma-order", "late")) == unfused(test, case, tmp_path / "unfused")
 
 
@@ -290,10 +290,10 @@ _unfused: dict[str, str] = {}
 
 
 def unfused(test: str, case: Case, folder: Path) -> str:
-    """What a case's results hash to without fusion."""
+    """The hash of a case's results without fusion."""
     if test not in _unfused:
         built = compile_case(case, folder, "single", 64000, fuse=False)
-        assert not any("+" in step.shown for step in built.plan.steps)
+        assert not any("+" in step.op_label for step in built.plan.steps)
         _unfused[test] = result_hash(built.run())
     return _unfused[test]
 
@@ -302,7 +302,7 @@ def unfused(test: str, case: Case, folder: Path) -> str:
 @pytest.mark.qemu_riscv
 @pytest.mark.skipif(not run.available(build.toolchain(load("qemu_riscv"))), reason="no simulator")
 def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None:
-    """Fused on RISC-V, not fused on the host."""
+    """The fused program on RISC-V gives the results of the program without fusion on the host."""
     case = load_case("dscnn", models_root)
     built = compile_case(case, tmp_path, "auto", 64000, target="qemu_riscv")
     assert result_hash(built.run()) == unfused("dscnn", case, tmp_path / "unfused")
@@ -310,34 +310,34 @@ def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("test", ["DSCNN", "ResNet8"])
 def test_all_that_can_be_is_fused(test: str) -> None:
-    """In a network of convolutions every Relu has a home; of their gradients, the one behind the pool stays."""
+    """In a network of convolutions every Relu is fused, and every ReluGrad but the one behind the pool."""
     folder = next(needs_shared(SHARED / "training" / test).glob("*_train"))
     case = pipeline.load_training(folder)
-    found = fused(case.program, accumulate=case.dataset.n_accum if case.dataset else 1)
-    assert "Relu" not in ops(found)
-    assert ops(found).count("ReluGrad") == 1
+    fusion = fused(case.program, accumulate=case.dataset.n_accum if case.dataset else 1)
+    assert "Relu" not in ops(fusion)
+    assert ops(fusion).count("ReluGrad") == 1
 
 
 def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
-    """Step table, title and table in C, and names in the plan."""
+    """The plan, the step table and the C show the names of both operators and both nodes."""
     built = compile_case(load_case("autoencoder", models_root), tmp_path, "auto", 64000)
     text = (tmp_path / "TrainingNetwork.c").read_text()
-    steps = [step for step in built.plan.steps if "+" in step.shown]
-    assert {step.shown for step in steps} == {"Gemm+Relu", "Gemm+ReluGrad"}
+    steps = [step for step in built.plan.steps if "+" in step.op_label]
+    assert {step.op_label for step in steps} == {"Gemm+Relu", "Gemm+ReluGrad"}
     for step in steps:
         assert step.op == "Gemm"
         assert "+" in step.name
-        assert step_cells(step)[1] == step.shown
-        assert re.search(rf"^ \* {step.index} +{re.escape(step.shown)} .* {re.escape(step.name)}$", text, re.M)
+        assert step_cells(step)[1] == step.op_label
+        assert re.search(rf"^ \* {step.index} +{re.escape(step.op_label)} .* {re.escape(step.name)}$", text, re.M)
 
 
-def test_rules_are_found() -> None:
-    """By their names, in the order of these."""
+def test_names_of_rules() -> None:
+    """The rules are the modules of `deployer.fusions`, in alphabetical order."""
     assert list(fuse.rules()) == ["accumulate", "finish", "update"]
 
 
 def test_chain_of_views_alone(tmp_path: Path) -> None:
-    """Every link between an output and the input it lies in stays, though no step reads it."""
+    """All tensors between an output and the input whose memory it uses stay, though no step reads them."""
     first, second = node("Identity", ("x",), ("a",)), node("Unsqueeze", ("a", "s"), ("b",))
     model = chain(first, second, node("Squeeze", ("b", "s"), ("y",)), initializers=(constant("s", np.array([0])),))
     assert fused(infer(tmp_path, model)).storage("y") == "x"

@@ -103,8 +103,8 @@ def _slice_grad(data: st.DataObject) -> Sample:
     steps = [data.draw(st.integers(1, 3)) for _ in shape]
     starts = [data.draw(st.integers(0, 3)) for _ in shape]
     rest = [data.draw(st.integers(1, 3)) for _ in shape]
-    whole = [s + (n - 1) * t + r for n, t, s, r in zip(shape, steps, starts, rest, strict=True)]
-    attrs: dict[str, AttrValue] = {"input_shape": tuple(whole), "starts": tuple(starts), "steps": tuple(steps)}
+    extents = [s + (n - 1) * t + r for n, t, s, r in zip(shape, steps, starts, rest, strict=True)]
+    attrs: dict[str, AttrValue] = {"input_shape": tuple(extents), "starts": tuple(starts), "steps": tuple(steps)}
     return Sample("slice_grad", (random(*shape),), attrs)
 
 
@@ -119,19 +119,19 @@ def _concat(data: st.DataObject) -> Sample:
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_form(op: str, data: st.DataObject) -> None:
-    """Axes merge into the kernel's loops, and tiles into the whole, whatever is moved where: no bit changes."""
+    """Any shape, attributes and tile lengths give the bits of the reference."""
     sample = {"Pad": _pad, "Slice": _slice, "SliceGrad": _slice_grad, "Concat": _concat}[op](data)
     step = step_of(registry()[op], sample)
     if not step.access.dims:
         return
-    [wanted] = step.operator.reference(step.node, step.arrays)
+    [expected] = step.operator.reference(step.node, step.arrays)
     sizes = {d.name: data.draw(st.integers(1, d.size)) for d in step.access.dims}
-    [found] = run_step(step, sizes, data.draw(st.permutations(range(3))))
-    assert bits(found) == bits(wanted)
+    [result] = run_step(step, sizes, data.draw(st.permutations(range(3))))
+    assert bits(result) == bits(expected)
 
 
 def test_gradients_are_nodes_of_the_standard(tmp_path: Path) -> None:
-    """Where steps are one, the backward graph needs no operator of our own."""
+    """If all steps are 1, the backward graph has operators of ONNX alone."""
     for name in ("pad", "slice", "concat"):
         nodes, constants = TRAINED[name]
         model = mlp(*nodes)
@@ -141,13 +141,13 @@ def test_gradients_are_nodes_of_the_standard(tmp_path: Path) -> None:
 
 
 def test_gradient_at_the_bounds_is_pytorchs() -> None:
-    """It passes at the bounds themselves, and not beyond them."""
+    """The gradient of Clip passes at the bounds and not beyond them, as in PyTorch."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     x = torch.tensor([-1.0, 0.0, 1.0, 6.0, 7.0, float("nan")], requires_grad=True)
     torch.clamp(x, 0.0, 6.0).sum().backward()
     step = Node("n", "ClipGrad", ("dy", "x"), ("dx",), {"min": 0.0, "max": 6.0})
-    [found] = registry()["ClipGrad"].reference(step, [np.ones(6, np.float32), x.detach().numpy()])
-    np.testing.assert_array_equal(found, x.grad.numpy())
+    [gradient] = registry()["ClipGrad"].reference(step, [np.ones(6, np.float32), x.detach().numpy()])
+    np.testing.assert_array_equal(gradient, x.grad.numpy())
 
 
 def test_shapes_are_folded(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_shapes_are_folded(tmp_path: Path) -> None:
 
 
 def test_infinite_constants(tmp_path: Path) -> None:
-    """They survive in artefacts, as padding of maxima."""
+    """An infinite padding value, as for maxima, survives in an artefact."""
     pad = node("Pad", ("x",), ("y",), pads=[0, 1, 0, 0], value=-float("inf"))
     program = infer(tmp_path, chain(pad, opsets=(("", opset_for([pad])),)))
     again = artefact.from_jsonable(type(program), artefact.to_jsonable(program))
@@ -194,7 +194,7 @@ IMAGE = (1, 1, 4, 4)
 @pytest.mark.parametrize("outputs", [("y",), ("y", ""), ("y", "mask")])
 @pytest.mark.parametrize(("op", "attrs"), [("MaxPool", POOL), ("Dropout", {})])
 def test_masks_that_nobody_reads(op: str, attrs: dict[str, object], outputs: tuple[str, ...], tmp_path: Path) -> None:
-    """Named or not, a second output is no obstacle."""
+    """A second output that no node reads is no obstacle, whether it has a name or not."""
     program = infer(tmp_path, chain(node(op, ("x",), outputs, **attrs), x=IMAGE))
     verify_program(program)
     assert "mask" not in program.tensors
@@ -202,7 +202,7 @@ def test_masks_that_nobody_reads(op: str, attrs: dict[str, object], outputs: tup
 
 @pytest.mark.parametrize(("op", "attrs"), [("MaxPool", POOL), ("Dropout", {})])
 def test_masks_that_are_read(op: str, attrs: dict[str, object], tmp_path: Path) -> None:
-    """A reader of what is not computed is named, be it a node or the graph's outputs."""
+    """The error for an output that is not computed names its reader, a node or the graph's outputs."""
     first = node(op, ("x",), ("p", "m"), "first", **attrs)
     texts = (f"node 'first' ({op})", "its output 1 ('m')", "nothing here computes")
     with raises(UnsupportedOperator, *texts, "node 'Flatten_y' (Flatten) reads"):
@@ -213,7 +213,7 @@ def test_masks_that_are_read(op: str, attrs: dict[str, object], tmp_path: Path) 
 
 
 def test_mask_of_a_constant(tmp_path: Path) -> None:
-    """A node that is known at compile time has no second output either."""
+    """A node that is computed at compile time has no second output either."""
     nodes = (node("MaxPool", ("c",), ("p", "m"), "first", **POOL), node("Flatten", ("m",), ("y",)))
     constants = (constant("c", np.ones(IMAGE, np.float32)),)
     with raises(UnsupportedOperator, "node 'first' (MaxPool)", "nothing here computes"):

@@ -1,4 +1,4 @@
-"""Placement against its bound, branch and bound against every packing there is."""
+"""Placement against its lower bound, and branch and bound against the enumeration of all packings."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -34,11 +34,11 @@ HARD_NODES = 80_000
 @st.composite
 def buffers(draw: st.DrawFn, most: int = 12, steps: int = 9) -> list[Item]:
     """Items on an alignment of 8 B."""
-    found = []
+    items = []
     for index in range(draw(st.integers(1, most))):
         first = draw(st.integers(0, steps))
-        found.append(Item(f"b{index}", 8 * draw(st.integers(0, 9)), first, draw(st.integers(first, steps))))
-    return found
+        items.append(Item(f"b{index}", 8 * draw(st.integers(0, 9)), first, draw(st.integers(first, steps))))
+    return items
 
 
 def random_buffers(seed: int, count: int, steps: int, life: int) -> list[Item]:
@@ -52,29 +52,29 @@ def random_buffers(seed: int, count: int, steps: int, life: int) -> list[Item]:
     ]
 
 
-def check_placement(items: list[Item], found: Placement, alignment: int) -> None:
-    """Aligned, without overlap, and of the height it says, which is not below the bound."""
-    assert set(found.offsets) == {x.name for x in items}
-    assert all(at >= 0 and at % alignment == 0 for at in found.offsets.values())
-    assert found.height == max((found.offsets[x.name] + x.bytes for x in items), default=0)
-    assert found.bound == lower_bound(items) <= found.height
+def check_placement(items: list[Item], packing: Placement, alignment: int) -> None:
+    """Check that offsets are aligned and without overlap, and that height and bound are right."""
+    assert set(packing.offsets) == {x.name for x in items}
+    assert all(at >= 0 and at % alignment == 0 for at in packing.offsets.values())
+    assert packing.height == max((packing.offsets[x.name] + x.bytes for x in items), default=0)
+    assert packing.bound == lower_bound(items) <= packing.height
     for i, a in enumerate(items):
         for b in items[:i]:
-            apart = a.last < b.first or b.last < a.first
-            at, bt = found.offsets[a.name], found.offsets[b.name]
-            assert apart or at + a.bytes <= bt or bt + b.bytes <= at or 0 in (a.bytes, b.bytes)
+            disjoint = a.last < b.first or b.last < a.first
+            at, bt = packing.offsets[a.name], packing.offsets[b.name]
+            assert disjoint or at + a.bytes <= bt or bt + b.bytes <= at or 0 in (a.bytes, b.bytes)
 
 
 def check_packed(items: list[Item], offsets: Sequence[int], capacity: int, alignment: int) -> None:
-    """A sound placement within the capacity."""
+    """Check that offsets are a sound placement within the capacity."""
     height = max((at + x.bytes for x, at in zip(items, offsets, strict=True)), default=0)
     assert height <= capacity
-    named = {x.name: at for x, at in zip(items, offsets, strict=True)}
-    check_placement(items, Placement(named, height, lower_bound(items)), alignment)
+    addresses = {x.name: at for x, at in zip(items, offsets, strict=True)}
+    check_placement(items, Placement(addresses, height, lower_bound(items)), alignment)
 
 
 def can_be_packed(items: list[Item], capacity: int, alignment: int) -> bool:
-    """Every offset of every buffer is tried, in the order of birth."""
+    """Whether a packing exists, by trying every offset of every buffer in the order of birth."""
     ordered = sorted(items, key=lambda x: x.first)
     placed: list[tuple[Item, int]] = []
 
@@ -94,12 +94,12 @@ def can_be_packed(items: list[Item], capacity: int, alignment: int) -> bool:
 
 
 def check_against_every_offset(items: list[Item], capacity: int, alignment: int) -> bool:
-    """Found where there is a packing, proven impossible where there is none. Returns which."""
+    """Check that `pack` finds a packing or proves that none exists; return whether one exists."""
     possible = can_be_packed(items, capacity, alignment)
-    found = pack(items, capacity, alignment, TINY_NODES)
-    assert (found.offsets is not None, found.proven) == (possible, not possible)
-    if found.offsets is not None:
-        check_packed(items, found.offsets, capacity, alignment)
+    answer = pack(items, capacity, alignment, TINY_NODES)
+    assert (answer.offsets is not None, answer.proven) == (possible, not possible)
+    if answer.offsets is not None:
+        check_packed(items, answer.offsets, capacity, alignment)
     return possible
 
 
@@ -116,7 +116,7 @@ TIGHT = (
 
 @pytest.mark.parametrize("shape", TIGHT, ids=len)
 def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int, int, int], ...]) -> None:
-    """The instances, each with one buffer less, and with sizes changed a little, at their bound and a unit above it."""
+    """`pack` is exact on tight instances, on each without a buffer, and on variants at their bound and 4 B above."""
     items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(shape)]
     capacity = lower_bound(items)
     assert not check_against_every_offset(items, capacity, 4)
@@ -131,10 +131,12 @@ def test_search_is_exact_where_the_bound_is_out_of_reach(shape: tuple[tuple[int,
     assert set(answers) == {True, False}
 
 
-@pytest.mark.parametrize("apart", [8, 1009])
-def test_search_is_exact_for_steps_far_apart(apart: int) -> None:
-    """The smallest instance, with many steps between births."""
-    items = [Item(f"b{i}", 4 * size, apart * first, apart * last) for i, (size, first, last) in enumerate(TIGHT[0])]
+@pytest.mark.parametrize("distance", [8, 1009])
+def test_search_is_exact_for_distant_steps(distance: int) -> None:
+    """`pack` is exact on the smallest tight instance with many steps between births."""
+    items = [
+        Item(f"b{i}", 4 * size, distance * first, distance * last) for i, (size, first, last) in enumerate(TIGHT[0])
+    ]
     assert not check_against_every_offset(items, lower_bound(items), 4)
     for item in items:
         assert check_against_every_offset([x for x in items if x is not item], lower_bound(items), 4)
@@ -150,17 +152,17 @@ def test_search_finds_what_some_offsets_give(items: list[Item], spare: int) -> N
 @given(buffers(most=40, steps=20), st.integers(0, 60))
 @settings(deadline=None, max_examples=150)
 def test_search_answers_within_the_capacity(items: list[Item], spare: int) -> None:
-    """Also where the capacity is not on the alignment."""
+    """Packings fit the capacity, even one that is no multiple of the alignment, and are the same each time."""
     capacity = lower_bound(items) + spare
-    found = pack(items, capacity, 8, 500)
-    if found.offsets is not None:
-        check_packed(items, found.offsets, capacity, 8)
-    assert found.nodes <= 500
-    assert found == pack(items, capacity, 8, 500)
+    answer = pack(items, capacity, 8, 500)
+    if answer.offsets is not None:
+        check_packed(items, answer.offsets, capacity, 8)
+    assert answer.nodes <= 500
+    assert answer == pack(items, capacity, 8, 500)
 
 
 def test_search_stops_at_its_limit() -> None:
-    """Neither found nor proven: the last of the tight instances takes some hundreds of nodes."""
+    """With too few nodes the answer is neither a packing nor a proof; this instance needs some hundreds."""
     items = [Item(f"b{i}", 4 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[-1])]
     assert pack(items, lower_bound(items), 4, 50) == (None, False, 50)
 
@@ -168,16 +170,16 @@ def test_search_stops_at_its_limit() -> None:
 @given(buffers())
 @settings(deadline=None, max_examples=80)
 def test_placement_is_sound(items: list[Item]) -> None:
-    found = place(items, 1 << 16, 8)
-    check_placement(items, found, 8)
+    packing = place(items, 1 << 16, 8)
+    check_placement(items, packing, 8)
     live = [sum(x.bytes for x in items if x.first <= s <= x.last) for s in range(10)]
-    assert found.bound == max(live)
+    assert packing.bound == max(live)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 @settings(deadline=None)
 def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
-    """All at once: one on the other. One after the other: all at the bottom. Growing and dying nested: their sum."""
+    """Buffers that live all at once, one after the other, or nested are packed at the bound."""
     forms: tuple[Callable[[int], tuple[int, int]], ...] = (
         lambda i: (0, 9),
         lambda i: (i, i),
@@ -185,72 +187,74 @@ def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
     )
     for span in forms:
         items = [Item(f"b{i}", 4 * n, *span(i)) for i, n in enumerate(sizes)]
-        found = place(items, 1 << 12)
-        check_placement(items, found, 4)
-        assert found.height == found.bound
+        packing = place(items, 1 << 12)
+        check_placement(items, packing, 4)
+        assert packing.height == packing.bound
 
 
 def test_placement_searches_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every order of first fit is made a bad one; the answer still is at the bound."""
+    """With a bad order of first fit alone, the search still packs at the bound."""
     items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
     monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [[1, 0, 2, 3]])
-    found = place(items, 1 << 10)
-    check_placement(items, found, 4)
-    assert found.height == found.bound == 20
+    packing = place(items, 1 << 10)
+    check_placement(items, packing, 4)
+    assert packing.height == packing.bound == 20
 
 
 def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
     items = [Item("home", 400, 0, 99)] + [Item(f"slot {i}", 40 + 4 * (i % 7), i, i) for i in range(100)]
-    found = place(items, 500)
-    check_placement(items, found, 4)
-    assert found.height == found.bound
+    packing = place(items, 500)
+    check_placement(items, packing, 4)
+    assert packing.height == packing.bound
 
 
 @pytest.mark.parametrize("shape", [(48, 12, 8, 5), (40, 12, 8, 5), (54, 12, 8, 5), (0, 12, 8, 5), (27, 20, 10, 6)])
 def test_each_order_is_worth_a_try(shape: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances of which first fit reaches the bound in one order alone, another one each: nothing is searched."""
+    """On each instance a different order of first fit is the only one that reaches the bound, without a search."""
     monkeypatch.delattr("deployer.tilers.addresses.placement.pack")
     items = random_buffers(*shape)
-    found = place(items, 1 << 20)
-    check_placement(items, found, 4)
-    assert found.height == found.bound
+    packing = place(items, 1 << 20)
+    check_placement(items, packing, 4)
+    assert packing.height == packing.bound
 
 
 @pytest.mark.parametrize("shape", [(0, 60, 30, 10), (5, 120, 30, 25), (1, 100, 60, 30)])
 def test_dense_steps_first_reaches_the_bound(shape: tuple[int, int, int, int]) -> None:
-    """Instances that no order of first fit packs at the bound, nor branch and bound of all buffers in time."""
+    """A search in dense steps packs instances at the bound that first fit and a search of all buffers do not."""
     items = random_buffers(*shape)
-    found = place(items, 1 << 20)
-    check_placement(items, found, 4)
-    assert found.height == found.bound
+    packing = place(items, 1 << 20)
+    check_placement(items, packing, 4)
+    assert packing.height == packing.bound
 
 
-def test_heights_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousandths above the bound as declared; what was packed is not packed again at a greater height."""
+def test_heights_in_thousandths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches run at the declared heights above the bound, and never above a height already reached."""
     tight = [Item(f"b{i}", 4000 * size, first, last) for i, (size, first, last) in enumerate(TIGHT[1])]
     bound, packed = lower_bound(tight), dict[frozenset[str], int]()
-    asked = set()
+    capacities = set()
 
     def spy(items: Sequence[Item], capacity: int, alignment: int, nodes: int) -> Answer:
         names = frozenset(x.name for x in items)
         assert capacity <= packed.get(names, capacity)
-        asked.add(capacity)
+        capacities.add(capacity)
         answer = pack(items, capacity, alignment, nodes)
         packed.update({names: capacity} if answer.offsets is not None else {})
         return answer
 
     monkeypatch.setattr(placement, "pack", spy)
     place(tight, 1 << 30)
-    assert asked == {bound * (1000 + thousandths) // 1000 for thousandths in (0, *placement.SLACK, *placement.GAPS)}
+    assert capacities == {
+        bound * (1000 + thousandths) // 1000 for thousandths in (0, *placement.SLACK, *placement.GAPS)
+    }
 
 
 def test_orders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each order gets as many nodes in a turn; one that learns gets them in runs of as many as the first turn has."""
-    given: dict[tuple[str, ...], list[int]] = {}
+    """Each order gets the same number of nodes in a turn; one that learns gets them in runs as long as the first."""
+    limits: dict[tuple[str, ...], list[int]] = {}
 
     def run(search: _Search) -> bool:
-        given.setdefault(search.order, []).append(search.run_limit - search.nodes)
+        limits.setdefault(search.order, []).append(search.run_limit - search.nodes)
         search.nodes = search.run_limit
         raise _Spent
 
@@ -259,22 +263,22 @@ def test_orders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = unit * sum(turns) * len((*FIXED_ORDERS, *LEARNT_ORDERS))
     answer = pack([Item(f"b{i}", 8, 0, 0) for i in range(5)], 100, 4, limit)
     assert (answer.offsets, answer.proven, answer.nodes) == (None, False, limit)
-    assert all(given[order] == [unit * turn for turn in turns] for order in FIXED_ORDERS)
-    assert all(given[order] == [unit] * sum(turns) for order in LEARNT_ORDERS)
+    assert all(limits[order] == [unit * turn for turn in turns] for order in FIXED_ORDERS)
+    assert all(limits[order] == [unit] * sum(turns) for order in LEARNT_ORDERS)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_placement_of_many_short_lives_is_within_two_percent(seed: int) -> None:
     items = random_buffers(seed, 120, 30, 25)
-    found = place(items, 1 << 20)
-    check_placement(items, found, 4)
-    assert found.height * 100 <= found.bound * 102
+    packing = place(items, 1 << 20)
+    check_placement(items, packing, 4)
+    assert packing.height * 100 <= packing.bound * 102
 
 
 def test_placement_of_nothing_and_of_too_much() -> None:
     assert place([], 64).height == 0
-    found = place([Item("a", 100, 0, 0), Item("b", 100, 0, 0)], 64)
-    assert found.height == found.bound == 200
+    packing = place([Item("a", 100, 0, 0), Item("b", 100, 0, 0)], 64)
+    assert packing.height == packing.bound == 200
 
 
 def test_placement_is_the_same_twice() -> None:
@@ -294,6 +298,6 @@ def test_allocation_instances_fit(path: Path) -> None:
     with path.open() as file:
         rows = [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)]
     items = [Item(str(r["id"]), r["size"], r["lower"], r["upper"] - 1) for r in rows]
-    found = place(items, capacity, nodes=HARD_NODES)
-    check_placement(items, found, 4)
-    assert found.height <= capacity, f"packed into {found.height} B of {capacity} B, bound {found.bound} B"
+    packing = place(items, capacity, nodes=HARD_NODES)
+    check_placement(items, packing, 4)
+    assert packing.height <= capacity, f"packed into {packing.height} B of {capacity} B, bound {packing.bound} B"

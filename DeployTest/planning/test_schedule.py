@@ -1,4 +1,4 @@
-"""The order of the steps: every dependence kept, and less memory alive at once than in the graph's own order."""
+"""The order of the steps: it respects all dependences, and fewer bytes are alive at once than in graph order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,40 +41,40 @@ def live_peak(program: Program, order: list[str]) -> int:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_more_alive_than_in_graph_order(model: str, models_root: Path) -> None:
-    """The chosen order holds no more at once; every node is there once."""
+    """The schedule has each node once, and its peak of live bytes is not above that of the graph order."""
     program = fuse.fuse_program(load_case(model, models_root).program, Options())
-    chosen = schedule.make_schedule(program, Options())
+    plan = schedule.make_schedule(program, Options())
     graph = program.graphs[0]
-    order = [s.name for s in chosen.steps if s.graph == graph.name]
+    order = [s.name for s in plan.steps if s.graph == graph.name]
     assert sorted(order) == sorted(n.name for n in graph.nodes)
     assert live_peak(program, order) <= live_peak(program, [n.name for n in graph.nodes])
-    lifetimes.find_lifetimes(chosen)
+    lifetimes.find_lifetimes(plan)
 
 
 def test_residual_network_needs_less(models_root: Path) -> None:
-    """A weight's gradient comes before its input's where both wait for the same, so that one image less is alive."""
+    """If the gradients of a weight and of its layer's input are ready, the weight's runs first, saving an image."""
     program = fuse.fuse_program(load_case("resnet8", models_root).program, Options())
     order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == "train"]
     assert live_peak(program, order) < 0.9 * live_peak(program, [n.name for n in program.graphs[0].nodes])
 
 
 def test_every_step_leaves_least_alive(models_root: Path) -> None:
-    """Where the graph's own order needs more: after each step less is alive than after any other that could run."""
+    """Where the schedule is the greedy one, no other ready step leaves fewer bytes alive than the next one."""
     program = fuse.fuse_program(load_case("resnet8", models_root).program, Options())
     nodes = program.graphs[0].nodes
     order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == program.graphs[0].name]
     steps = {n.name: frozenset(program.storage(t) for t in (*n.inputs, *n.outputs) if t) for n in nodes}
     waits = dependences(program)
-    for at, chosen in enumerate(order):
+    for at, step in enumerate(order):
         done = set(order[:at])
         ready = [name for name in order[at:] if waits[name] <= done]
-        assert chosen in ready
-        left = {name: alive_after(program, steps, done | {name}) for name in ready}
-        assert left[chosen] == min(left.values()), (at, chosen, left)
+        assert step in ready
+        sizes = {name: alive_after(program, steps, done | {name}) for name in ready}
+        assert sizes[step] == min(sizes.values()), (at, step, sizes)
 
 
 def dependences(program: Program) -> dict[str, set[str]]:
-    """Of each node of the training graph the earlier ones that it may not overtake."""
+    """For each node of the training graph, the earlier nodes that must run before it."""
     waits: dict[str, set[str]] = {}
     earlier: list[tuple[str, set[str], set[str]]] = []
     for n in program.graphs[0].nodes:
@@ -85,18 +85,18 @@ def dependences(program: Program) -> dict[str, set[str]]:
 
 
 def alive_after(program: Program, steps: Mapping[str, frozenset[str]], done: set[str]) -> int:
-    """Bytes that wait for other steps, or outlive the graph, once these are done."""
+    """Bytes alive after these steps: those that other steps use or that outlive the graph."""
     tensors = program.tensors
     outlives = {s for s in tensors if tensors[s].role == "accumulator"} | {program.storage(o) for o in program.outputs}
     later = frozenset().union(*(touched for name, touched in steps.items() if name not in done))
-    made = frozenset().union(*(steps[name] for name in done))
-    counted = {s for s in made & (later | outlives) if tensors[s].role in ("value", "accumulator")}
+    storages = frozenset().union(*(steps[name] for name in done))
+    counted = {s for s in storages & (later | outlives) if tensors[s].role in ("value", "accumulator")}
     return sum(tensors[s].type.bytes for s in counted)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_node_overwrites_was_read_before(model: str, models_root: Path) -> None:
-    """Reads and writes of one storage keep the order they have in the graph."""
+    """Reads and writes of one storage keep their order in the graph, unless both are reads."""
     program = fuse.fuse_program(load_case(model, models_root).program, Options())
     position = {s.name: s.index for s in schedule.make_schedule(program, Options()).steps}
     for graph in program.graphs:
@@ -140,14 +140,14 @@ def two_weights() -> Case:
 
 
 def test_old_value_is_read_before_it_is_overwritten(tmp_path: Path) -> None:
-    """A step that could run at once without memory waits for the reader of what it overwrites; the weights agree."""
+    """A step waits for the readers of the storage that it overwrites, so the weights equal those of the graph order."""
     program = two_weights().program(tmp_path)
     data = load(two_weights().dataset(tmp_path), program)
     steps = schedule.make_schedule(program, Options(accumulate=data.n_accum)).steps
-    chosen = tuple(replace(g, nodes=tuple(s.node for s in steps if s.graph == g.name)) for g in program.graphs)
+    graphs = tuple(replace(g, nodes=tuple(s.node for s in steps if s.graph == g.name)) for g in program.graphs)
     order = [s.name for s in steps if s.graph == "optimizer"]
     assert order != [n.name for n in program.graphs[1].nodes], "the graph's own order tells nothing"
     assert order.index("Mul_w_squares") < order.index("SGD_w_updated")
-    _, wanted = run_training(program, data, np.float64)
-    _, found = run_training(replace(program, graphs=chosen), data, np.float64)
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    _, expected = run_training(program, data, np.float64)
+    _, weights = run_training(replace(program, graphs=graphs), data, np.float64)
+    assert all(np.array_equal(weights[name], expected[name]) for name in expected)

@@ -1,4 +1,4 @@
-"""What does not fit L1 by a channel of an image or a row of a layer is cut further, and adds in the same order."""
+"""An L1 smaller than a channel of an image or a row of a layer: sums are split, and add in the same order."""
 
 import re
 from pathlib import Path
@@ -11,51 +11,51 @@ from deployer.core.plan import Options, Tiling
 from DeployTest.support.windowed_cases import LARGE, Windowed
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-WHOLE, SMALL, SMALL_L2 = 200000, 1100, 9000
+LARGE_L1, SMALL_L1, SMALL_L2 = 200000, 1100, 9000
 SUMS = dict.fromkeys(("sum", "mean", "variance", "batch norm grad", "grad w", "grad w strided"), 2)
 SUMS |= {"batch norm": 3, "layer norm": 1}
-"""Reductions that must be split at once."""
+"""Reductions that must be split in one step."""
 
 
 def split_sums(tiling: Tiling) -> set[int]:
-    """How many reductions of a step are split, over all steps."""
-    found = set()
+    """The numbers of split reductions that occur in steps."""
+    counts = set()
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        found.add(sum(d.kind == "reduction" and choice.tile[d.name] < d.size for d in step.access.dims))
-    return found
+        counts.add(sum(d.kind == "reduction" and choice.tile[d.name] < d.size for d in step.access.dims))
+    return counts
 
 
 @pytest.mark.parametrize("strategy", [pytest.param("single", marks=pytest.mark.slow), "double"])
 @pytest.mark.parametrize("name", LARGE)
 def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> None:
-    """Right, and the bits of a run in one tile."""
+    """Results in small tiles have the bits of a run in one tile."""
     case = Windowed(name, tmp_path)
-    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": WHOLE}))
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
     assert split_sums(tiling) == {0}
-    whole = case.run(tiling, plan, "whole").tobytes()
-    tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": SMALL}))
+    expected = case.run(tiling, plan, "whole").tobytes()
+    tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": SMALL_L1}))
     assert max(split_sums(tiling)) >= SUMS.get(name, 0)
     for order in ("late", "random"):
-        assert case.run(tiling, plan, order, ("--dma-order", order)).tobytes() == whole
+        assert case.run(tiling, plan, order, ("--dma-order", order)).tobytes() == expected
 
 
 @pytest.mark.parametrize("name", ["max pool grad", "max pool grad overlap", "grad w"])
 def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
-    """In parts of a small L2, each cut into tiles of a small L1."""
+    """Results in tiles of a small L2, each divided into tiles of a small L1, have the bits of a run in one tile."""
     case = Windowed(name, tmp_path)
-    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": WHOLE}))
-    whole = case.run(tiling, plan, "whole").tobytes()
-    budgets = {"L1": SMALL, "L2": SMALL_L2}
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
+    expected = case.run(tiling, plan, "whole").tobytes()
+    budgets = {"L1": SMALL_L1, "L2": SMALL_L2}
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", budgets, outermost="L3"))
     assert any(choice.stage for choice in tiling.steps)
-    assert case.run(tiling, plan, "small", ("--dma-order", "random")).tobytes() == whole
+    assert case.run(tiling, plan, "small", ("--dma-order", "random")).tobytes() == expected
 
 
 @pytest.mark.parametrize("condition", ["n == 0 && ", " && oh == 0"])
 def test_a_sum_that_begins_again_is_seen(condition: str, tmp_path: Path) -> None:
-    """Where one of the split sums is left out of what says "first", the argument is named."""
+    """If the condition of argument `first` misses a split reduction, the simulator names the argument."""
     case = Windowed("grad w", tmp_path)
-    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": SMALL}))
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": SMALL_L1}))
     case.run(tiling, plan, "c")
     source = tmp_path / "c" / "InferenceNetwork.c"
     text, count = re.subn(rf"(first = .*){condition}", r"\1", source.read_text())

@@ -48,32 +48,32 @@ LITTLE_L2 = [pytest.param(name, 40000, marks=[] if name == "auto" else pytest.ma
 
 @pytest.mark.parametrize(("mode", "l2"), [*((name, L2) for name in MODES), *LITTLE_L2])
 def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path) -> None:
-    """Right, within the budgets, the model's cycles, and the bits of a run from L2, in every DMA and core order."""
+    """In each DMA and core order a run is within the budgets, takes the model's cycles and has the bits of L2 alone."""
     case = load_case("autoencoder", models_root)
     built = compile_case(case, tmp_path / "c", mode, L1, l2=l2, outermost="L3")
-    wanted = canonical_hash("autoencoder", models_root, tmp_path)
+    expected = canonical_hash("autoencoder", models_root, tmp_path)
     for order, seed in (("early", 0), ("late", 0), ("random", 1), ("random", 2)):
         outcome = built.run("--dma-order", order, "--seed", str(seed), "--core-order", "random")
         assert worst_difference(case, outcome) <= TOLERANCE
-        assert result_hash(outcome) == wanted, f"{order} {seed}"
+        assert result_hash(outcome) == expected, f"{order} {seed}"
         assert int(outcome.bench["train_cycles"]) == built.plan.cycles("train"), "the clock is the model"
         assert int(outcome.bench["l2_bytes"]) <= l2
         assert int(outcome.bench["l3_bytes"]) > 0
 
 
 def test_batches_and_accumulation_from_l3(models_root: Path, tmp_path: Path) -> None:
-    """Accumulators that live over several passes may be spilled as well: read but on the first pass of an update."""
+    """Accumulators of several passes may be spilled too; they are read in all passes but the first of an update."""
     case = pipeline.load_training(case_dir("autoencoder_batch4", models_root), n_accum=2, n_steps=2)
-    wanted = result_hash(compile_case(case, tmp_path / "l2", "auto", L1).run())
+    expected = result_hash(compile_case(case, tmp_path / "l2", "auto", L1).run())
     built = compile_case(case, tmp_path / "l3", "auto", L1, l2=40000, outermost="L3")
     spilled = {case.program.tensors[name].role for name in built.tiling.spilled}
     assert {"accumulator", "weight"} <= spilled
     for order in ("early", "late", "random"):
-        assert result_hash(built.run("--dma-order", order)) == wanted
+        assert result_hash(built.run("--dma-order", order)) == expected
 
 
 def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
-    """L3 is a permission: with room in L2 the plan is the same as without it, but for the word."""
+    """With room in L2, permission to use L3 does not change the steps, homes and levels of the plan."""
     case = load_case("autoencoder", models_root)
     plans = []
     for outermost in ("L2", "L3"):
@@ -85,7 +85,7 @@ def test_nothing_is_spilled_that_fits(models_root: Path) -> None:
 
 
 def test_two_engines_share_the_work(built: Built) -> None:
-    """A hop with an engine per direction takes from half as long to as long as one with a single engine."""
+    """A hop with an engine per direction is busy for at least half the cycles of a single engine, and no more."""
     host, tiling = targets.load("host"), built.tiling
     program, faster = tiling.lifetimes.schedule.program, 0
     storage_of = {name: program.storage(name) for name in program.tensors}
@@ -99,7 +99,7 @@ def test_two_engines_share_the_work(built: Built) -> None:
 
 
 def test_residents_make_room(models_root: Path) -> None:
-    """What lives in L1 takes no room in L2: 233 KB fit 190 KB of it beside 64 KB of L1, and nothing is spilled."""
+    """Tensors at home in L1 need no room in L2: 233 KB fit 190 KB of L2 and 64 KB of L1, so nothing is spilled."""
     case = load_case("autoencoder", models_root)
     options = Options("host", "single", {"L1": 64000, "L2": 190000}, outermost="L3")
     tiling, plan = pipeline.plan_case(case, options)
@@ -108,7 +108,7 @@ def test_residents_make_room(models_root: Path) -> None:
 
 
 def test_outputs_are_not_spilled(tmp_path: Path) -> None:
-    """The harness reads outputs where they are, in the level between: one that is larger than that does not fit."""
+    """Outputs stay in L2, where the harness reads them: one that is larger than L2 does not fit."""
     program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
     options = Options("host", "auto", {"L1": 4000, "L2": 12000}, outermost="L3")
     assert pipeline.plan_program(program, options)[0].spilled == ("x",)
@@ -117,14 +117,14 @@ def test_outputs_are_not_spilled(tmp_path: Path) -> None:
 
 
 def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a packing of the level between lost is withheld from the next tiling, where more can be spilled."""
+    """Bytes that a packing of L2 loses are withheld from the next tiling, which spills more."""
     case, packed = load_case("autoencoder", models_root), place.place
 
     def loses(items: list[Item], capacity: int, alignment: int) -> Placement:
-        found = packed(items, capacity, alignment)
+        packing = packed(items, capacity, alignment)
         lost = capacity == 40000 and not withheld
         withheld.extend([1] * lost)
-        return replace(found, height=max(found.height, 40064), bound=40000) if lost else found
+        return replace(packing, height=max(packing.height, 40064), bound=40000) if lost else packing
 
     withheld: list[int] = []
     monkeypatch.setattr(place, "place", loses)
@@ -135,7 +135,7 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
 
 
 def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
-    """A gap in L1 costs its bytes; only one that leaves too little for the slots takes everything else out of L1."""
+    """With a small gap in L1 tensors are still resident; with one that leaves too little for slots none is."""
     case = load_case("simple_mlp", models_root)
     options = pipeline.accumulate_of(case, Options("host", "single", {"L1": 4000}))
     alive = lifetimes.find_lifetimes(schedule.make_schedule(fuse.fuse_program(case.program, options), options))
@@ -146,7 +146,7 @@ def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
 
 @pytest.mark.slow
 def test_auto_is_best_from_l3(models_root: Path) -> None:
-    """Under the model auto never takes longer than single or double throughout, and double hides something."""
+    """In the model, auto takes no more cycles than single and double, and double waits less than single."""
     case = load_case("autoencoder", models_root)
     cycles, waits = {}, {}
     for mode in ("single", "double", "auto"):
@@ -163,7 +163,7 @@ def test_auto_is_best_from_l3(models_root: Path) -> None:
 
 @pytest.mark.slow
 def test_stages_do_not_starve_kernels(models_root: Path) -> None:
-    """What is spilled is cut where kernels stay fast: not into single channels, which a convolution does one by one."""
+    """Stages have tiles on which kernels are fast, not of single channels, which a convolution computes one by one."""
     case, kernels = load_case("resnet8", models_root), {}
     for l2 in (400000, 1900000):
         options = Options("siracusa", "double", {"L1": 128000, "L2": l2}, outermost="L3")
@@ -174,7 +174,7 @@ def test_stages_do_not_starve_kernels(models_root: Path) -> None:
 
 
 def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
-    """One byte less than proposed fails, the proposal works."""
+    """The L2 size that the error proposes works, and 4 B less fail."""
     case = load_case("autoencoder", models_root)
 
     def plan(l2: int) -> None:
@@ -183,15 +183,15 @@ def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
 
     with pytest.raises(TilingInfeasible) as caught:
         plan(64)
-    found = re.search(r"--l2 (\d+)", caught.value.hint)
-    assert found
-    plan(int(found[1]))
+    match = re.search(r"--l2 (\d+)", caught.value.hint)
+    assert match
+    plan(int(match[1]))
     with pytest.raises(TilingInfeasible):
-        plan(int(found[1]) - 4)
+        plan(int(match[1]) - 4)
 
 
 def test_tiling_with_stages_is_an_artefact(built: Built, tmp_path: Path) -> None:
-    """It goes to JSON and back exactly, and gives the same plan."""
+    """A tiling with stages survives JSON without loss, and gives the same plan."""
     again = artefact.load(Tiling, built.directory / "tiling.json")
     assert again == built.tiling
     assert pipeline.place_tiling(again, built.plan.running) == built.plan
@@ -219,7 +219,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_planted_faults_are_caught(fault: str, built: Built, tmp_path: Path) -> None:
-    """Each fault is named by the simulator in every DMA order."""
+    """The simulator names each planted fault, in every DMA order."""
     pattern, replacement, expected = FAULTS[fault]
     copy = planted(built, tmp_path / "c", pattern, replacement)
     for order in ("early", "late", "random"):
@@ -239,7 +239,7 @@ WRONG_STAGES = {
 
 @pytest.mark.parametrize("fault", sorted(WRONG_STAGES))
 def test_wrong_stages_are_refused(fault: str, built: Built) -> None:
-    """The judge knows the rules of stages."""
+    """The verifier refuses tilings with a wrong stage."""
 
     def edited(choice: StepTiling) -> StepTiling:
         stage: Stage | None = choice.stage
@@ -250,7 +250,7 @@ def test_wrong_stages_are_refused(fault: str, built: Built) -> None:
 
 
 def test_a_split_reduction_is_refused(built: Built) -> None:
-    """A sum that waits in its slot of the inner level cannot leave with a tile of the stage."""
+    """The verifier refuses a stage that splits a reduction, as an incomplete sum may not leave its slot."""
     steps = list(built.tiling.steps)
     for index, step in enumerate(built.tiling.lifetimes.schedule.steps):
         split = [d.name for d in step.access.dims if d.kind == "reduction" and d.size > 1]

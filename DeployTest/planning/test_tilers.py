@@ -1,4 +1,4 @@
-"""Access derivations against plain enumeration, the tiling model against its oracle."""
+"""Boxes and transfers of accesses against plain enumeration, and the tiling model against its oracle."""
 
 import itertools
 import math
@@ -20,13 +20,13 @@ from deployer.core.access import (
     Whole,
     Window,
     box_shape,
+    full_axes,
     loads,
     order_dims,
     strides,
     tile_count,
     tiles,
     transfer,
-    whole_axes,
 )
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError
@@ -61,16 +61,16 @@ def test_transfer_walks_the_box(case: tuple[tuple[int, ...], tuple[tuple[int, in
     """Runs and strides from the box's first element address its elements, each once and in row-major order."""
     view, box = case
     array = np.arange(math.prod(view)).reshape(view)
-    wanted = array[tuple(slice(low, low + n) for low, n in box)].ravel()
-    found = transfer(view, tuple(n for _, n in box))
+    expected = array[tuple(slice(low, low + n) for low, n in box)].ravel()
+    move = transfer(view, tuple(n for _, n in box))
     addresses = np.array([sum(low * s for (low, _), s in zip(box, strides(view), strict=True))])
-    for count, stride in found.levels:
+    for count, stride in move.levels:
         addresses = (addresses[:, None] + np.arange(count) * stride).ravel()
-    addresses = (addresses[:, None] + np.arange(found.run)).ravel()
-    assert addresses.tolist() == wanted.tolist()
-    assert found.elements == wanted.size
-    assert found.lines == wanted.size // found.run
-    assert all(count > 1 for count, _ in found.levels)
+    addresses = (addresses[:, None] + np.arange(move.run)).ravel()
+    assert addresses.tolist() == expected.tolist()
+    assert move.elements == expected.size
+    assert move.lines == expected.size // move.run
+    assert all(count > 1 for count, _ in move.levels)
 
 
 def test_transfer_joins_what_is_contiguous() -> None:
@@ -123,7 +123,7 @@ def test_tiles_cut_the_space(case: tuple[Operand, Access, dict[str, int], tuple[
 @given(loops())
 @settings(deadline=None, max_examples=300)
 def test_loads_counts_box_changes(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
-    """As often as the box changes in the walk; windows that padding makes alike may be loaded again."""
+    """`loads` counts the changes of the box in the walk; equal boxes of clipped windows may count as changes."""
     operand, access, lengths, order = case
     walk = [operand.box(at) for at in tiles(access, lengths, order)]
     changes = 1 + sum(a != b for a, b in itertools.pairwise(walk))
@@ -135,7 +135,7 @@ def test_loads_counts_box_changes(case: tuple[Operand, Access, dict[str, int], t
 @given(loops())
 @settings(deadline=None, max_examples=300)
 def test_box_shape_holds_every_box(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
-    """No box is larger on any axis, and without windows some box is as large."""
+    """No box is longer than `box_shape` on any axis, and without windows some box is as long."""
     operand, access, lengths, order = case
     walk = [tuple(n for _, n in operand.box(at)) for at in tiles(access, lengths, order)]
     shape = box_shape(operand, access, lengths)
@@ -147,15 +147,15 @@ def test_box_shape_holds_every_box(case: tuple[Operand, Access, dict[str, int], 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(0, 3))
 @settings(deadline=None, max_examples=200)
 def test_window_spans_what_it_touches(length: int, kernel: int, stride: int, dilation: int, pad: int) -> None:
-    """First to last index inside the axis that some element of the tile reads."""
+    """A window's span reaches from the first to the last index inside the axis that the tile reads."""
     axis = Window("d", kernel, stride, dilation, pad)
     extent = 9
     for start in range(6):
         touched = [i * stride + k * dilation - pad for i in range(start, start + length) for k in range(kernel)]
         low, high = max(min(touched), 0), min(max(touched) + 1, extent)
-        found = axis.span({"d": (start, length)}, extent)
-        assert found[1] == max(high - low, 0)
-        assert found[1] == 0 or found[0] == low
+        span = axis.span({"d": (start, length)}, extent)
+        assert span[1] == max(high - low, 0)
+        assert span[1] == 0 or span[0] == low
 
 
 @given(st.integers(1, 5), *(st.integers(1, 4) for _ in range(3)), st.integers(0, 3), st.integers(1, 5))
@@ -163,19 +163,19 @@ def test_window_spans_what_it_touches(length: int, kernel: int, stride: int, dil
 def test_around_is_all_of_the_windows_that_hold_the_tile(
     length: int, kernel: int, stride: int, dilation: int, pad: int, count: int
 ) -> None:
-    """All elements of the windows from the first to the last that span an element of the tile."""
+    """The span covers all elements of the windows from the first to the last that meets the tile."""
     axis, extent = Around("d", kernel, stride, dilation, pad, count), 11
     for start in range(extent - length + 1):
         firsts = [i * stride - pad for i in range(count)]
         spans = [(f, f + (kernel - 1) * dilation) for f in firsts]
-        held = [s for s in spans if s[0] < start + length and s[1] >= start]
-        low, found = axis.span({"d": (start, length)}, extent)
-        if not held:
-            assert found == 0
+        holders = [s for s in spans if s[0] < start + length and s[1] >= start]
+        low, size = axis.span({"d": (start, length)}, extent)
+        if not holders:
+            assert size == 0
             continue
-        first, last = max(held[0][0], 0), min(held[-1][1] + 1, extent)
-        assert (low, found) == (min(first, extent), max(last - min(first, extent), 0))
-        assert axis.longest(length) >= found
+        first, last = max(holders[0][0], 0), min(holders[-1][1] + 1, extent)
+        assert (low, size) == (min(first, extent), max(last - min(first, extent), 0))
+        assert axis.longest(length) >= size
         assert axis.offset({"d": (start, length)}, extent) == start - low
 
 
@@ -189,11 +189,11 @@ def test_order_puts_reductions_innermost() -> None:
 
 def test_tile_sizes_are_parts_of_the_dim() -> None:
     for size in range(1, 200):
-        found = tile_sizes(size, 9)
-        assert found == sorted(set(found), reverse=True)
-        assert found[0] == size
-        assert found[-1] == 1
-        assert len(found) <= 10
+        lengths = tile_sizes(size, 9)
+        assert lengths == sorted(set(lengths), reverse=True)
+        assert lengths[0] == size
+        assert lengths[-1] == 1
+        assert len(lengths) <= 10
 
 
 def test_grid_splits_what_may_be_split() -> None:
@@ -208,15 +208,15 @@ def test_grid_splits_what_may_be_split() -> None:
     )
     access = Access(dims, ())
     grid = grid_of(access)
-    found = [grid.tile(i) for i in range(grid.size)]
-    assert access.sizes in found
-    assert {t["m"] for t in found} > {6}
-    assert {t["k"] for t in found} > {4}
-    assert {t["c"] for t in found} == {5}
-    assert {(t["k"], t["r"]) for t in found} == {(4, 3), (2, 3), (1, 3), (1, 1)}
-    assert {(t["whole"], t["inner"]) for t in found} == {(2, 7)}
-    assert len({tuple(t.items()) for t in found}) == grid.size
-    assert all(lawful(access, t) == t for t in found)
+    tiles_of_grid = [grid.tile(i) for i in range(grid.size)]
+    assert access.sizes in tiles_of_grid
+    assert {t["m"] for t in tiles_of_grid} > {6}
+    assert {t["k"] for t in tiles_of_grid} > {4}
+    assert {t["c"] for t in tiles_of_grid} == {5}
+    assert {(t["k"], t["r"]) for t in tiles_of_grid} == {(4, 3), (2, 3), (1, 3), (1, 1)}
+    assert {(t["whole"], t["inner"]) for t in tiles_of_grid} == {(2, 7)}
+    assert len({tuple(t.items()) for t in tiles_of_grid}) == grid.size
+    assert all(lawful(access, t) == t for t in tiles_of_grid)
     frozen = grid_of(access, frozenset("k"))
     assert {(t["k"], t["r"]) for t in map(frozen.tile, range(frozen.size))} == {(4, 3)}
     for order in loop_orders(access):
@@ -230,24 +230,28 @@ def test_grid_is_the_scalar_geometry(case: tuple[Operand, Access, dict[str, int]
     """Boxes, runs, loads and their number, computed for all tiles at once, are those of each tile on its own."""
     operand, access, _, order = case
     grid = grid_of(access)
-    found, count, distinct = grid_boxes(operand, grid), load_counts(operand, grid, order), distinct_boxes(operand, grid)
+    shapes, count, distinct = (
+        grid_boxes(operand, grid),
+        load_counts(operand, grid, order),
+        distinct_boxes(operand, grid),
+    )
     for index in range(grid.size):
         tile = grid.tile(index)
         box = box_shape(operand, access, tile)
         cuts = {n: (size, size, tile[n]) for n, size in access.sizes.items()}
-        shape = transfer(operand.view, box, whole_axes(operand.axes, operand.view, cuts, False))
-        assert found.elements[index] == math.prod(box)
+        shape = transfer(operand.view, box, full_axes(operand.axes, operand.view, cuts, False))
+        assert shapes.elements[index] == math.prod(box)
         assert count[index] == loads(operand, access, tile, order)
         assert distinct[index] == math.prod(-(-access.dim(n).size // tile[n]) for n in set(operand.dims))
         # A clipped window that is whole in every tile is counted as if it were not: never too few lines.
         if not any(isinstance(axis, Window) for axis in operand.axes):
-            assert (found.lines[index], found.levels[index]) == (shape.lines, len(shape.levels))
-        assert found.lines[index] >= shape.lines
-        assert found.levels[index] >= len(shape.levels)
+            assert (shapes.lines[index], shapes.levels[index]) == (shape.lines, len(shape.levels))
+        assert shapes.lines[index] >= shape.lines
+        assert shapes.levels[index] >= len(shape.levels)
 
 
 def test_window_over_one_element_breaks_no_run() -> None:
-    """The height of a line of pixels: all channels of a tile are one run, however the axis of one element is cut."""
+    """For images of height 1, all channels of a tile are one run, however the dim of the height is split."""
     view, axes = (2, 1, 3), (At("c"), Window("h", 3, pad=1), Whole())
     operand = Operand("x", "x", "in", view, axes)
     access = Access((Dim("c", 2), Dim("h", 3)), (operand,))
@@ -256,16 +260,16 @@ def test_window_over_one_element_breaks_no_run() -> None:
 
 
 def test_names_of_strategies_are_unique() -> None:
-    """A second strategy of a name is refused; it would replace the first for whoever asks for that."""
-    for found in strategies().values():
-        with pytest.raises(InternalError, match=f"{found.name} is registered twice"):
-            register(type(found))
+    """A second strategy with the same name is refused, as it would replace the first."""
+    for strategy in strategies().values():
+        with pytest.raises(InternalError, match=f"{strategy.name} is registered twice"):
+            register(type(strategy))
 
 
 @given(st.integers(1, 9), st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
 @settings(deadline=None)
 def test_staged_step_takes_as_long_as_its_parts(tiles: int, busy: int, exposed: int, cycles: int) -> None:
-    """One after the other on one slot; on several no less than the loop within, or than the engine is busy."""
+    """Single buffering takes the sum of loop and engine; double takes no more, and no less than the longer of both."""
     costs = Costs(tiles, busy, min(exposed, busy))
     single, double = costs.around(cycles, "single"), costs.around(cycles, "double")
     assert single == tiles * cycles + busy
@@ -275,14 +279,14 @@ def test_staged_step_takes_as_long_as_its_parts(tiles: int, busy: int, exposed: 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=40))
 @settings(deadline=None)
 def test_pareto_keeps_what_nothing_beats(points: list[tuple[int, int]]) -> None:
-    found = pareto([candidate(size, cycles) for size, cycles in points], limit=99)
-    kept = [(c.bytes, c.cycles) for c in found]
+    survivors = pareto([candidate(size, cycles) for size, cycles in points], limit=99)
+    pairs = [(c.bytes, c.cycles) for c in survivors]
     front = [p for p in set(points) if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)]
-    assert sorted(kept) == sorted(front)
-    thinned = [(c.bytes, c.cycles) for c in pareto(found, FRONT_LIMIT)]
+    assert sorted(pairs) == sorted(front)
+    thinned = [(c.bytes, c.cycles) for c in pareto(survivors, FRONT_LIMIT)]
     assert len(thinned) <= FRONT_LIMIT
-    assert set(thinned) <= set(kept)
-    assert {kept[0], kept[-1]} <= set(thinned)
+    assert set(thinned) <= set(pairs)
+    assert {pairs[0], pairs[-1]} <= set(thinned)
 
 
 def test_pareto_prefers_one_slot() -> None:
@@ -325,7 +329,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def check_choice(problem: Problem, choice: Choice) -> None:
-    """Within the level, and of the cycles it says."""
+    """Check that a choice fits the level and that its cycles are right."""
     assert feasible(problem, choice.picks, choice.resident)
     assert choice.cycles == objective(problem, choice.picks)
 
@@ -333,13 +337,13 @@ def check_choice(problem: Problem, choice: Choice) -> None:
 @given(problems())
 @settings(deadline=None, max_examples=120)
 def test_model_finds_what_enumeration_finds(problem: Problem) -> None:
-    found, best = model.solve(problem), exhaustive.solve(problem)
-    assert (found is None) == (best is None)
-    if found is None or best is None:
+    choice, best = model.solve(problem), exhaustive.solve(problem)
+    assert (choice is None) == (best is None)
+    if choice is None or best is None:
         return
-    check_choice(problem, found)
+    check_choice(problem, choice)
     check_choice(problem, best)
-    assert best.cycles <= found.cycles <= best.cycles / (1 - model.GAP)
+    assert best.cycles <= choice.cycles <= best.cycles / (1 - model.GAP)
     start = model.greedy(problem)
     if start is not None:
         check_choice(problem, start)
@@ -357,7 +361,7 @@ def test_model_is_no_worse_than_its_hint(problem: Problem) -> None:
 
 
 def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hint or what the greedy one finds, where the solver may not look for anything itself."""
+    """Without time for the solver, the result is the better of the hint and the greedy choice."""
     monkeypatch.setattr(model, "SOLVER_LIMIT", 0.0)
     life = Lifetime("a", 40, 0, 0, False, False)
     problem = Problem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))
@@ -385,10 +389,10 @@ def test_model_fits_homes_at_steps_that_do_not_touch_them() -> None:
         50,
         (1, 1, 1),
     )
-    found = model.solve(problem)
-    assert found == exhaustive.solve(problem)
-    assert found is not None
-    assert (found.picks, found.resident) == ((1, 1, 1), {"a"})
+    choice = model.solve(problem)
+    assert choice == exhaustive.solve(problem)
+    assert choice is not None
+    assert (choice.picks, choice.resident) == ((1, 1, 1), {"a"})
     assert model.solve(replace(problem, capacity=9)) is None
 
 

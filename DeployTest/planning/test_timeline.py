@@ -1,4 +1,4 @@
-"""The planned timeline is what the simulated machine's clock shows, also on a machine of other costs."""
+"""The planned timeline has the cycles of the simulated machine, also for a machine with other costs."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 def test_where_waiting_takes_time(
     strategy: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each wait for a transfer has a cost of its own; one that was never started has none. The hops change engines."""
+    """Each wait for a transfer has a cost, except for one that was never started; the hops have exchanged engines."""
     folder = tmp_path / "targets"
     shutil.copytree(targets.TARGETS_DIR, folder)
     costs = folder / "siracusa" / "costs.toml"
@@ -24,7 +24,7 @@ def test_where_waiting_takes_time(
     assert text.count("wait = 0\n") == 2
     text = text.replace("wait = 0\n", "wait = 7\n", 1).replace("wait = 0\n", "wait = 23\n", 1)
     swapped = {"shared = true": "shared = false", "shared = false": "shared = true"}
-    costs.write_text(re.sub("shared = (true|false)", lambda found: swapped[found[0]], text))
+    costs.write_text(re.sub("shared = (true|false)", lambda match: swapped[match[0]], text))
     monkeypatch.setattr(targets, "TARGETS_DIR", folder)
     assert [hop.wait for hop in targets.load("host").hops] == [7, 23]
     case = load_case("simple_mlp", models_root)

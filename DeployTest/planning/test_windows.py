@@ -17,13 +17,13 @@ DRAWS = 4
 @pytest.mark.parametrize("l1", [1200, 3000])
 @pytest.mark.parametrize("name", CASES)
 def test_tiled(name: str, l1: int, strategy: str, tmp_path: Path) -> None:
-    """The same bits for every budget; nothing outside a box is touched."""
+    """All budgets give the same bits, and kernels touch nothing outside their boxes."""
     case = Windowed(name, tmp_path)
-    found = set()
+    results = set()
     for budget, order in ((L1, "early"), (l1, "late")):
         tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": budget}))
-        found.add(case.run(tiling, plan, f"{budget}", ("--dma-order", order)).tobytes())
-    assert len(found) == 1
+        results.add(case.run(tiling, plan, f"{budget}", ("--dma-order", order)).tobytes())
+    assert len(results) == 1
 
 
 MANY_TILES = ("grad w", "grad w 3x3")
@@ -32,13 +32,13 @@ MANY_TILES = ("grad w", "grad w 3x3")
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in MANY_TILES)) for n in CASES])
 def test_any_tiles(name: str, tmp_path: Path) -> None:
-    """Tiles that no solver would choose, of which some have an empty box: the same bits and the model's clock."""
+    """Drawn tiles, some with an empty box, give the same bits and the model's cycles."""
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": L1}))
-    found, empty = {case.run(tiling, plan, "whole").tobytes()}, has_empty_box(tiling)
+    results, empty = {case.run(tiling, plan, "whole").tobytes()}, has_empty_box(tiling)
     for i, (edited, plan) in enumerate(drawn(tiling, DRAWS)):
         flags = ("--dma-order", ("late", "random")[i % 2])
-        found.add(case.run(edited, plan, f"{i}", flags).tobytes())
+        results.add(case.run(edited, plan, f"{i}", flags).tobytes())
         empty = empty or has_empty_box(edited)
-    assert len(found) == 1
+    assert len(results) == 1
     assert empty or name not in EMPTY

@@ -1,4 +1,4 @@
-"""Training cases that tests build: generated models, small models, and the gradients of a written case."""
+"""Training cases that tests build: generated models, small models, and the gradients of a training graph."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -65,20 +65,20 @@ def registry() -> list[Entry]:
             quick, outer = modes.pop("quick", None), modes.pop("l2", [None])
             for mode, sizes in modes.items():
                 for size, l2 in itertools.product(sizes, outer):
-                    kept = quick.get(mode, []) if isinstance(quick, dict) else quick
-                    rows.append(Entry(test, level, mode, size, l2, kept is not None and size not in kept))
+                    quick_sizes = quick.get(mode, []) if isinstance(quick, dict) else quick
+                    rows.append(Entry(test, level, mode, size, l2, quick_sizes is not None and size not in quick_sizes))
     return rows
 
 
-def parameters(**wanted: object) -> list[object]:
-    """The registry as pytest parameters with platform, level and mode marks; `wanted` filters by field."""
-    found = []
+def parameters(**fields: object) -> list[object]:
+    """The registry as pytest parameters with platform, level and mode marks; `fields` selects entries by field."""
+    rows = []
     for entry in registry():
-        if all(getattr(entry, key) == value for key, value in wanted.items()):
+        if all(getattr(entry, key) == value for key, value in fields.items()):
             marks = [getattr(pytest.mark, entry.level.lower()), getattr(pytest.mark, entry.mode)]
             marks += [pytest.mark.slow] if entry.slow else []
-            found.append(pytest.param(entry, id=entry.label, marks=marks))
-    return found
+            rows.append(pytest.param(entry, id=entry.label, marks=marks))
+    return rows
 
 
 def needs_shared(path: Path) -> Path:
@@ -136,8 +136,8 @@ def compile_case(
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
-    chosen = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
-    tiling, plan = pipeline.plan_case(case, chosen)
+    options = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
+    tiling, plan = pipeline.plan_case(case, options)
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)
     return Built(case, tiling, plan, directory)
@@ -156,10 +156,10 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
     assert case.dataset is not None
     pairs: list[tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]] = []
     pairs.append((outcome.losses, case.dataset.expected_losses))
-    pairs += [(outcome.arrays[name], wanted) for name, wanted in case.expected.items()]
+    pairs += [(outcome.arrays[name], expected) for name, expected in case.expected.items()]
     worst = 0.0
-    for found, wanted in pairs:
-        distance = verdict.distances(np.asarray(found), np.asarray(wanted))
+    for actual, expected in pairs:
+        distance = verdict.distances(np.asarray(actual), np.asarray(expected))
         worst = max(worst, float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max(initial=0.0)))
     return worst
 

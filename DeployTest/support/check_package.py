@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def call(*words: object, cwd: Path, environment: Mapping[str, str] | None = None) -> str:
-    """What a command prints; its failure ends the check with everything it said."""
+    """The output of a command; if it fails, the check ends with that output."""
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     command = [str(word) for word in words]
     done = subprocess.run(
@@ -57,12 +57,12 @@ def build_wheel(checkout: Path, folder: Path) -> Path:
     call(sys.executable, "-m", "pip", "wheel", *words, checkout, cwd=folder)
     [wheel] = folder.glob("deployer-*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    wanted = set()
+    expected = set()
     for source, inside in FOLDERS.items():
         files = [p for p in (ROOT / source).rglob("*") if p.suffix in SUFFIXES]
-        wanted |= {f"{inside}/{p.relative_to(ROOT / source)}" for p in files}
-    if packed != wanted:
-        sys.exit(f"{wheel.name}: missing {sorted(wanted - packed)}, too many {sorted(packed - wanted)}")
+        expected |= {f"{inside}/{p.relative_to(ROOT / source)}" for p in files}
+    if packed != expected:
+        sys.exit(f"{wheel.name}: missing {sorted(expected - packed)}, too many {sorted(packed - expected)}")
     say(f"{wheel.name}: {len(packed)} files, {wheel.stat().st_size // 1024} KB, none missing")
     return wheel
 
@@ -75,11 +75,11 @@ def use(python: Path, case: Path, folder: Path) -> None:
     places = "import deployer.tilers, deployer.targets, deployer.templates as t; print(t.__file__)"
     say(f"templates come from {call(python, '-c', places, cwd=folder).strip()}")
     cache = {"XDG_CACHE_HOME": str(folder / "cache")}
-    said = call(command, "train", "-t", case, "--l1", "4000", "-o", "c", cwd=folder, environment=cache)
-    wanted = ("BENCH ", "Errors: 0 out of 4", "passed")
-    if not all(text in said for text in wanted):
-        sys.exit(f"the run did not pass:\n{said}")
-    say(next(line for line in said.splitlines() if line.startswith("BENCH")))
+    stdout = call(command, "train", "-t", case, "--l1", "4000", "-o", "c", cwd=folder, environment=cache)
+    marks = ("BENCH ", "Errors: 0 out of 4", "passed")
+    if not all(text in stdout for text in marks):
+        sys.exit(f"the run did not pass:\n{stdout}")
+    say(next(line for line in stdout.splitlines() if line.startswith("BENCH")))
 
 
 def main() -> int:

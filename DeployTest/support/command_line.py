@@ -47,9 +47,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What a command says when it refuses a request: exit code 2, and no traceback."""
     capsys.readouterr()
     assert deployer(*words) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return said
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    return message
 
 
 def figures(text: str) -> dict[str, str]:
@@ -67,8 +67,8 @@ def bits(path: Path) -> dict[str, bytes]:
 def generated(folder: Path) -> dict[str, bytes]:
     """What the compiler writes: C, headers, artefacts, input; not what gcc and the run add."""
     suffixes = (".c", ".h", ".json", ".bin")
-    made = {"output.bin", "report.json", "profile.json"}
-    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.suffix in suffixes and p.name not in made}
+    outputs = {"output.bin", "report.json", "profile.json"}
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.suffix in suffixes and p.name not in outputs}
 
 
 def options(command: str) -> set[str]:

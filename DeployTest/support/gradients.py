@@ -11,12 +11,12 @@ from deployer.core.operator import Array, operator_of
 
 def evaluate(nodes: Sequence[Node], values: Mapping[str, Array]) -> dict[str, Array]:
     """All values after the nodes ran in order, each by its reference."""
-    known = dict(values)
+    arrays = dict(values)
     for node in nodes:
-        node = with_static_inputs(node, known)
-        results = operator_of(node).reference(node, [known[n] if n else None for n in node.inputs])
-        known.update((n, x) for n, x in zip(node.outputs, results, strict=False) if n)
-    return known
+        node = with_static_inputs(node, arrays)
+        results = operator_of(node).reference(node, [arrays[n] if n else None for n in node.inputs])
+        arrays.update((n, x) for n, x in zip(node.outputs, results, strict=False) if n)
+    return arrays
 
 
 def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
@@ -34,7 +34,7 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
 class EvaluatingBuilder:
     """The GradientBuilder protocol over one node whose inputs and outputs have the given types.
 
-    `only` are the inputs whose gradient is wanted; `nodes` is what the rule emitted, over `constants`.
+    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`.
     """
 
     def __init__(self, node: Node, types: Mapping[str, TensorType], only: Sequence[int]) -> None:
@@ -50,7 +50,7 @@ class EvaluatingBuilder:
         """dtype and shape of any value."""
         return self._types[name]
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
         return index in self.only
 
@@ -69,8 +69,8 @@ class EvaluatingBuilder:
         """Append a node and infer its types, so that an ill-typed rule fails here."""
         raw = Node(f"{op}_{len(self.nodes)}", op, tuple(inputs), tuple(outputs), attrs)
         node = with_static_inputs(raw, self.constants)
-        found = operator_of(node).infer(node, [self._types[n] if n else None for n in node.inputs])
-        self._types.update((n, t) for n, t in zip(outputs, found, strict=False) if n)
+        types = operator_of(node).infer(node, [self._types[n] if n else None for n in node.inputs])
+        self._types.update((n, t) for n, t in zip(outputs, types, strict=False) if n)
         self.nodes.append(node)
 
     def constant(self, label: str, value: Array) -> str:
@@ -93,8 +93,8 @@ class EvaluatingBuilder:
         self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
 
     def gradients(self, values: Mapping[str, Array]) -> dict[int, Array]:
-        """The gradient of every wanted input; zero where the rule did not produce it."""
+        """The gradient of each input in `only`; zeros if the rule did not produce it."""
         wide = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in self.constants.items()}
-        known = evaluate(self.nodes, {**values, **wide})
+        results = evaluate(self.nodes, {**values, **wide})
         zeros = {i: np.zeros(self.type(self.node.inputs[i]).shape) for i in self.only}
-        return zeros | {i: known[f"grad{i}"] for i in sorted(self.asked)}
+        return zeros | {i: results[f"grad{i}"] for i in sorted(self.asked)}

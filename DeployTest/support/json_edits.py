@@ -20,10 +20,10 @@ RAW = ("NaN", "Infinity", "1e999", "-0.0", "1.5", "[[[]]]", '{"a": 1, "a": 2}', 
 def edits(document: Any, seed: int, count: int) -> Iterator[tuple[str, str]]:
     """`count` edits: what was done and where, and the text."""
     draw = np.random.default_rng(seed)
-    whole, places = json.dumps(document), list(_places(document))
+    text, places = json.dumps(document), list(_places(document))
     for _ in range(count):
         path = places[int(draw.integers(len(places)))]
-        edited = json.loads(whole)
+        edited = json.loads(text)
         holder = _at(edited, path[:-1])
         what, raw = _edit(holder, path[-1], draw, document, places)
         yield f"{what} at {'.'.join(map(str, path))}", json.dumps(edited).replace(json.dumps(MARK), raw)
@@ -41,7 +41,7 @@ def resealed(text: str) -> str:
 
 
 def _places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every path in a document but the whole."""
+    """Every path in a document, except the empty one."""
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield (*path, key)
@@ -56,22 +56,22 @@ def _at(document: Any, path: Path) -> Any:
 
 def _edit(holder: Any, key: Any, draw: Draw, document: Any, places: list[Path]) -> tuple[str, str]:
     """Change what lies under a key; what was done, and the text for the mark where one was left."""
-    found = holder[key]
-    own: list[Callable[[], str]] = [lambda: _set(holder, key, None), lambda: _set(holder, key, [found])]
-    own += [lambda: _moved(holder, key, draw, document, places)] * 3
-    if isinstance(found, bool):
-        own += [lambda: _set(holder, key, not found)] * 3
-    elif isinstance(found, int):
-        own += [lambda: _set(holder, key, found + int(draw.choice([-4, -1, 1, 4])))] * 3
-        own += [lambda: _set(holder, key, NUMBERS[int(draw.integers(len(NUMBERS)))])] * 2
-    elif isinstance(found, float):
-        own += [lambda: _set(holder, key, found * 2), lambda: _set(holder, key, -found)]
-    elif isinstance(found, str):
-        own += [lambda: _set(holder, key, TEXTS[int(draw.integers(len(TEXTS)))])] * 3
-    elif found:
-        own += [lambda: _changed(found, draw)] * 6
-    own.append(lambda: _set(holder, key, MARK))
-    what = own[int(draw.integers(len(own)))]()
+    value = holder[key]
+    choices: list[Callable[[], str]] = [lambda: _set(holder, key, None), lambda: _set(holder, key, [value])]
+    choices += [lambda: _moved(holder, key, draw, document, places)] * 3
+    if isinstance(value, bool):
+        choices += [lambda: _set(holder, key, not value)] * 3
+    elif isinstance(value, int):
+        choices += [lambda: _set(holder, key, value + int(draw.choice([-4, -1, 1, 4])))] * 3
+        choices += [lambda: _set(holder, key, NUMBERS[int(draw.integers(len(NUMBERS)))])] * 2
+    elif isinstance(value, float):
+        choices += [lambda: _set(holder, key, value * 2), lambda: _set(holder, key, -value)]
+    elif isinstance(value, str):
+        choices += [lambda: _set(holder, key, TEXTS[int(draw.integers(len(TEXTS)))])] * 3
+    elif value:
+        choices += [lambda: _changed(value, draw)] * 6
+    choices.append(lambda: _set(holder, key, MARK))
+    what = choices[int(draw.integers(len(choices)))]()
     return what, RAW[int(draw.integers(len(RAW)))]
 
 
@@ -82,24 +82,24 @@ def _set(holder: Any, key: Any, value: Any) -> str:
 
 def _moved(holder: Any, key: Any, draw: Draw, document: Any, places: list[Path]) -> str:
     """What lies elsewhere under the same key: well formed, in the wrong place."""
-    alike = [p for p in places if p[-1] == key]
-    holder[key] = copy.deepcopy(_at(document, alike[int(draw.integers(len(alike)))]))
+    namesakes = [p for p in places if p[-1] == key]
+    holder[key] = copy.deepcopy(_at(document, namesakes[int(draw.integers(len(namesakes)))]))
     return "another's"
 
 
-def _changed(found: Any, draw: Draw) -> str:
+def _changed(container: Any, draw: Draw) -> str:
     """An item of a list or table gone, twice, renamed, or in another's place."""
-    keys = list(found) if isinstance(found, dict) else list(range(len(found)))
+    keys = list(container) if isinstance(container, dict) else list(range(len(container)))
     one, other = (keys[int(draw.integers(len(keys)))] for _ in range(2))
     way = int(draw.integers(4))
     if way == 0:
-        del found[one]
+        del container[one]
         return f"without {one}"
     if way == 1:
-        found[one], found[other] = found[other], found[one]
+        container[one], container[other] = container[other], container[one]
         return f"{one} and {other} swapped"
-    if isinstance(found, dict):
-        found["colour" if way == 2 else f"{one}x"] = found[one] if way == 2 else found.pop(one)
+    if isinstance(container, dict):
+        container["colour" if way == 2 else f"{one}x"] = container[one] if way == 2 else container.pop(one)
         return f"{one} renamed or added"
-    found.insert(int(draw.integers(len(keys) + 1)), copy.deepcopy(found[one]))
+    container.insert(int(draw.integers(len(keys) + 1)), copy.deepcopy(container[one]))
     return f"{one} twice"

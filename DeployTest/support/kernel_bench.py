@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "targets" / "common"
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
-"""Kernels call nothing but the HAL, so nothing else is there to call."""
+"""Linker flags under which a kernel that calls any function outside of the HAL does not link."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""
 
@@ -138,7 +138,7 @@ def step_of(operator: Operator, sample: Sample) -> Step:
 
 @dataclass
 class Slot:
-    """What a kernel pointer points at: the whole tensor (resident), or a packed box between guards."""
+    """The memory of a kernel pointer: the full tensor if resident, or a packed box between guard bytes."""
 
     operand: Operand
     memory: Array
@@ -195,13 +195,13 @@ class Slot:
 
 
 def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The tile lengths, whole where the dim cannot be split or is a sum inside another one that is longer than 1."""
-    found, single = {}, True
+    """Legal tile lengths: no split of an unsplittable dim, or of a reduction inside of one with longer tiles than 1."""
+    lengths, single = {}, True
     for d in access.dims:
         reduces = d.kind == "reduction"
-        found[d.name] = sizes[d.name] if d.splittable and (single or not reduces) else d.size
-        single = single and (found[d.name] == 1 or not reduces)
-    return found
+        lengths[d.name] = sizes[d.name] if d.splittable and (single or not reduces) else d.size
+        single = single and (lengths[d.name] == 1 or not reduces)
+    return lengths
 
 
 def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
@@ -231,14 +231,14 @@ def run_step(
         content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
-    given = step.operator.args(step.node, step.access)
+    args = step.operator.args(step.node, step.access)
     call: Callable[..., None] = getattr(library(), kernel.symbol)
     structure = _structure(kernel)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():
             slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.fresh_on_flag))
         pointers = {name: slots[name].address if name in slots else None for name, _, _ in kernel.pointers}
-        scalars = {name: _value(given[name], tile, step, slots) for name, _ in kernel.scalars}
+        scalars = {name: _value(args[name], tile, step, slots) for name, _ in kernel.scalars}
         arguments = structure(**pointers, **scalars)
         for core in cores:
             library().bench_core(core, len(cores))

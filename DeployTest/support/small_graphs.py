@@ -155,8 +155,8 @@ def _fits(proto: onnx.NodeProto, version: int) -> bool:
     if not onnx.defs.has(proto.op_type):
         return True
     schema = onnx.defs.get_schema(proto.op_type, version)
-    known = {attribute.name for attribute in proto.attribute} <= set(schema.attributes)
-    return known and schema.min_input <= len(proto.input) <= schema.max_input
+    supported = {attribute.name for attribute in proto.attribute} <= set(schema.attributes)
+    return supported and schema.min_input <= len(proto.input) <= schema.max_input
 
 
 def chain(

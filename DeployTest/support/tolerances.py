@@ -21,8 +21,8 @@ def table() -> dict[str, Any]:
 def tolerance(operator: str, dtype: str) -> tuple[float, float]:
     """(rtol, atol) for results of an operator in a dtype."""
     classes = table()["classes"]
-    found: dict[str, Any] = next((c for c in classes.values() if operator in c["operators"]), {})
-    entry = found.get(dtype, classes["default"][dtype])
+    row: dict[str, Any] = next((c for c in classes.values() if operator in c["operators"]), {})
+    entry = row.get(dtype, classes["default"][dtype])
     return entry["rtol"], entry["atol"]
 
 

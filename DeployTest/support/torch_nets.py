@@ -15,7 +15,7 @@ class Layer(nn.Conv2d):
     def __init__(
         self, inputs: int, outputs: int, kernel: tuple[int, int], stride: int, pads: Pads, groups: int, norm: bool
     ) -> None:
-        """As said."""
+        """Build the convolution, and the batch norm or a bias."""
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=not norm)
         self.pads, self.bn = pads, nn.BatchNorm2d(outputs) if norm else nn.Identity()
 
@@ -40,7 +40,7 @@ class Separable(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut around them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: bool) -> None:
         """Layers by name."""
@@ -108,7 +108,7 @@ class Weighted(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Attention of one head and two layers, each behind a layer norm and beside a shortcut; then a classifier."""
+    """One-head attention and two layers, each after a layer norm and with a shortcut around it; then a classifier."""
 
     def __init__(self, width: int, hidden: int, classes: int) -> None:
         """Layers by name."""

@@ -113,8 +113,8 @@ class Windowed:
         op, shapes, attrs = (CASES | LARGE)[name]
         names = tuple(f"x{i}" for i in range(len(shapes)))
         inputs = tuple(Input(n, Declared("float32", s)) for n, s in zip(names, shapes, strict=True))
-        given = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
-        node = Node("node", op, names, ("y",), given)
+        attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
+        node = Node("node", op, names, ("y",), attributes)
         self.folder = folder
         self.program: Program = check.check_program(
             Source(RawGraph("infer", (node,), inputs, ("y",), {}, {}, {}, {}), None)

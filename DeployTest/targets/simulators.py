@@ -20,11 +20,11 @@ TARGETS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("qe
 
 
 @dataclass(frozen=True)
-class Ran:
-    """Exit status, what was printed, and the output file."""
+class Run:
+    """Exit status of a program, the text it printed, and the bytes of its output file."""
 
     status: int
-    said: str
+    text: str
     output: bytes
 
 
@@ -54,9 +54,9 @@ def build_source(target: str, source: str, directory: Path) -> Path:
     )
 
 
-def simulate(target: str, directory: Path, given: bytes = b"", *flags: str) -> Ran:
+def simulate(target: str, directory: Path, data: bytes = b"", *flags: str) -> Run:
     """Run what was built in `directory`; a program that hangs fails the test."""
-    (directory / "input.bin").write_bytes(given)
+    (directory / "input.bin").write_bytes(data)
     sink = directory / "output.bin"
     sink.unlink(missing_ok=True)
     command = runner.command_line(target, build.toolchain(targets.load(target)), directory, flags)
@@ -70,9 +70,9 @@ def simulate(target: str, directory: Path, given: bytes = b"", *flags: str) -> R
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=TIMEOUT)
+        text, _ = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        pytest.fail(f"{command[0]} did not end within {TIMEOUT:.0f} s: {said[-2000:]}")
-    return Ran(process.returncode, said, sink.read_bytes() if sink.is_file() else b"")
+        text, _ = process.communicate()
+        pytest.fail(f"{command[0]} did not end within {TIMEOUT:.0f} s: {text[-2000:]}")
+    return Run(process.returncode, text, sink.read_bytes() if sink.is_file() else b"")

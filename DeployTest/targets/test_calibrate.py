@@ -1,4 +1,4 @@
-"""Calibration on a machine whose costs are known: what is measured there must come out again."""
+"""Calibration recovers the costs of a simulated machine whose costs are known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Found:
+class Trial:
     """A calibration, and the machine it was made on."""
 
     calibration: Calibration
@@ -92,12 +92,12 @@ class Found:
 
     @property
     def target(self) -> Target:
-        """The target that was found."""
+        """The target with the fitted costs."""
         return self.calibration.target
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """A calibration of a machine, with target files of its own; levels may be few and have any names."""
     with pytest.MonkeyPatch.context() as patch:
         add_targets(tmp_path_factory.mktemp("targets"), patch)
@@ -111,57 +111,57 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         read = targets.load(request.param)
         same = replace(result.target, toolchain=None) == replace(read, toolchain=None)
         assert same, "what is written is what was found"
-        yield Found(result, truth)
+        yield Trial(result, truth)
 
 
-def test_transfers_and_dispatch(found: Found) -> None:
+def test_transfers_and_dispatch(trial: Trial) -> None:
     """Whole cycles are all that is lost."""
-    assert found.target.dispatch == found.truth.dispatch
-    for hop, truth in zip(found.target.hops, found.truth.hops, strict=True):
+    assert trial.target.dispatch == trial.truth.dispatch
+    for hop, truth in zip(trial.target.hops, trial.truth.hops, strict=True):
         assert (hop.issue, hop.shared) == (truth.issue, truth.shared)
         for channel, true in ((hop.inward, truth.inward), (hop.outward, truth.outward)):
             for size, lines in [(n, 1) for n in calibrate.SIZES] + [(r * n, n) for r, n in calibrate.LINES]:
-                wanted = true.cycles(size, lines)
-                assert abs(channel.cycles(size, lines) - wanted) <= BOUND["transfers"] * wanted, (size, lines)
+                expected = true.cycles(size, lines)
+                assert abs(channel.cycles(size, lines) - expected) <= BOUND["transfers"] * expected, (size, lines)
 
 
-def test_kernels(found: Found) -> None:
+def test_kernels(trial: Trial) -> None:
     """Every call that was measured is predicted, and each fit says how well."""
-    assert {f.symbol for f in found.calibration.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
+    assert {f.symbol for f in trial.calibration.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
     for label, symbol, work in works():
-        wanted = kernel_cycles(found.truth, symbol, work)
-        assert abs(kernel_cycles(found.target, symbol, work) - wanted) <= BOUND["kernels"] * wanted, label
-    for fit in found.calibration.fits:
+        expected = kernel_cycles(trial.truth, symbol, work)
+        assert abs(kernel_cycles(trial.target, symbol, work) - expected) <= BOUND["kernels"] * expected, label
+    for fit in trial.calibration.fits:
         assert fit.median <= fit.worst <= BOUND["kernels"]
-        true = found.truth.kernels[fit.symbol]
-        assert abs(found.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
+        true = trial.truth.kernels[fit.symbol]
+        assert abs(trial.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
 
 
-def test_loops(found: Found) -> None:
+def test_loops(trial: Trial) -> None:
     """The code around kernels, in programs of many steps and of few.
 
     Tiles and contention of many steps explain each other's cycles: only what both make of programs is compared.
     """
-    target = found.target
-    assert abs(target.step - found.truth.step) <= BOUND["steps"] * found.truth.step
-    assert abs(target.small.step - found.truth.small.step) <= BOUND["steps"] * found.truth.small.step
-    assert target.small.steps == found.truth.small.steps
-    assert abs(target.small.tile - found.truth.small.tile) <= BOUND["steps"] * found.truth.small.tile
+    target = trial.target
+    assert abs(target.step - trial.truth.step) <= BOUND["steps"] * trial.truth.step
+    assert abs(target.small.step - trial.truth.small.step) <= BOUND["steps"] * trial.truth.small.step
+    assert target.small.steps == trial.truth.small.steps
+    assert abs(target.small.tile - trial.truth.small.tile) <= BOUND["steps"] * trial.truth.small.tile
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])
 @pytest.mark.parametrize(("test", "size"), [("autoencoder", 16000), ("simple_mlp", 4000)])
-def test_programs(test: str, size: int, strategy: str, found: Found, models_root: Path) -> None:
+def test_programs(test: str, size: int, strategy: str, trial: Trial, models_root: Path) -> None:
     """Whole programs take what the machine takes for them: in a model of costs that is what counts."""
     case = load_case(test, models_root)
-    budgets = {found.truth.levels[0].name: size}
-    tiling = pipeline.plan_case(case, Options(found.truth.name, strategy, budgets))[0]
+    budgets = {trial.truth.levels[0].name: size}
+    tiling = pipeline.plan_case(case, Options(trial.truth.name, strategy, budgets))[0]
     cycles = {}
-    for name, target in (("found", found.target), ("truth", found.truth)):
+    for name, target in (("fitted", trial.target), ("truth", trial.truth)):
         machine = target.with_options(budgets, None).sized(len(tiling.steps))
         steps = zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True)
         cycles[name] = sum(simulate(step, choice, machine, True).cycles for step, choice in steps)
-    assert abs(cycles["found"] - cycles["truth"]) <= BOUND["programs"] * cycles["truth"], cycles
+    assert abs(cycles["fitted"] - cycles["truth"]) <= BOUND["programs"] * cycles["truth"], cycles
 
 
 def test_measurements_that_fall_below_zero() -> None:

@@ -1,4 +1,4 @@
-"""What a target's own records say of its steps, read back from records whose times are known."""
+"""Profiles of a target's own records are read back from records with known times."""
 
 import re
 import struct

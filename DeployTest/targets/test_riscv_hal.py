@@ -10,7 +10,7 @@ import pytest
 
 from deployer.calibration import measure
 from deployer.core import target as targets
-from DeployTest.targets.simulators import TARGETS, Ran, build_source, needs_compiler, needs_simulator, simulate
+from DeployTest.targets.simulators import TARGETS, Run, build_source, needs_compiler, needs_simulator, simulate
 from DeployTest.targets.transfer_script import PROGRAM, Script, full
 
 pytestmark = pytest.mark.kernels
@@ -46,19 +46,19 @@ def run_script(target: str, folder: Path, script: Script) -> None:
         build_source(target, PROGRAM, directory)
     for order in ORDERS[target]:
         flags = ("--dma-order", order[0], "--seed", str(order[1])) if order else ()
-        ran = simulate(target, directory, script.input(), *flags)
-        assert ran.status == 0, ran.said
-        faults = script.faults(ran.output)
+        run = simulate(target, directory, script.input(), *flags)
+        assert run.status == 0, run.text
+        faults = script.faults(run.output)
         assert not faults, order
 
 
-def run_source(target: str, folder: Path, body: str, given: bytes = b"", cores: int = 8) -> Ran:
+def run_source(target: str, folder: Path, body: str, data: bytes = b"", cores: int = 8) -> Run:
     """Run a main function's body, with the functions that come before it after a line of dashes."""
     *before, main = body.split("----\n")
     source = HEAD.replace("CORES", str(cores)) + "".join(before)
     source += f"int main(int argc, char **argv) {{\n    hal_init(argc, argv);\n{main}\n    hal_exit(0);\n}}\n"
     build_source(target, source, folder)
-    return simulate(target, folder, given)
+    return simulate(target, folder, data)
 
 
 def noise(size: int, seed: int = 0) -> bytes:
@@ -220,10 +220,10 @@ static void count(const void *args) {
 @pytest.mark.parametrize("cores", [1, 3, 8])
 def test_parallel(target: str, cores: int, tmp_path: Path) -> None:
     """Each call runs on every core of the plan once, on no other, and is over when it returns."""
-    ran = run_source(target, tmp_path, COUNTING, cores=cores)
-    found = np.frombuffer(ran.output, np.uint32).tolist()
-    there = min(cores, targets.load(target).cores)
-    assert found == [1000 * there] * there + [0] * (16 - there), ran.said
+    run = run_source(target, tmp_path, COUNTING, cores=cores)
+    counts = np.frombuffer(run.output, np.uint32).tolist()
+    active = min(cores, targets.load(target).cores)
+    assert counts == [1000 * active] * active + [0] * (16 - active), run.text
 
 
 # ---- files, text, exit codes ----
@@ -240,16 +240,16 @@ def test_files(target: str, level: str, tmp_path: Path) -> None:
     hal_write(LEVEL + 4004, 4080);
     """.replace("LEVEL", f"hal_memory_{level}")
     data = noise(8080)
-    ran = run_source(target, tmp_path, body, data + b"left over")
-    assert ran.status == 0, ran.said
-    assert ran.output[:8080] == data
+    run = run_source(target, tmp_path, body, data + b"left over")
+    assert run.status == 0, run.text
+    assert run.output[:8080] == data
 
 
 def test_file_ends(target: str, tmp_path: Path) -> None:
     """A short input file is a fault with a name."""
-    ran = run_source(target, tmp_path, "    hal_step(2);\n    hal_read(hal_memory_l1, 8);", b"1234")
-    assert ran.status != 0
-    assert "hal: step 2: input.bin is too short" in ran.said
+    run = run_source(target, tmp_path, "    hal_step(2);\n    hal_read(hal_memory_l1, 8);", b"1234")
+    assert run.status != 0
+    assert "hal: step 2: input.bin is too short" in run.text
 
 
 def test_text(target: str, tmp_path: Path) -> None:
@@ -270,23 +270,23 @@ def test_text(target: str, tmp_path: Path) -> None:
         hal_print("\\n");
     }
     """.replace("COUNT", str(len(values)))
-    ran = run_source(target, tmp_path, body, values.astype(np.float32).tobytes())
-    lines = [line for line in ran.said.splitlines() if line.startswith("value")]
+    run = run_source(target, tmp_path, body, values.astype(np.float32).tobytes())
+    lines = [line for line in run.text.splitlines() if line.startswith("value")]
     assert lines == [f"value {float(v):.9g}" for v in values]
 
 
 @pytest.mark.parametrize("code", [0, 1, 5])
 def test_exit_code(target: str, code: int, tmp_path: Path) -> None:
     """The simulator's status is zero where the program's is."""
-    ran = run_source(target, tmp_path, f"    hal_exit({code});")
-    assert (ran.status == 0) == (code == 0), ran.said
-    assert "Invalid" not in ran.said
+    run = run_source(target, tmp_path, f"    hal_exit({code});")
+    assert (run.status == 0) == (code == 0), run.text
+    assert "Invalid" not in run.text
 
 
 def test_main_returns(target: str, tmp_path: Path) -> None:
     """What main returns is the exit code."""
-    ran = run_source(target, tmp_path, "    if (argc >= 0) return 1;")
-    assert ran.status != 0
+    run = run_source(target, tmp_path, "    if (argc >= 0) return 1;")
+    assert run.status != 0
 
 
 # ---- faults ----
@@ -321,18 +321,18 @@ static void astray(const void *args) {
 
 def last_words(target: str, folder: Path, fault: str) -> str:
     """What a program with this fault says."""
-    ran = run_source(target, folder, FAULTY.replace("FAULT", fault))
-    assert ran.status != 0, ran.said
-    assert "went on" not in ran.said
-    return ran.said
+    run = run_source(target, folder, FAULTY.replace("FAULT", fault))
+    assert run.status != 0, run.text
+    assert "went on" not in run.text
+    return run.text
 
 
 @pytest.mark.parametrize("fault", ['__asm__ volatile(".word 0")', "hal_parallel(illegal, 0)"], ids=["main", "kernel"])
 def test_illegal_instruction(target: str, fault: str, tmp_path: Path) -> None:
     """A trap tells the step and the pc, on whichever core it happens."""
-    said = last_words(target, tmp_path, fault)
-    assert re.search(r"^hal: trap, pc 0x[0-9a-f]{8} cause", said, re.MULTILINE), said
-    assert "hal: step 7: trap" in said
+    text = last_words(target, tmp_path, fault)
+    assert re.search(r"^hal: trap, pc 0x[0-9a-f]{8} cause", text, re.MULTILINE), text
+    assert "hal: step 7: trap" in text
 
 
 @pytest.mark.parametrize("where", ["main", "kernel"])
@@ -340,21 +340,21 @@ def test_illegal_access(target: str, where: str, tmp_path: Path) -> None:
     """An address where nothing lies ends the run with the pc; GVSoC stops by itself, before any trap."""
     pointer = f"(volatile uint32_t *){UNMAPPED[target]:#x}"
     fault = f"*{pointer} = 1" if where == "main" else f"hal_parallel(astray, (void *){pointer})"
-    said = last_words(target, tmp_path, fault)
+    text = last_words(target, tmp_path, fault)
     if target == "siracusa":
-        assert re.search(r"Invalid access \(pc: 0x1c01[0-9a-f]{4}, offset: 0x55554444", said), said
+        assert re.search(r"Invalid access \(pc: 0x1c01[0-9a-f]{4}, offset: 0x55554444", text), text
     else:
-        assert re.search(r"^hal: trap, pc 0x8000[0-9a-f]{4} cause .* value 0xf0000000", said, re.MULTILINE), said
-        assert "hal: step 7: trap" in said
+        assert re.search(r"^hal: trap, pc 0x8000[0-9a-f]{4} cause .* value 0xf0000000", text, re.MULTILINE), text
+        assert "hal: step 7: trap" in text
 
 
 @pytest.mark.parametrize("fault", ["for (;;) {}", "hal_parallel(hangs, 0)", "hal_parallel(all_hang, 0)"])
 def test_watchdog(target: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that does not end is ended, wherever it hangs, and one core alone says so."""
     monkeypatch.setenv("RISCV_GCC", "riscv64-unknown-elf-gcc -DWATCHDOG_LIMIT=100000")
-    said = last_words(target, tmp_path, fault)
-    assert len(re.findall(r"^hal: the step does not end, pc 0x[0-9a-f]{8} ", said, re.MULTILINE)) == 1, said
-    assert "hal: step 7: watchdog" in said
+    text = last_words(target, tmp_path, fault)
+    assert len(re.findall(r"^hal: the step does not end, pc 0x[0-9a-f]{8} ", text, re.MULTILINE)) == 1, text
+    assert "hal: step 7: watchdog" in text
 
 
 def test_watchdog_restarts(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,12 +378,12 @@ def test_builds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     needs_compiler(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = build_source(name, PROGRAM, tmp_path / "c")
-    said = subprocess.run(
+    headers = subprocess.run(
         ["riscv64-unknown-elf-readelf", "-lW", program], capture_output=True, text=True, check=True
     ).stdout
-    loads = [line.split() for line in said.splitlines() if line.split()[:1] == ["LOAD"]]
+    loads = [line.split() for line in headers.splitlines() if line.split()[:1] == ["LOAD"]]
     assert loads
-    assert all(int(words[4], 16) > 0 for words in loads), said
+    assert all(int(words[4], 16) > 0 for words in loads), headers
     assert sum(int(words[5], 16) for words in loads) < 128 * 1024, "HAL and runtime need but a part of the program's L2"
 
 

@@ -55,13 +55,13 @@ def worth_a_target(entry: Entry) -> bool:
 
 def parameters() -> list[object]:
     """The registry on each target; what is not quick is slow."""
-    found = []
+    cases = []
     for target in ("qemu_riscv", "siracusa"):
         for entry in filter(worth_a_target, registry()):
             marks = [getattr(pytest.mark, x) for x in (target, entry.level.lower(), entry.mode)]
             marks += [] if quick(entry) else [pytest.mark.slow]
-            found.append(pytest.param(target, entry, id=f"{target}-{entry.label}", marks=marks))
-    return found
+            cases.append(pytest.param(target, entry, id=f"{target}-{entry.label}", marks=marks))
+    return cases
 
 
 def host_hash(entry: Entry, root: Path, directory: Path) -> str:
@@ -77,14 +77,14 @@ def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path,
     """Every loss and final weight, in every order that the target's transfers can take."""
     needs_simulator(target)
     case = load_case(entry.test, models_root)
-    wanted = host_hash(entry, models_root, tmp_path)
+    expected = host_hash(entry, models_root, tmp_path)
     memory = entry.memory
     if target == "siracusa" and entry.l2:
         memory["l2"] = min(entry.l2, WITH_PROGRAM)
     built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, target=target, **memory)
     for order, seed in (ORDERS[-1:] if entry.slow else ORDERS) if target == "qemu_riscv" else [("", 0)]:
         outcome = built.run(*(("--dma-order", order, "--seed", str(seed)) if order else ()))
-        assert result_hash(outcome) == wanted, f"{order} {seed}"
+        assert result_hash(outcome) == expected, f"{order} {seed}"
         assert worst_difference(case, outcome) <= TOLERANCE
         assert outcome.errors == 0
         assert outcome.bench["clock"] == targets.load(target).clock
@@ -107,7 +107,7 @@ def test_fits(target: str, test: str, l1: int, models_root: Path, tmp_path: Path
 
 
 def test_program_beside_the_plan(models_root: Path, tmp_path: Path) -> None:
-    """A plan that leaves the program too little of L2 is told what would be enough, and that works."""
+    """The error of a plan that leaves too little of L2 for the program proposes a budget, and that budget works."""
     needs_compiler("siracusa")
     case = load_case("autoencoder", models_root)
     built = compile_case(case, tmp_path, "single", 32000, target="siracusa")
@@ -157,10 +157,10 @@ def test_no_simulator(
     """Without the simulator a run is refused, and the message says what to install or set."""
     needs_compiler(target)
     without_tools(monkeypatch, tmp_path)
-    said = refused(capsys, *arguments(target, models_root, tmp_path))
-    assert "is not installed" in said
-    assert TO_SET[target] in said
-    assert "--skipsim" in said
+    message = refused(capsys, *arguments(target, models_root, tmp_path))
+    assert "is not installed" in message
+    assert TO_SET[target] in message
+    assert "--skipsim" in message
 
 
 @pytest.mark.siracusa
@@ -179,14 +179,14 @@ def test_no_compiler(
 ) -> None:
     """Without the compiler nothing is built, and the message names the variable that chooses another."""
     monkeypatch.setenv("RISCV_GCC", "gcc-that-is-nowhere")
-    said = refused(capsys, *arguments(target, models_root, tmp_path), "--skipsim")
-    assert "gcc-that-is-nowhere" in said
-    assert "RISCV_GCC" in said
+    message = refused(capsys, *arguments(target, models_root, tmp_path), "--skipsim")
+    assert "gcc-that-is-nowhere" in message
+    assert "RISCV_GCC" in message
 
 
 @pytest.mark.siracusa
 def test_no_order_under_gvsoc(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Options of simulated transfers are refused where the transfers are a machine's."""
     needs_compiler("siracusa")
-    said = refused(capsys, *arguments("siracusa", models_root, tmp_path), "--dma-order", "early")
-    assert "--dma-order" in said
+    message = refused(capsys, *arguments("siracusa", models_root, tmp_path), "--dma-order", "early")
+    assert "--dma-order" in message

@@ -23,13 +23,13 @@ def test_empty_boxes(name: str, target: str, tmp_path: Path) -> None:
     needs_simulator(target)
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": L1}))
-    found = {case.run(tiling, plan, "host").tobytes()}
+    results = {case.run(tiling, plan, "host").tobytes()}
     tiling, plan = pipeline.plan_program(case.program, Options(target, "single", {"L1": L1}))
     edits = [(edited, plan) for edited, plan in drawn(tiling, 4 * DRAWS) if has_empty_box(edited)]
     assert len(edits) >= DRAWS
     for i, (edited, plan) in enumerate(edits[:DRAWS]):
-        found.add(case.run(edited, plan, f"{i}").tobytes())
-    assert len(found) == 1
+        results.add(case.run(edited, plan, f"{i}").tobytes())
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -40,11 +40,11 @@ def test_small_l1(name: str, target: str, tmp_path: Path) -> None:
     """Sums split along several dims, and windows around a tile, in a small L1: the bits of one tile on the host."""
     needs_simulator(target)
     case = Windowed(name, tmp_path)
-    found = set()
+    results = set()
     for label, l1 in (("host", L1), (target, SMALL)):
         tiling, plan = pipeline.plan_program(case.program, Options(label, "double", {"L1": l1}))
-        found.add(case.run(tiling, plan, f"{label}{l1}").tobytes())
-    assert len(found) == 1
+        results.add(case.run(tiling, plan, f"{label}{l1}").tobytes())
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -77,7 +77,7 @@ def test_all_faults_at_once(folder: Path) -> None:
         (r'^compiler = \["riscv64-unknown-elf-gcc"\]', 'compiler = "gcc"'),
         (r"^sanitize = .*$", ""),
     )
-    wanted = (
+    messages = (
         "name is 'rome', the file is 'siracusa'",
         "unknown keys ['colour']",
         "cores is not positive",
@@ -90,9 +90,9 @@ def test_all_faults_at_once(folder: Path) -> None:
         "toolchain.compiler: ",
         "toolchain lacks 'sanitize'",
     )
-    for text in wanted:
+    for text in messages:
         assert any(text in fault for fault in faults), (text, faults)
-    assert len(faults) == len(wanted)
+    assert len(faults) == len(messages)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_fault(file: str, edit: tuple[str, str], word: str, folder: Path) -> Non
 
 
 def test_level_of_the_linker(folder: Path) -> None:
-    """What a linker is told of a level names one that is there."""
-    found = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
-    assert found == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
+    """Placeholders in the linker's words name existing levels."""
+    faults = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
+    assert faults == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
 
 
 def test_unknown() -> None:
@@ -139,7 +139,7 @@ def test_unknown() -> None:
 
 
 def test_budgets() -> None:
-    """A budget goes up to what is not reserved, to the byte; cores up to what there are."""
+    """A budget is at most the unreserved bytes of its level, cores at most those of the target."""
     target = targets.load("host")
     for level, flag in zip(target.levels, ("--l1", "--l2", "--budget L3"), strict=True):
         most = level.bytes - level.reserved

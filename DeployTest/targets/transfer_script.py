@@ -100,15 +100,15 @@ class Script:
 
     def faults(self, output: bytes) -> list[str]:
         """The dumps that are wrong, and where."""
-        found = []
+        messages = []
         at = 0
-        for label, wanted in self.dumps:
-            got = output[at : at + len(wanted)]
-            at += len(wanted)
-            bad = [i for i in range(len(wanted)) if i >= len(got) or got[i] != wanted[i]] if got != wanted else []
-            if bad:
-                found.append(f"{label}: {len(bad)} of {len(wanted)} B wrong, from byte {bad[0]} to {bad[-1]}")
-        return found + ([f"{len(output)} B written, {at} expected"] if len(output) != at else [])
+        for label, expected in self.dumps:
+            dump = output[at : at + len(expected)]
+            at += len(expected)
+            if dump != expected:
+                bad = [i for i, byte in enumerate(expected) if i >= len(dump) or dump[i] != byte]
+                messages.append(f"{label}: {len(bad)} of {len(expected)} B wrong, from byte {bad[0]} to {bad[-1]}")
+        return messages + ([f"{len(output)} B written, {at} expected"] if len(output) != at else [])
 
     def _command(self, op: int, ticket: int, level: int, inner: int, outer: int, box: tuple[int, ...]) -> None:
         self.commands += struct.pack("<10I", op, ticket, level, inner, outer, *box, *[0] * (5 - len(box)))

@@ -173,9 +173,9 @@ def test_generated_gradients_are_pytorchs(generated: Path) -> None:
     model = onnx.load(str(generated.with_name(generated.name.removesuffix("_train") + ".onnx")))
     names = {re.sub(r"\W", "_", t.name): t.name for t in model.graph.initializer}
     loss = "cross_entropy" if "labels" in program.data else "mse"
-    found = gradients(program, dataset)
-    for name, expected in torch_gradients(model, dataset.sample(0), loss, {n: names[n] for n in found}).items():
-        assert_close(f"gradient of {name}", found[name], expected)
+    actual = gradients(program, dataset)
+    for name, expected in torch_gradients(model, dataset.sample(0), loss, {n: names[n] for n in actual}).items():
+        assert_close(f"gradient of {name}", actual[name], expected)
 
 
 def test_consumers_gradients_are_pytorchs(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_consumers_gradients_are_pytorchs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SimpleMLP", "Autoencoder", "DSCNN", "ResNet8"])
 def test_published_case_is_reproduced(name: str, tmp_path: Path) -> None:
-    """The forward part of a published training graph, differentiated here, gives its published gold."""
+    """The forward part of a published training graph, differentiated by autodiff, gives the published results."""
     folder = DATA / "training" / name / f"{name.lower()}_train"
     if not folder.is_dir():
         pytest.skip("the published cases are not here")
@@ -250,10 +250,10 @@ def test_unsorted_model(tmp_path: Path) -> None:
     """The written graph has producers first."""
     model = mlp(node("Relu", ("h",), ("r",)), LAST)
     report = built(tmp_path, Model(model.nodes[::-1], model.inputs, model.outputs, model.initializers))
-    known = {i.name for i in (*graph_of(report).input, *graph_of(report).initializer)}
+    names = {i.name for i in (*graph_of(report).input, *graph_of(report).initializer)}
     for n in graph_of(report).node:
-        assert set(filter(None, n.input)) <= known, n.name
-        known |= set(n.output)
+        assert set(filter(None, n.input)) <= names, n.name
+        names |= set(n.output)
 
 
 def test_constant_nodes_and_shape_arithmetic(tmp_path: Path) -> None:

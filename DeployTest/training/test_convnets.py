@@ -58,14 +58,14 @@ def test_trains_on_the_host(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_batches_in_a_small_l1(tmp_path: Path) -> None:
-    """Four images per pass where no channel of an image fits L1 beside the tables: the bits of a large L1."""
+    """Four images per pass with an L1 too small for one channel of an image: same bits as with a large L1."""
     case = pipeline.load_training(resnet8.generate(tmp_path, batch=4, samples=1, n_batches=1))
-    found = set()
+    hashes = set()
     for l1 in (128000, 12000):
         outcome = compile_case(case, tmp_path / f"{l1}", "single", l1, outermost="L3").run("--dma-order", "random")
         assert worst_difference(case, outcome) <= TOLERANCE["weight"]
-        found.add(result_hash(outcome))
-    assert len(found) == 1
+        hashes.add(result_hash(outcome))
+    assert len(hashes) == 1
 
 
 def initializers(folder: Path) -> list[onnx.TensorProto]:

@@ -72,21 +72,21 @@ def test_form_of_the_graphs(generated: Path) -> None:
 def test_form_of_the_arrays(generated: Path) -> None:
     """Keys, order, shapes and dtypes of inputs.npz and outputs.npz."""
     graph = onnx.load(str(generated / "network.onnx")).graph
-    kept = [v for v in declared(graph.input) if not v[0].endswith(".buffer")]
+    file_inputs = [v for v in declared(graph.input) if not v[0].endswith(".buffer")]
     kinds = {FLOAT: np.float32, INT64: np.int64, BOOL: np.bool_}
     inputs, outputs = (dict(np.load(generated / f"{n}.npz")) for n in ("inputs", "outputs"))
     size, passes = inputs["meta_data_size"].item(), inputs["meta_n_batches"].item()
     further = [f"mb{k}_arr_{i:04d}" for k in range(1, size) for i in (0, 1)]
-    first = [f"arr_{i:04d}" for i in range(len(kept))]
+    first = [f"arr_{i:04d}" for i in range(len(file_inputs))]
     assert list(inputs) == [*first, *further, "meta_data_size", "meta_n_batches", "meta_n_accum"]
-    for key, (_, kind, shape) in zip(first, kept, strict=True):
+    for key, (_, kind, shape) in zip(first, file_inputs, strict=True):
         assert (inputs[key].dtype, inputs[key].shape) == (kinds[kind], shape)
     for key in further:
         like = inputs[key[-8:]]
         assert (inputs[key].dtype, inputs[key].shape) == (like.dtype, like.shape)
     assert inputs[first[-1]].tolist() == [True]
     assert passes % inputs["meta_n_accum"].item() == 0
-    assert list(outputs) == [*(n for n, *_ in kept[2:-1]), "loss"]
+    assert list(outputs) == [*(n for n, *_ in file_inputs[2:-1]), "loss"]
     assert all(a.dtype == np.float32 for a in outputs.values())
     assert outputs["loss"].shape == (passes,)
 
@@ -122,7 +122,7 @@ def test_reproducible_to_the_byte(generated: Path, request: pytest.FixtureReques
 
 
 def test_names_become_valid_in_c(tmp_path: Path) -> None:
-    """Dots and leading digits go; a name that is taken gets a number; `--trainable` finds either spelling."""
+    """Dots and leading digits are replaced, a duplicate gets a number, and `--trainable` matches either spelling."""
     names = {"a.b": random(4), "a_b": random(4), "1st": random(4)}
     nodes = [node("Add", (f"h{i}" if i else "h", n), (f"h{i + 1}" if i < 2 else "r",)) for i, n in enumerate(names)]
     report = built(tmp_path, mlp(*nodes, LAST, initializers=names))
@@ -150,12 +150,12 @@ def test_samples_from_a_file(tmp_path: Path) -> None:
 
 def test_wide_weights_old_opset_and_spare_inputs(tmp_path: Path) -> None:
     """float64 weights become float32, opset 13 becomes 17, 21 stays; an initializer may be declared as an input."""
-    for opset, written in ((13, 17), (21, 21)):
+    for opset, expected in ((13, 17), (21, 21)):
         wide = {"w1": random(4, 3).astype(np.float64)}
         inputs = value("x", (2, 3)), value("w1", (4, 3), DOUBLE), value("spare", (2,))
         model = mlp(node("Relu", ("h",), ("y",)), initializers=wide, inputs=inputs, opsets=(("", opset),))
         report = built(tmp_path / str(opset), model)
         file = onnx.load(str(report.train / "network.onnx"))
-        assert file.opset_import[0].version == written
+        assert file.opset_import[0].version == expected
         assert [n for n, *_ in declared(file.graph.input)][:4] == ["x", "spare", "target", "w1"]
         check_differences(*opened(report.train))

@@ -31,12 +31,12 @@ def test_training(entry: Entry, models_root: Path, tmp_path: Path, record_proper
     """Right to the tolerance, and the same bits as everywhere, in every DMA and core order."""
     case = load_case(entry.test, models_root)
     built = compile_case(case, tmp_path / "c", STRATEGY[entry.mode], entry.l1, **entry.memory)
-    wanted = canonical_hash(entry.test, models_root, tmp_path)
+    expected = canonical_hash(entry.test, models_root, tmp_path)
     for order, seed in DMA_ORDERS[:3] if entry.slow else DMA_ORDERS:
         outcome = built.run("--dma-order", order, "--seed", str(seed), "--core-order", "random")
         assert not faults(built, outcome)
         assert outcome.errors == 0
-        assert result_hash(outcome) == wanted, f"{order} {seed}"
+        assert result_hash(outcome) == expected, f"{order} {seed}"
         assert int(outcome.bench["train_cycles"]) == _mean_cycles(built.plan, case), "the clock is the model"
     assert int(outcome.bench["l1_bytes"]) <= entry.l1
     record(record_property, entry, outcome.bench)
@@ -71,21 +71,21 @@ def test_auto_is_best(entry: Entry, models_root: Path) -> None:
 def test_cores(entry: Entry, cores: int, models_root: Path, tmp_path: Path) -> None:
     """Planned for and run on fewer cores: other tiles, the same bits."""
     case = load_case(entry.test, models_root)
-    wanted = canonical_hash(entry.test, models_root, tmp_path)
+    expected = canonical_hash(entry.test, models_root, tmp_path)
     for strategy in ("auto",) if entry.slow else ("single", "double", "auto"):
         built = compile_case(case, tmp_path / strategy, strategy, entry.l1, cores=cores, **entry.memory)
         for order, seed in DMA_ORDERS[-1:] if entry.slow else DMA_ORDERS:
-            assert result_hash(built.run("--dma-order", order, "--seed", str(seed))) == wanted
+            assert result_hash(built.run("--dma-order", order, "--seed", str(seed))) == expected
 
 
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder", "deep_autoencoder_batch4"])
 def test_few_cores(test: str, models_root: Path, tmp_path: Path) -> None:
     """A quick look at one and four cores."""
     case = load_case(test, models_root)
-    wanted = canonical_hash(test, models_root, tmp_path)
+    expected = canonical_hash(test, models_root, tmp_path)
     for cores in (1, 4):
         built = compile_case(case, tmp_path / str(cores), "auto", 16000, cores=cores)
-        assert result_hash(built.run("--core-order", "reverse")) == wanted
+        assert result_hash(built.run("--core-order", "reverse")) == expected
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_training_is_pytorchs(folder: Path) -> None:
     assert np.abs(np.array(losses) - outputs["loss"]).max() <= TOLERANCE["loss"]
     for name, weight in weights.items():
         expected = outputs[re.sub(r"\W", "_", name)]
-        found = weight.numpy().T if name.startswith("fc.w") else weight.numpy()
-        assert np.abs(found - expected).max() <= TOLERANCE["weight"], name
+        actual = weight.numpy().T if name.startswith("fc.w") else weight.numpy()
+        assert np.abs(actual - expected).max() <= TOLERANCE["weight"], name
 
 
 ONE_BUFFERING = [pytest.param(name, marks=pytest.mark.slow) for name in ("single", "double")]
@@ -51,10 +51,10 @@ ONE_BUFFERING = [pytest.param(name, marks=pytest.mark.slow) for name in ("single
 def test_same_bits_in_any_l1(folder: Path, strategy: str, tmp_path: Path) -> None:
     """Right, on the model's clock, and the bits of a run in one tile per step."""
     case = pipeline.load_training(folder)
-    wanted = result_hash(compile_case(case, tmp_path / "whole", "single", 200000, cores=1).run())
+    expected = result_hash(compile_case(case, tmp_path / "whole", "single", 200000, cores=1).run())
     for l1 in (24000, 10000):
         built = compile_case(case, tmp_path / f"{l1}", strategy, l1)
         for order in ("late", "random"):
             outcome = built.run("--dma-order", order, "--core-order", "random")
             assert not faults(built, outcome)
-            assert result_hash(outcome) == wanted
+            assert result_hash(outcome) == expected

@@ -131,8 +131,8 @@ def with_steps(t: Tiling, steps: list[Step], renumber: bool = True) -> Tiling:
     steps = [replace(s, index=i) for i, s in enumerate(steps)] if renumber else steps
     planned = replace(t.lifetimes.schedule, steps=tuple(steps))
     choices = {c.step: c for c in t.steps}
-    chosen = tuple(choices[s.name] for s in steps)
-    return replace(t, lifetimes=replace(t.lifetimes, schedule=planned), steps=chosen)
+    tilings = tuple(choices[s.name] for s in steps)
+    return replace(t, lifetimes=replace(t.lifetimes, schedule=planned), steps=tilings)
 
 
 def moved(t: Tiling, name: str, before: str) -> Tiling:
@@ -158,8 +158,8 @@ def edited(t: Tiling, name: str, /, **changes: Any) -> Tiling:
 def without_operand(t: Tiling, name: str, arg: str) -> Tiling:
     """The tiling with an operand missing from a step's access."""
     access = next(s.access for s in t.lifetimes.schedule.steps if s.name == name)
-    kept = tuple(o for o in access.operands if o.arg != arg)
-    return edited(t, name, access=replace(access, operands=kept))
+    operands = tuple(o for o in access.operands if o.arg != arg)
+    return edited(t, name, access=replace(access, operands=operands))
 
 
 def life(t: Tiling, storage: str, /, **changes: Any) -> Tiling:
@@ -172,21 +172,21 @@ def life(t: Tiling, storage: str, /, **changes: Any) -> Tiling:
 
 def without_life(t: Tiling, storage: str) -> Tiling:
     """The tiling with a lifetime missing."""
-    kept = tuple(x for x in t.lifetimes.storages if x.storage != storage)
-    return replace(t, lifetimes=replace(t.lifetimes, storages=kept))
+    storages = tuple(x for x in t.lifetimes.storages if x.storage != storage)
+    return replace(t, lifetimes=replace(t.lifetimes, storages=storages))
 
 
 Wanted = Callable[[StepTiling], bool]
 
 
-def pick(t: Tiling, wanted: Wanted) -> StepTiling:
+def pick(t: Tiling, predicate: Wanted) -> StepTiling:
     """The first choice with a property."""
-    return next(c for c in t.steps if wanted(c))
+    return next(c for c in t.steps if predicate(c))
 
 
-def chosen(t: Tiling, wanted: Wanted, /, **changes: Any) -> Tiling:
+def in_choice(t: Tiling, predicate: Wanted, /, **changes: Any) -> Tiling:
     """The tiling with the first choice that has a property changed; every change is a function of the old choice."""
-    old = pick(t, wanted)
+    old = pick(t, predicate)
     new = replace(old, **{k: v(old) for k, v in changes.items()})
     return replace(t, steps=tuple(new if c is old else c for c in t.steps))
 
@@ -237,8 +237,8 @@ def in_operand(p: Plan, which: Which, /, **changes: Any) -> Plan:
     """The plan with the first operand that has a property changed; every change is a function of the old operand."""
     step, old = operand_of(p, which)
     new = replace(old, **{k: v(old) for k, v in changes.items()})
-    kept = tuple(new if o is old else o for o in step.operands)
-    return in_step(p, step.name, operands=lambda s: kept)
+    operands = tuple(new if o is old else o for o in step.operands)
+    return in_step(p, step.name, operands=lambda s: operands)
 
 
 def operand_of(p: Plan, which: Which) -> tuple[PlanStep, PlanOperand]:
@@ -302,8 +302,8 @@ def onto_neighbour(p: Plan) -> Plan:
 
 def shifted(p: Plan) -> Plan:
     """A home moved by one float into the persistent one that follows."""
-    kept = sorted((h for h in p.homes if h.persistent and h.level == "L2"), key=lambda h: h.offset)
-    below = next(a for a, b in itertools.pairwise(kept) if a.offset + a.bytes == b.offset)
+    homes = sorted((h for h in p.homes if h.persistent and h.level == "L2"), key=lambda h: h.offset)
+    below = next(a for a, b in itertools.pairwise(homes) if a.offset + a.bytes == b.offset)
     return in_home(p, below.storage, offset=lambda h: h.offset + 4)
 
 

@@ -79,7 +79,7 @@ def tiled(path: Path, original: Original) -> Plan | None:
         return None
 
 
-def written(folder: Path, name: str, document: str, seed: int, seal: bool) -> Iterator[tuple[str, Path]]:
+def files(folder: Path, name: str, document: str, seed: int, seal: bool) -> Iterator[tuple[str, Path]]:
     """Edited files, one after the other at one place."""
     for label, text in edits(json.loads(document), seed, EDITS):
         path = folder / name
@@ -99,16 +99,16 @@ def ran(plan: Plan, original: Original, folder: Path) -> str:
 @pytest.mark.parametrize("seed", seeds(0, 1))
 def test_edited_plan(seed: int, original: Original, tmp_path: Path) -> None:
     """An edited plan is refused; one that is accepted is the same."""
-    for label, path in written(tmp_path, "plan.json", original.plan, seed, seal=False):
+    for label, path in files(tmp_path, "plan.json", original.plan, seed, seal=False):
         assert not accepted(plan_of(path), original), label
 
 
 @pytest.mark.parametrize("seed", seeds(2, 3))
 def test_sealed_edit_beside_the_tiling(seed: int, original: Original, tmp_path: Path) -> None:
-    """With a digest that fits, the tiling beside it tells: what is accepted gives the same bits."""
+    """An edited plan with a matching digest, given with its tiling, is refused or gives the same bits."""
     (tmp_path / "tiling.json").write_text(original.tiling)
     others = []
-    for label, path in written(tmp_path, "plan.json", original.plan, seed, seal=True):
+    for label, path in files(tmp_path, "plan.json", original.plan, seed, seal=True):
         plan = plan_of(path)
         if plan is not None and accepted(plan, original):
             others.append((label, plan))
@@ -118,16 +118,16 @@ def test_sealed_edit_beside_the_tiling(seed: int, original: Original, tmp_path: 
 
 @pytest.mark.parametrize("seed", seeds(4, 5, 6))
 def test_sealed_edit_alone(seed: int, original: Original, tmp_path: Path) -> None:
-    """With a digest that fits and no tiling beside it a plan is refused or sound: it prints, and has room in memory."""
-    found = [plan_of(path) for _, path in written(tmp_path, "plan.json", original.plan, seed, seal=True)]
-    assert None in found
+    """An edited plan with a matching digest and no tiling is refused, or generates C and fits memory."""
+    plans = [plan_of(path) for _, path in files(tmp_path, "plan.json", original.plan, seed, seal=True)]
+    assert None in plans
 
 
 @pytest.mark.parametrize("seed", seeds(7, 8))
 def test_edited_tiling_beside_the_plan(seed: int, original: Original, tmp_path: Path) -> None:
     """A plan is not that of an edited tiling, whatever became of it."""
     (tmp_path / "plan.json").write_text(original.plan)
-    for label, _ in written(tmp_path, "tiling.json", original.tiling, seed, seal=False):
+    for label, _ in files(tmp_path, "tiling.json", original.tiling, seed, seal=False):
         assert not accepted(plan_of(tmp_path / "plan.json"), original), label
 
 
@@ -135,7 +135,7 @@ def test_edited_tiling_beside_the_plan(seed: int, original: Original, tmp_path: 
 def test_edited_tiling(seed: int, original: Original, tmp_path: Path) -> None:
     """An edited tiling is refused, or is another one of the same program: then its results are the same bits."""
     others = []
-    for label, path in written(tmp_path, "tiling.json", original.tiling, seed, seal=False):
+    for label, path in files(tmp_path, "tiling.json", original.tiling, seed, seal=False):
         plan = tiled(path, original)
         if plan is not None and accepted(plan, original):
             others.append((label, plan))

@@ -1,4 +1,4 @@
-"""Infinities in what is compared: equal ones are no distance apart, others infinitely far, and NaN equals nothing."""
+"""Infinities among compared values: the distance of equal ones is 0, of others infinite; NaN equals nothing."""
 
 import json
 import re
@@ -31,7 +31,7 @@ PAIRS = [
     (NAN, INF, NAN),
     (-INF, NAN, NAN),
 ]
-"""Two values and how far apart they are."""
+"""The actual value, the expected one and their distance."""
 NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
 
 
@@ -46,41 +46,41 @@ def faults(outcome: Outcome, expected: Expected, relative: float = 0.0) -> tuple
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("found", "wanted", "apart"), PAIRS)
-def test_values(found: float, wanted: float, apart: float) -> None:
+@pytest.mark.parametrize(("actual", "expected", "distance"), PAIRS)
+def test_values(actual: float, expected: float, distance: float) -> None:
     """In outputs and in losses, at the element where they are."""
-    one, other = f32(1, found, 2), f32(1, wanted, 2)
+    one, other = f32(1, actual, 2), f32(1, expected, 2)
     row = verdict.difference("y", one, other)
-    np.testing.assert_equal(row.largest, apart)
-    assert row.index == ((0,) if apart == 0 else (1,))
+    np.testing.assert_equal(row.largest, distance)
+    assert row.index == ((0,) if distance == 0 else (1,))
     for relative in (0.0, 1e-6):
-        said = faults(Outcome("", (), {"y": one}, {}, 0), Expected("test", arrays={"y": other}), relative)
-        assert [f for f in said if f.startswith("y[1]: differs by")] == said_where(
-            apart, f"y[1]: differs by {apart:.3e}"
+        messages = faults(Outcome("", (), {"y": one}, {}, 0), Expected("test", arrays={"y": other}), relative)
+        assert [f for f in messages if f.startswith("y[1]: differs by")] == messages_beyond(
+            distance, f"y[1]: differs by {distance:.3e}"
         )
-    losses = faults(Outcome("", (0.5, found), {}, {}, 0), Expected("test", losses=(0.5, wanted)))
-    assert losses == tuple(said_where(apart, f"loss 1: computed {found:.9g}, expected {wanted:.9g}"))
+    losses = faults(Outcome("", (0.5, actual), {}, {}, 0), Expected("test", losses=(0.5, expected)))
+    assert losses == tuple(messages_beyond(distance, f"loss 1: computed {actual:.9g}, expected {expected:.9g}"))
 
 
-def said_where(apart: float, text: str) -> list[str]:
-    """The text, unless nothing is apart."""
-    return [] if apart == 0 else [text]
+def messages_beyond(distance: float, text: str) -> list[str]:
+    """The text as the only message, or none for a distance of 0."""
+    return [] if distance == 0 else [text]
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("found", "wanted", "apart"), PAIRS)
-def test_movements(found: float, wanted: float, apart: float) -> None:
+@pytest.mark.parametrize(("actual", "gold", "distance"), PAIRS)
+def test_movements(actual: float, gold: float, distance: float) -> None:
     """Of weights and accumulators: an infinity excuses no other element, nor does it condemn one."""
     initial, rest = f32(0, 0, 0), 2.0
-    expected = Expected("test", arrays={"w": f32(1, wanted, rest)}, initial={"w": initial}, updates=1)
-    held = Expected("test", accumulators={"g": f32(1, wanted, rest)})
+    expected = Expected("test", arrays={"w": f32(1, gold, rest)}, initial={"w": initial}, updates=1)
+    held = Expected("test", accumulators={"g": f32(1, gold, rest)})
     for other in (rest, 3.0):
-        values = f32(1, found, other)
+        values = f32(1, actual, other)
         [moved] = verdict.movements({"w": values}, expected)
-        [sums] = verdict.accumulated({"g": values}, held)
-        assert moved.passed == sums.passed == (apart == 0 and other == rest), (moved, sums)
-        said = faults(Outcome("", (), {"w": values}, {}, 0), expected)
-        assert bool(said) == (apart != 0 or other != rest)
+        [sums] = verdict.accumulator_movements({"g": values}, held)
+        assert moved.passed == sums.passed == (distance == 0 and other == rest), (moved, sums)
+        messages = faults(Outcome("", (), {"w": values}, {}, 0), expected)
+        assert bool(messages) == (distance != 0 or other != rest)
 
 
 def test_still_infinite() -> None:
@@ -101,16 +101,16 @@ def test_sizes_are_not_stretched() -> None:
 
 def test_largest_of_a_case() -> None:
     """The largest difference that the tests look at."""
-    for found, wanted, apart in PAIRS:
+    for actual, gold, distance in PAIRS:
 
         class Samples:
-            expected_losses = (wanted,)
+            expected_losses = (gold,)
 
         class Given:
             dataset, expected = Samples, {"w": f32(1)}
 
-        outcome = Outcome("", (found,), {"w": f32(1)}, {}, 0)
-        assert worst_difference(Given, outcome) == (INF if np.isnan(apart) else apart)  # type: ignore[arg-type]
+        outcome = Outcome("", (actual,), {"w": f32(1)}, {}, 0)
+        assert worst_difference(Given, outcome) == (INF if np.isnan(distance) else distance)  # type: ignore[arg-type]
 
 
 LOG_CASES = [
@@ -122,10 +122,10 @@ LOG_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("x", "wanted", "code", "largest"), LOG_CASES)
+@pytest.mark.parametrize(("x", "gold", "code", "largest"), LOG_CASES)
 def test_inference_command(
     x: tuple[float, ...],
-    wanted: tuple[float, ...],
+    gold: tuple[float, ...],
     code: int,
     largest: str,
     tmp_path: Path,
@@ -135,7 +135,7 @@ def test_inference_command(
     model = chain(node("Log", ("x",), ("y",)), out=(3,), x=(3,))
     model.save(tmp_path / "m" / "network.onnx")
     np.savez(tmp_path / "m" / "inputs.npz", x=f32(*x))
-    np.savez(tmp_path / "m" / "outputs.npz", y=f32(*wanted))
+    np.savez(tmp_path / "m" / "outputs.npz", y=f32(*gold))
     capsys.readouterr()
     assert deployer("infer", "-t", tmp_path / "m", "-o", tmp_path / "c") == code
     assert f"largest difference {largest} (y)" in capsys.readouterr().out
@@ -148,9 +148,9 @@ FAR = float(2**70)
 RUNS = [(INF, 0, "0.000000e+00"), (-INF, 4, "inf"), (1.0, 4, "inf"), (NAN, 4, "nan")]
 
 
-@pytest.mark.parametrize(("gold", "errors", "apart"), RUNS)
+@pytest.mark.parametrize(("gold", "errors", "difference"), RUNS)
 def test_training_command(
-    gold: float, errors: int, apart: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gold: float, errors: int, difference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A loss that overflows while no weight moves: the program's own comparison says what the verdict says."""
     weights, zeros = np.full((4, 3), 0.5, np.float32), np.zeros((2, 3), np.float32)
@@ -162,8 +162,8 @@ def test_training_command(
     folder = case.dataset(tmp_path)
     capsys.readouterr()
     assert deployer("train", "-t", folder, "-o", tmp_path / "c", "--dma-order", "late") == (1 if errors else 0)
-    said = capsys.readouterr().out
-    assert f"Errors: {errors} out of 4" in said
-    assert {row[3] for row in LOSS.findall(said)} == {apart}
-    assert {row[1] for row in LOSS.findall(said)} == {"inf"}
-    assert len(re.findall(r"^FAULT loss", said, re.MULTILINE)) == errors
+    stdout = capsys.readouterr().out
+    assert f"Errors: {errors} out of 4" in stdout
+    assert {row[3] for row in LOSS.findall(stdout)} == {difference}
+    assert {row[1] for row in LOSS.findall(stdout)} == {"inf"}
+    assert len(re.findall(r"^FAULT loss", stdout, re.MULTILINE)) == errors

@@ -134,7 +134,10 @@ _NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOL
 
 def seen(outcome: Outcome, expected: Expected) -> bool:
     """Whether the verdict on movements alone, without the absolute differences, finds something."""
-    rows = (*verdict.movements(outcome.arrays, expected), *verdict.accumulated(outcome.accumulators, expected))
+    rows = (
+        *verdict.movements(outcome.arrays, expected),
+        *verdict.accumulator_movements(outcome.accumulators, expected),
+    )
     return not all(row.passed for row in rows)
 
 
@@ -195,8 +198,8 @@ def test_a_fault_in_the_last_tensor_alone(case: tuple[Case, Expected]) -> None:
     for name in sorted(case[1].arrays):
         wrong = right.arrays[name].copy()
         wrong.flat[-1] += 1e-3
-        found = judged(replace(right, arrays={**right.arrays, name: wrong}), case[1])
-        assert [f for f in found if f.startswith(f"{name}[")], name
+        messages = judged(replace(right, arrays={**right.arrays, name: wrong}), case[1])
+        assert [f for f in messages if f.startswith(f"{name}[")], name
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -277,8 +280,10 @@ def test_reference_updates_after_the_last_pass(tmp_path: Path) -> None:
     """Linear regression by hand: gradients of two passes are summed, the fifth pass changes no weight."""
     line = Model((node("Gemm", ("x", "w1"), ("y",), "first", transB=1),), (value("x", (2, 3)),), (value("y", (2, 4)),))
     weight, rate = random(4, 3), 0.1
-    made = built(tmp_path, replace(line, initializers=(constant("w1", weight),)), samples=3, n_accum=2, n_batches=5)
-    case = pipeline.load_training(made.train)
+    train_report = built(
+        tmp_path, replace(line, initializers=(constant("w1", weight),)), samples=3, n_accum=2, n_batches=5
+    )
+    case = pipeline.load_training(train_report.train)
     assert case.dataset is not None
     w, losses, total = weight.astype(np.float64), [], np.zeros((4, 3))
     for index in range(5):
@@ -295,15 +300,15 @@ def test_reference_updates_after_the_last_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relative", "said"), [(0.0, "0.5 allowed per value"), (0.25, "0.5 + 0.25 of the largest allowed per value")]
+    ("relative", "bound"), [(0.0, "0.5 allowed per value"), (0.25, "0.5 + 0.25 of the largest allowed per value")]
 )
-def test_what_was_allowed_is_said(relative: float, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of both parts those that there are, in the last line; a difference of 4 is beyond either."""
+def test_bound_in_the_last_line(relative: float, bound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last line names the absolute bound and a relative one, if there is one; the difference is 4."""
     expected = Expected("test", (), {"y": np.ones(3, np.float32)})
     outcome = Outcome("", (), {"y": np.full(3, 5, np.float32)}, {}, 0, {})
-    found = report.make_report(_NO_PLAN, outcome, expected, 0.5, relative)
-    report.show(found, _NO_PLAN, Terminal(width=200))
-    assert capsys.readouterr().out.splitlines()[-1] == f"FAILED: 1 faults, {said}"
+    summary = report.make_report(_NO_PLAN, outcome, expected, 0.5, relative)
+    report.show(summary, _NO_PLAN, Terminal(width=200))
+    assert capsys.readouterr().out.splitlines()[-1] == f"FAILED: 1 faults, {bound}"
 
 
 RUNS: Rows = (

@@ -32,9 +32,9 @@ CALL = re.compile(r"^    step_\w+\([^;]*\);\n", re.MULTILINE)
 
 
 def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[str, str]]) -> int:
-    """Exit code of a run of the program with texts of some files replaced, each of which must be there."""
-    case, made = compiled
-    shutil.copytree(made, folder)
+    """Exit code of a run of the program after replacing texts in some files; each text must occur."""
+    case, original = compiled
+    shutil.copytree(original, folder)
     for file, replaced in edits.items():
         text = (folder / file).read_text()
         for old, new in replaced.items():
@@ -45,14 +45,14 @@ def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[
 
 
 def with_rate(compiled: tuple[Path, Path], factor: float) -> dict[str, dict[str, str]]:
-    """The edits that make every step learn faster; the simulator is told as well: the verdict alone can see it."""
-    found = re.search(r"\.lr = (\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
-    assert found
-    rate = np.float32(float.fromhex(found[1]) if found[1].startswith("0x") else float(found[1]))
+    """The edits that raise the learning rate, in the simulator's map as well, so that only the verdict can notice."""
+    match = re.search(r"\.lr = (\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
+    assert match
+    rate = np.float32(float.fromhex(match[1]) if match[1].startswith("0x") else float(match[1]))
     faster = np.float32(factor) * rate
-    known, told = (f"lr), HAL_SIM_CONST, 0, 0, {int(value.view(np.uint32)):#x}" for value in (rate, faster))
-    program = {found[0]: f".lr = {float(faster).hex()}f"}
-    return {"OptimizerNetwork.c": program, "SimulationMap.c": {known: told}}
+    before, after = (f"lr), HAL_SIM_CONST, 0, 0, {int(value.view(np.uint32)):#x}" for value in (rate, faster))
+    program = {match[0]: f".lr = {float(faster).hex()}f"}
+    return {"OptimizerNetwork.c": program, "SimulationMap.c": {before: after}}
 
 
 def test_untouched(compiled: tuple[Path, Path], tmp_path: Path) -> None:
@@ -88,16 +88,16 @@ def test_update_left_out(compiled: tuple[Path, Path], tmp_path: Path) -> None:
 def test_what_is_said(compiled: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It names the tensor, how far it went and should have, and what is allowed."""
     assert run_edited(compiled, tmp_path / "c", with_rate(compiled, 0.75)) == 1
-    said = capsys.readouterr().out
-    assert re.search(r"^FAULT \w+ moved \S+ of \S+, \d\d % off, \S+ % allowed$", said, re.MULTILINE)
-    assert re.search(r"^movements: 14, worst \S+ of \S+, \S+ % off, \S+ % allowed \(\w+\)$", said, re.MULTILINE)
+    stdout = capsys.readouterr().out
+    assert re.search(r"^FAULT \w+ moved \S+ of \S+, \d\d % off, \S+ % allowed$", stdout, re.MULTILINE)
+    assert re.search(r"^movements: 14, worst \S+ of \S+, \S+ % off, \S+ % allowed \(\w+\)$", stdout, re.MULTILINE)
 
 
 def test_report(compiled: tuple[Path, Path]) -> None:
     """report.json has each tensor's movement, what was expected of it, and the error as a share of that."""
-    found = json.loads((compiled[1] / "report.json").read_text())
-    assert len(found["movements"]) == 14
-    for row in found["movements"]:
+    document = json.loads((compiled[1] / "report.json").read_text())
+    assert len(document["movements"]) == 14
+    for row in document["movements"]:
         assert row["expected"] > 0
         assert row["relative_error"] == row["error"] / row["expected"]
         assert row["error"] <= row["allowed"]

@@ -42,8 +42,8 @@ from DeployTest.verify.plan_edits import (
     OPTIMIZER,
     TRAIN,
     WIDTH,
-    chosen,
     edited,
+    in_choice,
     is_double,
     is_single,
     is_step,
@@ -105,20 +105,20 @@ BROKEN_TILINGS: dict[str, tuple[str, Callable[[Tiling], Tiling]]] = {
     "a gap too few": ("tile", lambda t: replace(t, gaps=t.gaps[1:])),
     "a gap below 0": ("tile", lambda t: replace(t, gaps=(-4, *t.gaps[1:]))),
     "unknown resident": ("lifetime", lambda t: replace(t, resident=(*t.resident, "nothing"))),
-    "tile too large": ("tile", lambda t: chosen(t, is_step("fc1"), tile=tile_of(n=WIDTH + 1))),
-    "tile of nothing": ("tile", lambda t: chosen(t, is_step("fc1"), tile=tile_of(n=0))),
-    "unknown dim": ("tile", lambda t: chosen(t, is_step("fc1"), tile=tile_of(q=1))),
-    "dim missing": ("tile", lambda t: chosen(t, is_step("fc1"), tile=lambda c: {"n": 4})),
-    "dim twice in the order": ("tile", lambda t: chosen(t, is_step("fc1"), order=lambda c: (*c.order[:-1], "m"))),
-    "reduction outside": ("tile", lambda t: chosen(t, is_step("fc1"), order=lambda c: c.order[::-1])),
-    "slots without residency": ("slots", lambda t: chosen(t, is_single, slots=slot(0, 1))),
-    "resident with slot": ("slots", lambda t: chosen(t, lambda c: 0 in c.slots.values(), slots=slot(1, 0))),
+    "tile too large": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=tile_of(n=WIDTH + 1))),
+    "tile of nothing": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=tile_of(n=0))),
+    "unknown dim": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=tile_of(q=1))),
+    "dim missing": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=lambda c: {"n": 4})),
+    "dim twice in the order": ("tile", lambda t: in_choice(t, is_step("fc1"), order=lambda c: (*c.order[:-1], "m"))),
+    "reduction outside": ("tile", lambda t: in_choice(t, is_step("fc1"), order=lambda c: c.order[::-1])),
+    "slots without residency": ("slots", lambda t: in_choice(t, is_single, slots=slot(0, 1))),
+    "resident with slot": ("slots", lambda t: in_choice(t, lambda c: 0 in c.slots.values(), slots=slot(1, 0))),
     "residency dropped": ("slots", lambda t: replace(t, resident=t.resident[1:])),
-    "two slots, single": ("slots", lambda t: chosen(t, is_single, slots=slot(2, 1))),
-    "single step with two slots": ("slots", lambda t: chosen(t, is_double, buffering=lambda c: "single")),
-    "one slot under a moving box": ("slots", lambda t: chosen(t, is_double, slots=slot(1, 2))),
-    "three slots": ("slots", lambda t: chosen(t, is_double, slots=slot(3, 2))),
-    "operand without slots": ("slots", lambda t: chosen(t, is_double, slots=lambda c: {})),
+    "two slots, single": ("slots", lambda t: in_choice(t, is_single, slots=slot(2, 1))),
+    "single step with two slots": ("slots", lambda t: in_choice(t, is_double, buffering=lambda c: "single")),
+    "one slot under a moving box": ("slots", lambda t: in_choice(t, is_double, slots=slot(1, 2))),
+    "three slots": ("slots", lambda t: in_choice(t, is_double, slots=slot(3, 2))),
+    "operand without slots": ("slots", lambda t: in_choice(t, is_double, slots=lambda c: {})),
     "too few tables": ("table", lambda t: replace(t, table_bytes=t.table_bytes - 4)),
     "table misaligned": ("table", lambda t: replace(t, table_bytes=t.table_bytes + 2)),
 }
@@ -208,14 +208,14 @@ WRONG_ACCESS: dict[str, Callable[[Access], Access]] = {
 }
 
 
-def _axes(access: Access, read: Axis, written: Axis) -> Access:
+def _axes(access: Access, input_axis: Axis, output_axis: Axis) -> Access:
     x, y = access.operands
-    return replace(access, operands=(replace(x, axes=(read,)), replace(y, axes=(written,))))
+    return replace(access, operands=(replace(x, axes=(input_axis,)), replace(y, axes=(output_axis,))))
 
 
 @pytest.mark.parametrize("fault", WRONG_ACCESS)
 def test_wrong_access_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """A fault in an operator's own declaration reaches every stage alike; only the cover of its output shows it."""
+    """A fault in an operator's own declaration affects all stages; only the check of its written elements shows it."""
     program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(37,)))
     verify_tiling(tiled(program, {"n": 10}))
     relu = registry()["Relu"]
@@ -288,12 +288,12 @@ def test_hand_edited_tile_re_enters(tiling: Tiling, tmp_path: Path) -> None:
     envelope["body"]["steps"][tiling.steps.index(choice)]["tile"][name] = half
     path.write_text(json.dumps(envelope))
     edited_tiling = pipeline.tiling_from(path)
-    chosen_tiling = chosen(tiling, lambda c: c is choice, tile=tile_of(**{name: half}))
-    assert edited_tiling == chosen_tiling
+    expected = in_choice(tiling, lambda c: c is choice, tile=tile_of(**{name: half}))
+    assert edited_tiling == expected
     new = pipeline.place_tiling(edited_tiling)
     step = next(s for s in new.steps if s.name == choice.step)
     assert {d.name: d.tile for d in step.dims}[name] == half
-    assert generate.generate_files(new) == generate.generate_files(pipeline.place_tiling(chosen_tiling))
+    assert generate.generate_files(new) == generate.generate_files(pipeline.place_tiling(expected))
     refused("digest", lambda: verify_plan(new, tiling))
 
 

@@ -131,12 +131,12 @@ def test_broken_plan_is_refused(tiling: Tiling, plan: Plan, fault: str) -> None:
 def test_a_written_pointer_has_an_operand(tiling: Tiling, plan: Plan) -> None:
     """What a kernel only reads may be absent; what it writes may not."""
     step = plan.steps[0]
-    read, written = (
+    read, output_step = (
         replace(step, kernel=replace(step.kernel, pointers=(*step.kernel.pointers, ("more", "float32", is_written))))
         for is_written in (False, True)
     )
     check_kernel(read, tiling)
-    refused("plan", lambda: check_kernel(written, tiling))
+    refused("plan", lambda: check_kernel(output_step, tiling))
 
 
 def bytes_collide(p: Plan) -> bool:
@@ -171,8 +171,8 @@ def test_overlap_is_what_painting_bytes_shows(data: st.DataObject) -> None:
         changed = in_operand(plan, lambda s, o: o is slots[chosen_slot], slot_offset=lambda o: offset)
     try:
         verify_plan(changed, tiling)
-        found = ""
+        rule = ""
     except VerifyFailed as error:
-        found = error.rule
-    assert found in ("", "budget", "overlap")
-    assert (found == "overlap") == bytes_collide(changed)
+        rule = error.rule
+    assert rule in ("", "budget", "overlap")
+    assert (rule == "overlap") == bytes_collide(changed)

@@ -1,1 +1,1 @@
-"""Costs of kernels, dispatch and transfers, measured on a target and fitted."""
+"""Calibration: the costs of kernels, dispatch and transfers are measured on a target and fitted to the cost model."""

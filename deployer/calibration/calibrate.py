@@ -1,4 +1,4 @@
-"""Calibrate: measure kernels, dispatch and DMA on a target, fit the cost model, write it beside the target's TOML."""
+"""Calibrate: measure kernels, dispatch and DMA on a target, fit the cost model, write it next to the target's TOML."""
 
 import itertools
 import tempfile
@@ -24,13 +24,13 @@ from deployer.running.output import check_writable, replace_file
 SIZES = (256, 1024, 4096, 16384, 65536)
 LINES = ((16, 64), (64, 64), (256, 32), (1024, 16))
 SMALL_STEPS = 12
-"""Steps of a program that is taken to stay in the instruction cache."""
+"""Programs of at most so many steps are assumed to stay in the instruction cache."""
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A measured kernel call: what it worked, and the warm cycles of the call without dispatch."""
+    """A measured kernel call: its work, and its cycles with warm caches, dispatch excluded."""
 
     label: str
     work: Work
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Fit:
-    """A kernel's fitted cost, and how far it is off in the median and at worst, as a share of the measured cycles."""
+    """A kernel's fitted cost, with the median and the largest error as shares of the measured cycles."""
 
     symbol: str
     cost: KernelCost
@@ -50,20 +50,20 @@ class Fit:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The target with fitted costs, and how well each kernel's fit holds."""
+    """The target with the fitted costs, and each kernel's fit with its errors."""
 
     target: Target
     fits: tuple[Fit, ...]
 
 
 def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
-    """Measure everything on the target, fit, and write its costs.toml; `simulator` names there what that was on.
+    """Measure everything on the target, fit, and write its costs.toml, which names `simulator` as the machine.
 
     `profiled` runs whole programs.
     """
     target = targets.load(name)
     costs = costs_file(name)
-    with kept_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
+    with restored_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         progress("dispatch and transfers")
         dispatch, hops = _machine(target, folder / "machine")
@@ -74,43 +74,43 @@ def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Pr
         kernels["default"] = _default([f.cost for f in fits])
         fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0, contention=0)
         fitted = replace(fitted, small=SmallProgram(0, 0, 0, 1000))
-        found = Calibration(fitted, tuple(fits))
-        _write(costs, found, simulator)
+        calibration = Calibration(fitted, tuple(fits))
+        _write(costs, calibration, simulator)
         progress("steps and tiles of generated programs")
-        over = fit_overheads(fitted, LARGE, folder / "first", profiled)
+        loops_cost = fit_overheads(fitted, LARGE, folder / "first", profiled)
         # Plans made as if loops cost nothing have far too many tiles: what counts is measured on better plans.
-        first = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
-        _write(costs, Calibration(first, tuple(fits)), simulator)
-        over = fit_overheads(fitted, LARGE, folder / "large", profiled)
+        rough = replace(fitted, step=loops_cost.step, tile=loops_cost.tile, contention=loops_cost.contention)
+        _write(costs, Calibration(rough, tuple(fits)), simulator)
+        loops_cost = fit_overheads(fitted, LARGE, folder / "large", profiled)
         small = fit_overheads(fitted, SMALL, folder / "small", profiled)
         cached = SmallProgram(
-            SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(over.cold_share, 1e-3))
+            SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(loops_cost.cold_share, 1e-3))
         )
-        kernels = {k: replace(c, cold=round(c.cold * over.cold_share)) for k, c in kernels.items()}
-        loops = replace(fitted, step=over.step, tile=over.tile, contention=over.contention)
+        kernels = {k: replace(c, cold=round(c.cold * loops_cost.cold_share)) for k, c in kernels.items()}
+        loops = replace(fitted, step=loops_cost.step, tile=loops_cost.tile, contention=loops_cost.contention)
         fitted = replace(loops, small=cached, kernels=kernels)
-        found = Calibration(fitted, tuple(fits))
-        _write(costs, found, simulator)
-    return found
+        calibration = Calibration(fitted, tuple(fits))
+        _write(costs, calibration, simulator)
+    return calibration
 
 
 @contextmanager
-def kept_on_failure(costs: Path) -> Iterator[None]:
-    """The costs as they were where calibration does not reach its end; OSError at once where they cannot be written."""
+def restored_on_failure(costs: Path) -> Iterator[None]:
+    """Restore the file of costs where the calibration fails; OSError at once where it cannot be written."""
     check_writable(costs)
-    before = costs.read_bytes() if costs.is_file() else None
+    content = costs.read_bytes() if costs.is_file() else None
     try:
         yield
     except BaseException:
-        if before is None:
+        if content is None:
             costs.unlink(missing_ok=True)
         else:
-            replace_file(costs, before)
+            replace_file(costs, content)
         raise
 
 
-def _write(costs: Path, found: Calibration, simulator: str) -> None:
-    replace_file(costs, costs_toml(found, simulator).encode())
+def _write(costs: Path, calibration: Calibration, simulator: str) -> None:
+    replace_file(costs, costs_toml(calibration, simulator).encode())
 
 
 def fit_kernel(symbol: str, points: Sequence[Point], cores: int, cold: int = 0) -> Fit:
@@ -119,33 +119,33 @@ def fit_kernel(symbol: str, points: Sequence[Point], cores: int, cold: int = 0) 
     `cold` is what the first call of a program took longer than later ones.
     """
     rows = np.array([[1.0, *_shares(p.work, cores)] for p in points])
-    wanted = np.array([float(p.cycles) for p in points])
-    weights = 1.0 / np.maximum(wanted, 1.0)
+    cycles = np.array([float(p.cycles) for p in points])
+    weights = 1.0 / np.maximum(cycles, 1.0)
     best: tuple[float, np.ndarray] | None = None
     for count in range(1, 4):
         for columns in itertools.combinations(range(3), count):
             part = rows[:, columns] * weights[:, None]
-            solution = np.linalg.lstsq(part, wanted * weights, rcond=None)[0]
+            solution = np.linalg.lstsq(part, cycles * weights, rcond=None)[0]
             if (solution < 0).any():
                 continue
-            error = float(np.square(part @ solution - wanted * weights).sum())
+            error = float(np.square(part @ solution - cycles * weights).sum())
             if best is None or error < best[0] - 1e-12:
                 best = (error, np.bincount(columns, solution, 3))
     assert best is not None, "a single non-negative column always fits"
     call, mac, element = best[1]
     cost = KernelCost(round(call), cold, round(1000 * mac), round(1000 * element))
-    off = np.abs(rows @ best[1] - wanted) * weights
-    return Fit(symbol, cost, len(points), float(np.median(off)), float(off.max()))
+    errors = np.abs(rows @ best[1] - cycles) * weights
+    return Fit(symbol, cost, len(points), float(np.median(errors)), float(errors.max()))
 
 
 def _shares(work: Work, cores: int) -> tuple[float, float]:
-    """Multiply-accumulates and elements of the core that has most of them."""
+    """The multiply-accumulates and the elements of the busiest core."""
     busiest = -(-work.parallel // cores) / max(work.parallel, 1)
     return work.products * busiest, work.elements * busiest
 
 
 def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
-    """Cycles of an empty dispatch, and all hops."""
+    """The cycles of an empty dispatch, and the fitted costs of every hop between two levels."""
     jobs: list[measure.Job] = [DISPATCH]
     shapes = [(n, 1) for n in SIZES] + [(r, n) for r, n in LINES]
     directions: tuple[measure.Direction, ...] = ("in", "out")
@@ -164,21 +164,21 @@ def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
 
 
 def _channel(measured: Sequence[Measured], issue: int) -> Channel:
-    """Setup, cost per byte and per line of one direction; the core's time to start a transfer is not its own."""
+    """The setup, the cost per byte and per line of one direction; `issue`, the core's time to start it, is excluded."""
     shapes = [(n, 1) for n in SIZES] + [(r * n, n) for r, n in LINES]
     rows = np.array([[1.0, size, lines] for size, lines in shapes])
-    wanted = np.array([float(m.warm - issue) for m in measured])
-    weights = 1.0 / wanted
-    setup, per_byte, per_line = np.linalg.lstsq(rows * weights[:, None], wanted * weights, rcond=None)[0]
+    cycles = np.array([float(m.warm - issue) for m in measured])
+    weights = 1.0 / cycles
+    setup, per_byte, per_line = np.linalg.lstsq(rows * weights[:, None], cycles * weights, rcond=None)[0]
     return Channel(max(round(setup), 0), max(round(1000 * per_byte), 0), max(round(1000 * per_line), 0))
 
 
 def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> Iterator[tuple[str, list[Point], int]]:
-    """Per kernel and form the sweeps of all operators that use it, and the extra cycles of the program's first call."""
+    """For each kernel and form: its measured calls in all operators, and the extra cycles of a cold first call."""
     by_key: dict[str, list[tuple[KernelJob, Work]]] = {}
     for name, operator in registry().items():
         if operator.kernel is not None and name == operator.name:
-            for job, work in (found for sample in operator.sweep() for found in _job(operator, sample)):
+            for job, work in (call for sample in operator.sweep() for call in _job(operator, sample)):
                 by_key.setdefault(cost_key(operator.kernel.symbol, work.form), []).append((job, work))
     for symbol, jobs in sorted(by_key.items()):
         progress(symbol)
@@ -188,7 +188,7 @@ def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> 
 
 
 def _job(operator: Operator, sample: Sample) -> Iterator[tuple[KernelJob, Work]]:
-    """The kernel call of a whole sample; nothing where it is lowered to other operators."""
+    """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
     names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
     static = {operator.static_inputs[i]: x for i, x in enumerate(sample.inputs) if i in operator.static_inputs}
     assert not static, f"{operator.name}: a sweep gives static inputs as attributes"
@@ -203,13 +203,13 @@ def _job(operator: Operator, sample: Sample) -> Iterator[tuple[KernelJob, Work]]
     types |= carried
     access = operator.access(node, types)
     values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
-    whole = {d.name: (0, d.size) for d in access.dims}
-    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, whole, flag=1)
+    tile = {d.name: (0, d.size) for d in access.dims}
+    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
     yield job, operator.work(node, access, access.sizes)
 
 
 def _default(costs: Sequence[KernelCost]) -> KernelCost:
-    """The cost of a kernel that was not measured: the median of those that were."""
+    """The cost of kernels without measurements: the median over the measured ones."""
     columns = ([c.call for c in costs], [c.mac_milli for c in costs if c.mac_milli], [c.element_milli for c in costs])
     call, mac, element = (round(float(np.median(column))) if column else 0 for column in columns)
     return KernelCost(call, round(float(np.median([c.cold for c in costs]))), mac, element)
@@ -247,11 +247,11 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
         f"cold_milli = {t.small.cold_milli}",
         "",
     ]
-    off = {f.symbol: f for f in calibration.fits}
+    fits = {f.symbol: f for f in calibration.fits}
     for symbol, cost in sorted(t.kernels.items()):
         note = ""
-        if symbol in off:
-            fit = off[symbol]
+        if symbol in fits:
+            fit = fits[symbol]
             shares = f"{100 * fit.median:.0f} % in the median, {100 * fit.worst:.0f} % at worst"
             note = f" # {fit.points} calls, off by {shares}"
         lines += [

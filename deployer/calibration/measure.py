@@ -1,4 +1,4 @@
-"""Measure: single kernels, the empty dispatch and DMA transfers on a target, cold and warm, and the bits they leave."""
+"""Measure: the cycles of kernels, of an empty dispatch and of DMA transfers on a target, and the kernels' results."""
 
 import hashlib
 import os
@@ -29,9 +29,9 @@ from deployer.running import run as runner
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 
 RUNS = 3
-"""Times each job runs: the first with cold instruction caches, the others warm."""
+"""The number of runs of each job: the first has cold instruction caches, the others warm ones."""
 GUARD = 16
-"""Bytes between operands that no kernel may change."""
+"""The bytes of a guard between two operands, which no kernel may change."""
 _PATTERN = b"\xa5" * GUARD
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 Direction = Literal["in", "out", "both"]
@@ -69,7 +69,7 @@ Job = KernelJob | TransferJob
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Cycles per run from call to return, of which `issue` start a transfer; operands as the first run left them."""
+    """The cycles of each run from call to return, of which `issue` start a transfer; operands after the first run."""
 
     label: str
     cycles: tuple[int, ...]
@@ -90,24 +90,24 @@ class Measured:
 def kernel_job(
     label: str, node: Node, types: Mapping[str, TensorType], values: Mapping[str, Array], tile: Tile, flag: int = 0
 ) -> KernelJob:
-    """The call of a node's kernel for one tile, its operands packed; a tensor without value is drawn."""
+    """The call of a node's kernel for one tile with packed operands; tensors without a value get random ones."""
     operator = operator_of(node)
     access = operator.access(node, types)
     if operator.kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    given = operator.args(node, access)
+    arguments = operator.args(node, access)
     operands = {}
     for position, operand in enumerate(access.operands):
         value = values.get(operand.tensor)
         if value is None:
-            value = drawn(types[operand.tensor], position)
+            value = random_array(types[operand.tensor], position)
         window = tuple(slice(first, first + length) for first, length in operand.box(tile))
         operands[operand.arg] = np.ascontiguousarray(value.reshape(operand.view)[window])
-    scalars = {name: value_of(given[name], access, tile, flag) for name, _ in operator.kernel.scalars}
+    scalars = {name: value_of(arguments[name], access, tile, flag) for name, _ in operator.kernel.scalars}
     return KernelJob(label, operator.kernel, operands, scalars)
 
 
-def drawn(kind: TensorType, seed: int) -> Array:
+def random_array(kind: TensorType, seed: int) -> Array:
     """Normal floats; integers are zero, which every operator takes as a label."""
     if kind.dtype != "float32":
         return np.zeros(kind.shape, kind.dtype)
@@ -115,7 +115,7 @@ def drawn(kind: TensorType, seed: int) -> Array:
 
 
 def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
-    """Build one program for all jobs in `directory`, run it, and read back what each took, in order.
+    """Build one program for all jobs in `directory`, run it, and return the measurement of each job, in order.
 
     Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and
     run raise.
@@ -131,7 +131,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
     parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
     (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
-    dump = _started(target, tools, directory)
+    dump = _run(target, tools, directory)
     results, at = [], 0
     for job, image in zip(jobs, images, strict=True):
         size = len(image.content) if image else 0
@@ -144,7 +144,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
 
 
 def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
-    """Compile the measuring program with these kernels into `directory`; one that is up to date stays."""
+    """Compile the measuring program with these kernels into `directory`, unless it is up to date."""
     tools = build.toolchain(target)
     directory.mkdir(parents=True, exist_ok=True)
     for kernel in kernels:
@@ -164,9 +164,9 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
         text.update(source.read_bytes())
     if not path.is_file() or not stamp.is_file() or stamp.read_text() != text.hexdigest():
-        status, said = _called([*words, "-o", str(path)], directory)
+        status, messages = _communicate([*words, "-o", str(path)], directory)
         if status != 0:
-            raise BuildFailed(f"compiling {path} failed", [("compiler", said[-3000:])])
+            raise BuildFailed(f"compiling {path} failed", [("compiler", messages[-3000:])])
         stamp.write_text(text.hexdigest())
     return path
 
@@ -186,7 +186,7 @@ def _template() -> Template:
 
 
 class _Image:
-    """What lies in the innermost level for a job: its argument table, then each operand between guards."""
+    """The innermost level's content for a job: its argument table, then each operand between two guards."""
 
     def __init__(self, target: Target, job: KernelJob) -> None:
         self.job = job
@@ -211,20 +211,20 @@ class _Image:
             raise OptionProblem(f"job {job.label!r} needs {len(content)} B of {level.name}, there are {room} B")
 
     def read(self, content: bytes) -> dict[str, Array]:
-        """Each operand as the run left it; RunFailed where a guard was overwritten."""
-        found = {}
+        """Each operand's content after the run; RunFailed where a guard was overwritten."""
+        arrays = {}
         for name, place in self.places.items():
             before = self.job.operands[name]
             after = np.frombuffer(content, before.dtype, before.size, place).reshape(before.shape)
             end = place + before.nbytes
             if content[place - GUARD : place] != _PATTERN or content[end : end + GUARD] != _PATTERN:
                 raise RunFailed(f"job {self.job.label!r} wrote outside of operand {name!r}")
-            found[name] = after
-        return found
+            arrays[name] = after
+        return arrays
 
 
 def _record(job: Job, image: _Image | None, symbols: Sequence[str]) -> bytes:
-    """A job as the program reads it."""
+    """A job in the format that the measuring program reads."""
     if isinstance(job, TransferJob):
         return struct.pack("<6I", 2, job.hop, _DIRECTIONS[job.direction], job.run, job.count, job.stride)
     if image is None:
@@ -233,18 +233,18 @@ def _record(job: Job, image: _Image | None, symbols: Sequence[str]) -> bytes:
     return struct.pack("<4I", 1, index, len(job.kernel.pointers), len(image.content)) + image.content
 
 
-def _started(target: Target, tools: Toolchain, directory: Path) -> bytes:
-    """Run the program; what it wrote."""
+def _run(target: Target, tools: Toolchain, directory: Path) -> bytes:
+    """Run the program and return the content of its output file."""
     sink = directory / "output.bin"
     sink.unlink(missing_ok=True)
-    status, said = _called(runner.command_line(target.name, tools, directory, ()), directory)
+    status, messages = _communicate(runner.command_line(target.name, tools, directory, ()), directory)
     if status != 0 or not sink.is_file():
-        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", said[-3000:])])
+        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", messages[-3000:])])
     return sink.read_bytes()
 
 
-def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
-    """Exit status and all that was said; a command that hangs ends with all it started."""
+def _communicate(command: Sequence[str], directory: Path) -> tuple[int, str]:
+    """Run a command: its exit status and all it printed. A command that hangs is killed with its child processes."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -256,14 +256,14 @@ def _called(command: Sequence[str], directory: Path) -> tuple[int, str]:
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=runner.TIMEOUT)
+        messages, _ = process.communicate(timeout=runner.TIMEOUT)
     except subprocess.TimeoutExpired as expired:
         os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        facts = [("said", said[-3000:])]
+        messages, _ = process.communicate()
+        facts = [("said", messages[-3000:])]
         raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", facts) from expired
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
-    return process.returncode, said
+    return process.returncode, messages

@@ -1,4 +1,4 @@
-"""What a generated program costs besides kernels and transfers: measured on whole programs, per step and per tile."""
+"""The cost of a generated program besides kernels and transfers, per step and per tile, measured on full programs."""
 
 import statistics
 import tomllib
@@ -18,14 +18,14 @@ from deployer.running.profile import StepProfile
 
 WIDTH = 128
 LARGE, SMALL = 12, 3
-"""Layers of the programs measured: one whose code does not fit an instruction cache, and one whose code does."""
+"""The layers of the two measured programs: the code of the large one exceeds an instruction cache."""
 BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
 CONTENTIONS = tuple(range(0, 501, 50))
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
-"""Plans, builds and runs a program with these inputs in a folder: its tiling, and what each step took."""
+"""Plans, builds and runs a program with these inputs in a folder; returns its tiling and the profile of each step."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,24 @@ class Observed:
     first: bool
 
     def predicted(self, target: Target, contention: int) -> int:
-        """Model cycles under another contention, without loop code."""
+        """The model's cycles of the step under this contention, without loop code."""
         return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
 
 
 def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
-    """What kernels and transfers leave unexplained, in the median; the target's data has all of it at zero."""
-    seen: list[Observed] = []
+    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero."""
+    observations: list[Observed] = []
     for budget in BUDGETS:
         for strategy in STRATEGIES:
-            seen += _profiled(
+            observations += _profiled(
                 target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}", profiled
             )
-    warm = [o for o in seen if not o.first]
+    warm = [o for o in observations if not o.first]
     single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
     several = [o for o in warm if len(o.row.kernel) > 1]
     _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
     shares = []
-    for o in seen:
+    for o in observations:
         start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == o.step.kernel.symbol)
         if o.first and start:
             rest = o.row.cycles - (o.predicted(target, contention) - start) - single
@@ -86,7 +86,7 @@ def _loop_error(several: list[Observed], target: Target, contention: int, single
 def _profiled(
     target: Target, layers: int, budget: int, strategy: str, folder: Path, profiled: Profiled
 ) -> list[Observed]:
-    """A program's steps as measured."""
+    """The measured steps of a program of so many layers."""
     program = _program(layers)
     options = Options(target.name, strategy, {target.levels[RESIDENT].name: budget}, target.cores)
     draw = np.random.default_rng(0)
@@ -97,7 +97,7 @@ def _profiled(
 
 
 def _program(layers: int) -> Program:
-    """Layers as `layer.toml` has them, whose weights do not fit the smaller budgets."""
+    """A program of so many layers from `layer.toml`, whose weights exceed the smaller budgets."""
     tensors: dict[str, Tensor] = {}
     nodes: list[Node] = []
 
@@ -118,11 +118,11 @@ def _program(layers: int) -> Program:
     outputs = []
     parts = tomllib.loads(LAYER.read_text())["node"]
     for i in range(layers):
-        known = {"value": value, "weight": weights[i], "bias": biases[i]}
+        tensor_names = {"value": value, "weight": weights[i], "bias": biases[i]}
         for part in parts:
             attrs = {name: values[i % len(values)] for name, values in part.get("turns", {}).items()}
-            operands = tuple(known[name] for name in part["inputs"])
-            value = known[part["output"]] = emit(part["op"], operands, f"{part['output']}{i}", **attrs)
+            operands = tuple(tensor_names[name] for name in part["inputs"])
+            value = tensor_names[part["output"]] = emit(part["op"], operands, f"{part['output']}{i}", **attrs)
             outputs += [value] * part.get("kept", False)
     outputs.append(value)
     return Program(tensors, (Graph("infer", tuple(nodes)),), ("x",), (*weights, *biases), (), "", tuple(outputs), {})

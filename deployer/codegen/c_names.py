@@ -7,22 +7,22 @@ from deployer.core.safe_text import CText, c_suffix, code, identifier
 from deployer.core.target import Target
 
 SLOTS = ("SLOT", "STAGE")
-"""What names of slots begin with, by the number of their level."""
+"""Prefixes of the names of slots, by the number of their level."""
 
 
 class Names:
-    """C names of homes and slots, unique after reduction to identifiers."""
+    """C names of homes and slots; two homes whose names reduce to the same identifier get different ones."""
 
     def __init__(self, plan: Plan) -> None:
         self.homes: dict[str, CText] = {}
-        taken: set[str] = set()
+        names: set[str] = set()
         count: Counter[str] = Counter()
         for home in plan.homes:
             name = base = f"HOME_{c_suffix(home.storage)}"
-            while name in taken:
+            while name in names:
                 count[base] += 1
                 name = f"{base}_{1 + count[base]}"
-            taken.add(name)
+            names.add(name)
             self.homes[home.storage] = code(name)
 
     def home(self, storage: str) -> CText:
@@ -58,5 +58,5 @@ class Memory:
 
 
 def memory_name(level: str) -> CText:
-    """C array of a level."""
+    """The name of a level's C array."""
     return identifier(f"hal_memory_{level.lower()}")

@@ -1,4 +1,4 @@
-"""Loop programs as C: expressions as text, statements as views, of which templates print one definition per kind."""
+"""Loop programs as C: expressions become text, statements become views, which templates print by one form per kind."""
 
 import math
 import re
@@ -54,9 +54,9 @@ Printable = CText | tuple[CText, ...]
 
 @dataclass(frozen=True)
 class View:
-    """A statement as templates print it: the name of the definition, its texts by name, and what is inside of it.
+    """A statement for templates: the name of the template definition that prints it, and its texts by field name.
 
-    Statements of a loop that run a turn ahead of the others are apart.
+    `body` are the inner statements, and `ahead` those of a loop that run a turn ahead of the body.
     """
 
     form: str
@@ -110,7 +110,7 @@ class Printer:
                 return self._call(value)
 
     def _call(self, value: Node) -> str:
-        """What C has a function or an operator of its own for."""
+        """An expression that is an operator or a function call in C."""
         t = self.text
         match value:
             case Least(first, second):
@@ -148,7 +148,7 @@ class Printer:
         return f"({self.text(value)})" if bracketed else self.text(value)
 
     def view(self, statement: Statement) -> View:
-        """A statement for the definition of its kind: each field as text, inner statements as views."""
+        """The view of a statement: each field as text, inner statements as views."""
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(statement).__name__).lower()
         texts: dict[str, Printable] = {}
         inside: dict[str, tuple[View, ...]] = {}
@@ -193,12 +193,12 @@ def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
 
 
 def declared(items: Sequence[str]) -> tuple[CText, ...]:
-    """Declarators of one type in lines of about WIDTH characters, each a declaration of its own."""
+    """Declarators of one type in lines of about WIDTH characters; each line is a declaration."""
     return tuple(code(line.removesuffix(",")) for line in wrapped(items))
 
 
 def float_literal(value: float) -> str:
-    """The float32 nearest to the value as a C hexadecimal literal with the decimal beside it."""
+    """The float32 nearest to the value as a C literal: hexadecimal with the decimal in a comment, unless integral."""
     nearest = float(np.float32(value))
     if math.isinf(nearest):
         return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"

@@ -1,4 +1,4 @@
-"""Generate: print the plan as C. Every decision was made before; the same plan is the same text."""
+"""Code generation: a plan printed as C, without decisions; the same plan gives the same text."""
 
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ def sources(plan: Plan) -> tuple[str, ...]:
 
 
 def generate_files(plan: Plan) -> dict[str, str]:
-    """File name to text: one C file per graph, the header, the harness, kernel headers, the simulator's map."""
+    """The text of each file by name: a C file per graph, header, harness, kernel headers, and the simulator's map."""
     target = target_of(plan.options)
     graphs = plan.graphs
     files = {"Network.h": _render("network.h", render.header_view(plan, target))}

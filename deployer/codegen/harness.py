@@ -1,4 +1,4 @@
-"""The render model of the harness, and the input file it reads: both in one order, said here once."""
+"""The render model of the harness, and the input file that it reads; the order of both is defined here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from deployer.frontend.dataset import Dataset
 
 @dataclass(frozen=True)
 class HarnessView:
-    """A training or inference main program: what it loads once, per pass, and dumps in the end."""
+    """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`."""
 
     provenance: CText
     passes: int
@@ -60,7 +60,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         tolerance=_float_constant(plan.running.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
-        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.kept]),
+        results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.accumulators]),
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
         run=code(f"{identifier(order[0])}_network_run();"),
@@ -72,25 +72,25 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
 
 
 def _float_constant(value: float) -> CText:
-    """A C constant; digits alone would be an integer."""
+    """A float constant of C, with a decimal point or an exponent."""
     text = f"{value:.9g}"
     return code(f"{text}f" if {".", "e"} & set(text) else f"{text}.0f")
 
 
 def data_homes(plan: Plan) -> list[Home]:
     """Homes of the data inputs that some step reads, in the program's order."""
-    known = {h.storage: h for h in plan.homes}
-    return [known[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in known]
+    homes = {h.storage: h for h in plan.homes}
+    return [homes[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in homes]
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
     """The harness's input file: loaded homes, then per pass the reference loss and the sample."""
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
-    used = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
     for index in range(dataset.n_batches):
         parts.append(np.float32(dataset.expected_losses[index]).tobytes())
         sample = dataset.sample(index)
-        parts += [_packed(program, plan.data[i], sample[i]) for i in used]
+        parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
     return b"".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""C headers of kernels, printed from the operators' own declarations: the argument struct is said once."""
+"""C headers of kernels, with the argument structs that the operators declare."""
 
 from deployer.core.operator import Kernel
 
@@ -8,7 +8,7 @@ C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", "float32": "floa
 def kernel_header(kernel: Kernel) -> str:
     """Text of `<symbol>.h`: argument struct and prototype."""
     guard = f"{kernel.symbol.upper()}_H"
-    fields = [f"    {'' if written else 'const '}{C_TYPES[dtype]} *{name};" for name, dtype, written in kernel.pointers]
+    fields = [f"    {'' if output else 'const '}{C_TYPES[dtype]} *{name};" for name, dtype, output in kernel.pointers]
     fields += [f"    {C_TYPES[ctype]} {name};" for name, ctype in kernel.scalars]
     return "\n".join(
         [

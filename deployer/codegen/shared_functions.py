@@ -1,4 +1,4 @@
-"""Steps that differ in addresses and a few sizes share one function: equal blocks of a network are printed once."""
+"""Functions of steps: steps that differ in addresses and a few sizes share one, so equal blocks are printed once."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Tree)
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
 MOST_SIZES = 8
-"""Sizes in which steps that share a function may differ: with more of them nobody reads the calls."""
+"""Most sizes in which steps that share a function may differ, so that calls stay readable."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class FunctionView:
 
 @dataclass(frozen=True)
 class _Hole(Node):
-    """Where a size stood: its place among all sizes of the program, and its name."""
+    """A placeholder for a size: its position among all sizes of the program, and its name."""
 
     place: int
     name: str
 
 
 class _Size(NamedTuple):
-    """A named size: its value in each of the steps that share."""
+    """A size with a name, and its values in the steps that share a function."""
 
     name: str
     values: tuple[int, ...]
@@ -63,9 +63,10 @@ class _Size(NamedTuple):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A step with its addresses and sizes taken out: what is left, addresses with their parameters' names, sizes.
+    """A step without its addresses and sizes: `body` has parameters for the former and holes for the latter.
 
-    Addresses and `order`, the places of the sizes, are in the order in which the function's parameters stand.
+    `parameters` are (name, C type) of each of the `addresses`, and `order` are the positions of the `sizes`; all three
+    are in the order of the function's parameters.
     """
 
     program: LoopProgram
@@ -80,25 +81,25 @@ def functions_and_calls(
     programs: Sequence[LoopProgram], printer: Printer
 ) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
-    alike: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
+    shapes: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
     for shape in map(_shape, programs):
-        groups = alike.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
-        home = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
-        if home is None:
+        groups = shapes.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
+        partners = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
+        if partners is None:
             groups.append([shape])
         else:
-            home.append(shape)
+            partners.append(shape)
     functions: dict[int, FunctionView] = {}
     calls: dict[int, str] = {}
-    for group in (group for groups in alike.values() for group in groups):
-        function, called = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
+    for group in (group for groups in shapes.values() for group in groups):
+        function, group_calls = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
         functions[group[0].program.step] = function
-        calls |= {shape.program.step: call for shape, call in zip(group, called, strict=True)}
+        calls |= {shape.program.step: call for shape, call in zip(group, group_calls, strict=True)}
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
 
 
 def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[str]]:
-    """The function of a single step, with everything inside."""
+    """The function of a single step, which has no parameters but the flag, and its call."""
     name, flag = identifier(f"step_{program.step:02d}"), _flag(program)
     parameters = code(f"uint32_t {flag}" if flag else "void")
     body = tuple(map(printer.view, program.body.body))
@@ -107,7 +108,7 @@ def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[s
 
 
 def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
-    """The function of several steps: what they differ in are parameters."""
+    """The function of several steps, with a parameter for each difference, and the call of each step."""
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
     declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
@@ -115,16 +116,16 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        given = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
-        given += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
-        calls.append(f"{name}({', '.join(given)});")
+        arguments = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
+        arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
+        calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
     body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
 
 
 def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
-    """The sizes that differ between steps, with a parameter's name for each, in the parameters' order."""
+    """Names of parameters for the sizes that differ between steps, in the order of the parameters."""
     names: dict[_Size, str] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
@@ -135,13 +136,13 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
 
 
 def _sizes(group: Sequence[_Shape]) -> list[_Size]:
-    """The sizes by their places."""
+    """The sizes of a group, by their positions."""
     columns = zip(*(shape.sizes for shape in group), strict=True)
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
 def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> Block:
-    """The body of a group with each size in its place: a parameter where it differs, else its value."""
+    """The body of a group with each hole filled: with a parameter if the size differs, else with its value."""
     sizes = _sizes(group)
 
     def filled(tree: Tree) -> Tree:
@@ -154,14 +155,14 @@ def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> Block:
 
 
 def _flag(program: LoopProgram) -> str:
-    """The flag's name where the step reads it."""
+    """The name of the lazy-reset flag if the step reads it, else an empty text."""
     return FLAG.name if FLAG.name in variables(program.body) else ""
 
 
 def common_sizes(
     tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
 ) -> tuple[dict[str, str], list[list[str]]]:
-    """Macros for what argument tables have in common but their addresses, and the tables with the macros in place."""
+    """Macros for the fields that argument tables have in common, and the tables with the macros; addresses stay."""
     rest = [tuple(_field(item, printer) for item in items if not _has_address(item[1])) for items in tables]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
@@ -186,7 +187,7 @@ def _has_address(value: Expr) -> bool:
 
 
 def _shape(program: LoopProgram) -> _Shape:
-    """Parameters stand for addresses, holes for sizes; the argument table is a parameter of a shared function."""
+    """The shape of a step; references to its argument table become the parameter `args`."""
     types = {name: C_TYPES[kind] for name, kind, _ in program.kernel.pointers}
     names: dict[Node, tuple[str, str]] = {}
     for arg, storage in program.storages:
@@ -215,18 +216,17 @@ def _shape(program: LoopProgram) -> _Shape:
 
 
 def _without_arguments(tree: T) -> T:
-    """The tree without the short name of the argument table, which is a parameter."""
-    kept = tree.mapped(_without_arguments)
-    if isinstance(kept, Block):
-        return replace(kept, body=tuple(s for s in kept.body if not isinstance(s, Arguments)))
-    return kept
+    """The tree without declarations of the argument table's short name, which is a parameter of shared functions."""
+    result = tree.mapped(_without_arguments)
+    if isinstance(result, Block):
+        return replace(result, body=tuple(s for s in result.body if not isinstance(s, Arguments)))
+    return result
 
 
 def _mentions(statement: Tree) -> Iterator[Tree]:
-    """The nodes below in the order in which parameters stand.
+    """The nodes of a statement in the order of the function's parameters.
 
-    Of a loop first its count, then what comes in, what goes out, how slots rotate, how far the loop goes on, lengths,
-    and last what is inside of it.
+    For a loop these are its count, then ingress, egress, slot rotations, advances, lengths, and last its inner loops.
     """
     if not isinstance(statement, (Loop, Block)):
         yield from statement.walk()

@@ -1,4 +1,4 @@
-"""The render model of SimulationMap.c: what the host simulator may know of the plan to check the program against it."""
+"""The render model of SimulationMap.c: the tables of a plan with which the host simulator checks the program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 
 SUFFIXES = ("", " stage")
-"""What names of slots end with, by the number of their level."""
+"""Suffixes of the names of slots, by the number of their level."""
 ALWAYS = identifier("HAL_SIM_ALWAYS")
 HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
 
@@ -54,7 +54,7 @@ class BufferView:
 
 @dataclass(frozen=True)
 class SimStepView:
-    """A step as the simulator checks it: names of tables and numbers."""
+    """A step for the simulator: names of its tables, their lengths, and its contention in thousandths."""
 
     name: CText
     dims: CText
@@ -71,7 +71,7 @@ class SimStepView:
 
 @dataclass(frozen=True)
 class GraphView:
-    """A run of steps, in every how manieth pass it comes."""
+    """The `count` steps of a graph from number `first` on, which run in each `every`-th pass."""
 
     name: CText
     first: int
@@ -123,15 +123,15 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     places: dict[tuple[int, str], Where] = {}
     for step in plan.steps:
         for o in step.operands:
-            found: list[int | str] = []
+            slot_buffers: list[int | str] = []
             for level, slots, suffix in zip(plan.levels, o.places, SUFFIXES, strict=False):
-                found.append(len(buffers) if slots.count else NONE)
+                slot_buffers.append(len(buffers) if slots.count else NONE)
                 if slots.count:
                     address, when = memory.address(level.name, slots.offset), code(f"{step.index}u")
                     name, size = c_string(f"{step.name}.{o.arg}{suffix}"), slots.count * slots.bytes
                     at = number[level.name]
                     buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
-            places[step.index, o.arg] = Where(index[o.storage], tuple(found))
+            places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     tables = Tables()
     steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
     return SimulationView(

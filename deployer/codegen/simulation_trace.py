@@ -1,7 +1,7 @@
-"""The trace a plan prescribes, as the tables of SimulationMap.c: how dims are cut, and what each piece touches.
+"""The trace that a plan prescribes, as tables of SimulationMap.c: tiles of each dim, and the indices that they touch.
 
-The simulator walks the loops over these tables and compares each transfer and kernel call with them. Nothing here calls
-what prints the loops: the tables and the generated code are two derivations of one plan.
+The simulator walks these tables and compares each transfer and kernel call with them. This module does not call the
+lowering of loops, so the tables and the generated code are two derivations of one plan.
 """
 
 import textwrap
@@ -31,13 +31,13 @@ class TableView:
 
 
 class Tables:
-    """The arrays of a map, each printed once: steps that are alike share theirs."""
+    """The arrays of a map; equal ones are one array, which steps share."""
 
     def __init__(self) -> None:
         self.names: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def put(self, kind: str, entries: Iterable[str]) -> CText:
-        """The name of an array of that type with these entries, a null pointer where there are none."""
+        """The name of an array of that C type with these entries, or NULL if there are none."""
         key = (kind, tuple(entries))
         if not key[1]:
             return code("NULL")
@@ -45,7 +45,7 @@ class Tables:
         return code(self.names.setdefault(key, f"{label}_{len(self.names)}"))
 
     def views(self) -> tuple[TableView, ...]:
-        """All arrays, each after those it names."""
+        """All arrays, each after those to which it refers."""
         return tuple(TableView(code(kind), code(name), _lines(entries)) for (kind, entries), name in self.names.items())
 
     def spans(self, spans: Iterable[Span]) -> CText:
@@ -86,12 +86,12 @@ class Loops:
         self.stage_order = step.staging.order if step.staging else self.order
 
     def turns(self, operand: PlanOperand) -> tuple[int, int]:
-        """How many dims of the tile loop, and of the stage's, change the box: those up to its innermost that is cut."""
-        used = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
+        """How many dims of the tile loop, and of the stage's, change the box: all up to its innermost split dim."""
+        dims = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
         tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
         staged = {name for name, parts in self.parts.items() if len(parts) > 1}
-        inner = [i for i, name in enumerate(self.order) if name in used & tiled]
-        outer = [i for i, name in enumerate(self.stage_order) if name in used & staged]
+        inner = [i for i, name in enumerate(self.order) if name in dims & tiled]
+        outer = [i for i, name in enumerate(self.stage_order) if name in dims & staged]
         return max(inner, default=-1) + 1, max(outer, default=-1) + 1
 
     def dims(self, tables: Tables) -> CText:
@@ -99,8 +99,8 @@ class Loops:
         rows = []
         for d in self.step.dims:
             ends = np.cumsum([len(part) for part in self.cut[d.name]]).tolist()
-            counted, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
-            rows.append(f'{{"{d.name}", {len(ends)}, {counted}, {pieces}, {int(d.reduction)}}}')
+            counts, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
+            rows.append(f'{{"{d.name}", {len(ends)}, {counts}, {pieces}, {int(d.reduction)}}}')
         return tables.put("hal_sim_dim_t", rows)
 
     def order_numbers(self, tables: Tables) -> CText:
@@ -123,8 +123,8 @@ class Loops:
         for o, where in zip(self.step.operands, places, strict=True):
             axes = [self._axis(a, n, tables) for a, n in zip(o.axes, o.view, strict=True)]
             moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
-            written = int(o.mode != "in")
-            flags = (written, int(moved and o.mode != "out"), int(moved and written), int(o.fresh_on_flag))
+            writes = int(o.mode != "in")
+            flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.fresh_on_flag))
             buffers = (where.home, *where.slots, turns, stage_turns, len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
@@ -132,7 +132,7 @@ class Loops:
         return tables.put("hal_sim_operand_t", rows)
 
     def scalars(self, tables: Tables) -> tuple[CText, int]:
-        """The table of scalars, and of the pointers that must be null; and its length."""
+        """The table of the scalars and of the pointers that must be null, and its length."""
         kernel = self.step.kernel
         present = {o.arg for o in self.step.operands}
         rows = [(name, "HAL_SIM_NULL, 0, 0, 0, NULL") for name, _, _ in kernel.pointers if name not in present]
@@ -166,7 +166,7 @@ class Loops:
         return next(i for i, o in enumerate(self.step.operands) if o.arg == arg)
 
     def _stride(self, index: int, axis: int) -> str:
-        """Of the packed box in a slot, of the whole tensor where it is resident."""
+        """The stride of the packed box if the operand has slots, else of the tensor."""
         o = self.step.operands[index]
         if isinstance(o.axes[axis], Broadcast):
             return _constant(0, "u32")
@@ -183,6 +183,6 @@ class Loops:
 
 
 def _constant(number: int | float, kind: str) -> str:
-    """The word of a scalar, a zero with its sign."""
+    """A scalar as its 32-bit word, so that zeros keep their sign."""
     word = np.float32(number) if kind == "f32" else np.int64(number).astype(np.uint32)
     return f"HAL_SIM_CONST, 0, 0, {int(word.view(np.uint32)):#x}, NULL"

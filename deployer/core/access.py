@@ -1,6 +1,6 @@
-"""What an operator touches, said once: an iteration space and, per operand and axis, a map from it.
+"""An operator's iteration space, and for each axis of each operand the map from a tile to the indices it touches.
 
-Tile boxes, footprints, transfers and strides are derived here for the solver, the emitter, the verifier and the tests.
+The solver, the emitter, the verifier and the tests derive boxes, footprints, transfers and strides from it.
 """
 
 import itertools
@@ -20,9 +20,9 @@ Tile = Mapping[str, Span]
 class Dim:
     """A named dim of the iteration space with its extent.
 
-    The reductions, in the order of `Access.dims`, are one sum in lexicographic order. One is split only where it is
-    `splittable` and all before it have tiles of length 1, and then in ascending order into an output that stays in its
-    slot: so every tiling adds in the same order.
+    All reduction dims together are one sum, whose terms are added in the lexicographic order of `Access.dims`. A
+    reduction may be split only if it is `splittable` and every reduction before it has tiles of length 1. Its tiles run
+    in ascending order and add to an output that stays in its slot, so every tiling adds in the same order.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Dim:
     splittable: bool = True
 
     def __post_init__(self) -> None:
-        """A dim is a variable of generated C."""
+        """Refuse a name that is no identifier: generated C has a variable for each dim."""
         identifier(self.name)
 
 
 @dataclass(frozen=True)
 class At:
-    """The axis index is the dim's index."""
+    """A tile touches the same indices of the axis as of the dim."""
 
     dim: str
 
@@ -48,7 +48,10 @@ class At:
 
 @dataclass(frozen=True)
 class Window:
-    """The axis index is `dim * stride + k * dilation - pad` for all k below `kernel`; outside the axis is padding."""
+    """A tile touches the indices `i * stride + k * dilation - pad` of the axis, for each i in the tile, k < `kernel`.
+
+    Indices outside the axis are padding.
+    """
 
     dim: str
     kernel: int
@@ -65,17 +68,17 @@ class Window:
         return low, max(high - low, 0)
 
     def offset(self, tile: Tile, size: int) -> int:
-        """Where the first window begins, counted from the box's first index: negative where it begins in padding."""
+        """Index at which the tile's first window begins, relative to the box; negative if it begins in padding."""
         return tile[self.dim][0] * self.stride - self.pad - self.span(tile, size)[0]
 
     def longest(self, length: int) -> int:
-        """Most indices that tiles of that length touch, were the axis endless."""
+        """Largest number of indices that a tile of that length touches on an axis without ends."""
         return (length - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The axis index is any i whose window `i * stride + k * dilation - pad` meets the dim's: Window turned round."""
+    """The inverse of Window: the axis counts windows, and a tile touches each window that meets the tile."""
 
     dim: str
     kernel: int
@@ -92,17 +95,17 @@ class Reach:
         return low, max(high - low, 0)
 
     def offset(self, tile: Tile, size: int) -> int:
-        """Where the dim's first index lies in the windows' coordinates, counted from the box's first window."""
+        """First index of the tile along the dim, relative to the first index of the box's first window."""
         return tile[self.dim][0] + self.pad - self.span(tile, size)[0] * self.stride
 
     def longest(self, length: int) -> int:
-        """Most indices that tiles of that length touch, were the axis endless."""
+        """Largest number of indices that a tile of that length touches on an axis without ends."""
         return (length - 1 + (self.kernel - 1) * self.dilation) // self.stride + 1
 
 
 @dataclass(frozen=True)
 class Around:
-    """The axis index is any that is in one of the `count` windows that hold the dim's: the Window of a Reach."""
+    """A tile touches all indices of the windows, out of `count`, that meet the tile: Window applied to Reach."""
 
     dim: str
     kernel: int
@@ -113,7 +116,7 @@ class Around:
 
     @property
     def reach(self) -> Reach:
-        """The windows that hold the dim's indices."""
+        """The map from a tile to the windows that meet it."""
         return Reach(self.dim, self.kernel, self.stride, self.dilation, self.pad)
 
     def span(self, tile: Tile, size: int) -> tuple[int, int]:
@@ -124,11 +127,11 @@ class Around:
         return low, length if windows else 0
 
     def offset(self, tile: Tile, size: int) -> int:
-        """Where the dim's first index lies, counted from the box's first."""
+        """First index of the tile along the dim, relative to the box's first index."""
         return tile[self.dim][0] - self.span(tile, size)[0]
 
     def longest(self, length: int) -> int:
-        """Most indices that tiles of that length touch, were the axis endless."""
+        """Largest number of indices that a tile of that length touches on an axis without ends."""
         return (self.reach.longest(length) - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
 
@@ -157,7 +160,7 @@ Mode = Literal["in", "out", "inout"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One kernel pointer: the tensor behind it seen in shape `view` (same elements, row-major), and a map per axis.
+    """A pointer argument of a kernel: its tensor as a row-major array of shape `view`, and the map of each axis.
 
     `fresh_on_flag` marks an inout operand whose old content is not read in a pass with the lazy-reset flag set.
     """
@@ -170,7 +173,7 @@ class Operand:
     fresh_on_flag: bool = False
 
     def __post_init__(self) -> None:
-        """Variables of generated C are named after the argument."""
+        """Refuse a name that is no identifier: variables of generated C are named after the argument."""
         identifier(self.arg)
 
     @property
@@ -215,16 +218,16 @@ class Access:
 
 
 def tile_count(access: Access, sizes: Mapping[str, int]) -> int:
-    """Number of tiles when each dim is cut into pieces of the given size."""
+    """Number of tiles if each dim is cut into pieces of its length in `sizes`."""
     return math.prod(-(-d.size // sizes[d.name]) for d in access.dims)
 
 
 def tiles(
     access: Access, sizes: Mapping[str, int], order: tuple[str, ...], within: Tile | None = None
 ) -> Iterator[dict[str, Span]]:
-    """All tiles of the space, or of a part of it, in loop order, `order` naming the dims outermost first.
+    """All tiles of the space, or of its part `within`, in loop order; `order` names the dims, the outermost first.
 
-    Border tiles are shorter.
+    The last tile along a dim may be shorter.
     """
     pieces = []
     for name in order:
@@ -235,9 +238,9 @@ def tiles(
 
 
 def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Largest box of the operand over all tiles of the given sizes, per view axis.
+    """Largest length of the operand's box on each view axis, over all tiles of these lengths.
 
-    A window is clipped on its axis, so its largest box is that of an inner tile or the whole axis.
+    Windows are clipped to their axis, so the largest is that of an inner tile or the axis itself.
     """
     shape = []
     for axis, extent in zip(operand.axes, operand.view, strict=True):
@@ -252,7 +255,10 @@ def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tup
 
 @dataclass(frozen=True)
 class Transfer:
-    """A box as a DMA engine sees it: contiguous runs and, outermost first, (count, stride in elements) levels."""
+    """A box as a DMA engine moves it: runs of `run` contiguous elements, repeated over `levels`.
+
+    A level is (count, stride in elements); the outermost comes first.
+    """
 
     run: int
     levels: tuple[tuple[int, int], ...]
@@ -269,44 +275,45 @@ class Transfer:
 
 
 def nested(size: int, outer: int, tile: int) -> tuple[tuple[Span, tuple[Span, ...]], ...]:
-    """A dim cut into parts of length `outer`, each with its own cut into tiles."""
+    """The parts of length `outer` of a dim, each with its tiles of length `tile`, all as (start, length)."""
     parts = [(s, min(outer, size - s)) for s in range(0, size, outer)]
     return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in parts)
 
 
-def whole_axes(
+def full_axes(
     axes: tuple[Axis, ...], view: tuple[int, ...], cuts: Mapping[str, tuple[int, int, int]], staged: bool
 ) -> tuple[bool, ...]:
-    """Per axis, whether every tile has all of what it is cut from: the view's axis, where `staged` the part's box.
+    """For each axis, whether every tile covers all of it: of the view's axis or, if `staged`, of the part's box.
 
-    `cuts` holds size, part and tile of each dim. Code is one for all tiles, so a run goes on over such axes alone.
+    `cuts` maps a dim to its size and the lengths of its parts and tiles. The same code moves all tiles, so a contiguous
+    run continues across such axes only.
     """
-    found = []
+    full = []
     for axis, extent in zip(axes, view, strict=True):
         if isinstance(axis, At | Windowed):
-            alike = True
+            equal = True
             for part, pieces in nested(*cuts[axis.dim]):
                 of = axis.span({axis.dim: part}, extent)[1] if staged else extent
-                alike = alike and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
-            found.append(alike)
+                equal = equal and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
+            full.append(equal)
         else:
-            found.append(axis.span({}, extent)[1] == extent)
-    return tuple(found)
+            full.append(axis.span({}, extent)[1] == extent)
+    return tuple(full)
 
 
-def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...] | None = None) -> Transfer:
+def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...] | None = None) -> Transfer:
     """Runs and strides of a box of that shape inside a row-major array of shape `view`.
 
-    A run goes on over the axes of which the box has the `whole`, by default all it does. A box with an axis of length 0
-    has no runs.
+    A run continues across an axis that is `full`: by default one on which the box is as long as the view. A box with an
+    axis of length 0 has no runs.
     """
     levels: list[tuple[int, int]] = []
     run, stride, contiguous = 1, 1, True
-    if whole is None:
-        whole = tuple(a == b for a, b in zip(view, box, strict=True))
+    if full is None:
+        full = tuple(a == b for a, b in zip(view, box, strict=True))
     if 0 in box:
         return Transfer(0, ())
-    for extent, length, all_of_it in zip(reversed(view), reversed(box), reversed(whole), strict=True):
+    for extent, length, is_full in zip(reversed(view), reversed(box), reversed(full), strict=True):
         if contiguous:
             run *= length
         elif length > 1:
@@ -314,7 +321,7 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...], whole: tuple[bool, ...
                 levels[-1] = (levels[-1][0] * length, levels[-1][1])
             else:
                 levels.append((length, stride))
-        contiguous = contiguous and (all_of_it or extent == 1)
+        contiguous = contiguous and (is_full or extent == 1)
         stride *= extent
     return Transfer(run, tuple(reversed(levels)))
 
@@ -332,9 +339,9 @@ def order_dims(access: Access, outer: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 def loads(operand: Operand, access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> int:
-    """How often the operand's box changes over the tile loop, the first time included.
+    """How many boxes of the operand the tile loop loads, the first included.
 
-    The box stays while only dims inside of the innermost dim it depends on advance.
+    A box stays in its slot while only loops inside the innermost dim that it depends on advance.
     """
     counts = [-(-access.dim(name).size // sizes[name]) for name in order]
     depends = [i for i, name in enumerate(order) if name in operand.dims and counts[i] > 1]

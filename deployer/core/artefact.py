@@ -1,8 +1,8 @@
-"""Frozen dataclasses to JSON and back, exactly: what every stage hands to the next.
+"""Conversion of artefacts, the frozen dataclasses that stages hand to each other, to JSON and back without loss.
 
-An artefact file is `{"kind", "version", "digest", "body"}`; the digest is over the body, so an edited file is known as
-edited, and there is no time stamp in it: the same artefact is the same bytes. Files come from outside: what is not
-exactly such JSON is refused, numbers that no artefact needs included.
+An artefact file is `{"kind", "version", "digest", "body"}`. The digest covers the body, so an edit is detected. The
+file has no time stamp, so the same artefact is the same bytes. Files come from outside, so anything but such JSON is
+refused, and so are numbers that no artefact needs.
 """
 
 import base64
@@ -22,9 +22,9 @@ from deployer.core.safe_text import json_text
 T = TypeVar("T")
 VERSION = 1
 LARGEST = 1 << 53
-"""No integer of an artefact is beyond it: what all readers of JSON can hold, and sums of which fit 64 bits."""
-APART = "apart"
-"""Marks a field, in its metadata, that says nothing of what the artefact decides."""
+"""Largest magnitude of an integer in an artefact: all readers of JSON can hold it, and sums of such fit 64 bits."""
+OUTSIDE_DIGEST = "outside digest"
+"""Metadata key of a field that is left out of the digest, because it is no decision."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
@@ -78,7 +78,7 @@ def from_jsonable(expected: Any, value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """The value for a message, which a whole table would fill."""
+    """The value as text for a message, at most 60 characters and an ellipsis."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
@@ -162,10 +162,10 @@ def seal(artefact: Any) -> str:
 
 
 def digest(artefact: Any) -> str:
-    """As `seal`, without the fields that are marked APART: the same decisions have the same digest."""
+    """The same hash as `seal` without the fields marked OUTSIDE_DIGEST: equal decisions have equal digests."""
     body = to_jsonable(artefact)
     for field in dataclasses.fields(artefact) if dataclasses.is_dataclass(artefact) else ():
-        if field.metadata.get(APART):
+        if field.metadata.get(OUTSIDE_DIGEST):
             del body[field.name]
     return _hashed(body)
 
@@ -181,9 +181,9 @@ def kind_of(path: Path) -> str:
 
 
 def load(cls: type[T], path: Path, sealed: bool = False) -> T:
-    """Read an artefact file of the given kind; FileProblem where it is something else.
+    """Read an artefact file of the kind `cls`; FileProblem where it is something else.
 
-    A `sealed` file must also be as it was written: its digest is that of what it holds.
+    The digest of a `sealed` file must match its content, so that an edited file is refused.
     """
     envelope = _envelope(path)
     if envelope["kind"] != cls.__name__ or envelope["version"] != VERSION:
@@ -192,15 +192,15 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
             hint="dump it again with this version of the deployer",
         )
     try:
-        found = typing.cast(T, from_jsonable(cls, envelope["body"]))
+        artefact = typing.cast(T, from_jsonable(cls, envelope["body"]))
     except (TypeError, ValueError, KeyError) as error:
         cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
-    if sealed and envelope.get("digest") != seal(found):
-        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(found)!r}")]
+    if sealed and envelope.get("digest") != seal(artefact):
+        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(artefact)!r}")]
         hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
         raise FileProblem(f"{path} was edited or damaged after it was written", facts, hint)
-    return found
+    return artefact
 
 
 def _envelope(path: Path) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _envelope(path: Path) -> dict[str, Any]:
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError where a key is there twice or is no text."""
+    """A JSON object; ValueError where a key occurs twice or is not valid text."""
     table = dict(pairs)
     if len(table) != len(pairs):
         keys = [key for key, _ in pairs]

@@ -1,6 +1,6 @@
-"""The one cost model: the solver, the simulator's clock and the report all ask here. Cycles everywhere.
+"""The cost model, in cycles, which the solver, the timeline and the report share.
 
-The solver asks for many tiles at once, so what both ask takes arrays as well as integers.
+The solver evaluates many tiles at once, so the functions it shares with the timeline take arrays as well as integers.
 """
 
 from collections.abc import Iterable
@@ -18,37 +18,40 @@ def rounded(size: Count, alignment: int) -> Count:
 
 
 def staged_cycles(inner: Count, tiles: Count, busy: Count, exposed: Count, buffering: Buffering) -> Count:
-    """Cycles of a step whose tiles of a stage take `inner` in all, and the stage's engine `busy`.
+    """Cycles of a staged step: all inner loops take `inner` cycles, and the stage's DMA engine is `busy` as many.
 
-    Tiles on one slot wait for it; else it works meanwhile, but for `exposed` cycles and those of one tile.
+    With single buffering the two take turns. Otherwise they run at once, except for `exposed` cycles of the engine and
+    the inner loop of one tile; the longer of the two decides.
     """
     if buffering == "single":
         return inner + busy
-    around, beside = inner + exposed, busy + inner // tiles
-    longer: Count = around + (beside - around) * (beside > around)
+    loop_bound, engine_bound = inner + exposed, busy + inner // tiles
+    longer: Count = loop_bound + (engine_bound - loop_bound) * (engine_bound > loop_bound)
     return longer
 
 
 def cost_key(symbol: str, form: str) -> str:
-    """The name under which a target's data has the cost of a kernel in one form of its work."""
+    """The key of a kernel's cost in a target's data, for one form of its work."""
     return f"{symbol}.{form}" if form else symbol
 
 
 def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
-    """The cost of a kernel in a form, that of `default` where the target has none."""
+    """The cost of a kernel for one form of its work; where the target has none, the cost of `default`."""
     return target.kernels.get(cost_key(symbol, form)) or target.kernels["default"]
 
 
 def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
-    """Those of the kernels, sorted, that the target has no cost for in any form: `default` stands for them."""
-    known = {key.partition(".")[0] for key in target.kernels}
-    return tuple(sorted(set(symbols) - known))
+    """The kernels, sorted, for which the target has no cost in any form; the model uses `default` for them."""
+    kernels = {key.partition(".")[0] for key in target.kernels}
+    return tuple(sorted(set(symbols) - kernels))
 
 
 @dataclass(frozen=True)
 class CallCost:
-    """What a kernel call costs: cycles of any call, and thousandths of its work on one core, of which the core that has
-    most of the `pieces` does `busiest`."""
+    """The cost of a kernel call: `call` cycles for any call, and `milli` thousandths of a cycle for work on one core.
+
+    The work falls into `pieces`; the core with the most of them has `busiest`.
+    """
 
     call: int
     milli: int
@@ -61,7 +64,7 @@ class CallCost:
         return self.call + -(-(self.milli * self.busiest // self.pieces) // 1000)
 
     def part(self, share: float) -> float:
-        """Thousandths of a share of the call's work, as long as it is not cut to whole pieces."""
+        """Thousandths of a cycle for a fraction of the call's work, without rounding to whole pieces."""
         return self.milli * (self.busiest / self.pieces) * share
 
 
@@ -94,7 +97,7 @@ class Clock:
     free: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def start(self, hop: int, direction: str, size: int, lines: int) -> int:
-        """Start a transfer of `size` bytes in `lines` runs; the ticket is its end. An empty one is never started."""
+        """Start a transfer of `size` bytes in `lines` runs; the ticket is the cycle of its end, or 0 for no bytes."""
         if size == 0:
             return 0
         facts = self.hops[hop]

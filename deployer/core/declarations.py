@@ -1,4 +1,4 @@
-"""What operators declare of themselves, so that nothing else needs their names: losses, optimizers, sums."""
+"""Declarations that make an operator a loss, an optimizer, an accumulator or a sum, so that no other code names it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ ACTIVATION = "activation"
 
 @dataclass(frozen=True)
 class Loss:
-    """An operator with which training graphs are made; its inputs are the model's output and what it is compared with.
+    """A loss for training graphs; its inputs are the model's output and the target with which it is compared.
 
-    `choice` is its name on the command line, `target` that of the second input, whose type `target_type` gives, or None
-    for an output that does not fit, where `needs` says which does. An integer target numbers the classes along
-    `class_axis` of the output. A node that is made has `outputs`, the loss first, and `attrs`.
+    `choice` is its name on the command line, `target` the name of its second input. `target_type` maps the type of the
+    output to that of the target, or to None if the output does not fit; `needs` then says which does. Integer targets
+    are class numbers along `class_axis` of the output. A new node gets `outputs`, the loss first, and `attrs`.
     """
 
     choice: str
@@ -31,9 +31,9 @@ class Loss:
 
 @dataclass(frozen=True)
 class State:
-    """An operand that an optimizer keeps from update to update, of the weight's type.
+    """An operand of the weight's type that an optimizer keeps from update to update.
 
-    Its tensor is the weight's name with `suffix`; every element is `initial` before the first update.
+    The name of its tensor is the weight's with `suffix`; every element is `initial` before the first update.
     """
 
     suffix: str
@@ -44,9 +44,9 @@ class State:
 class Optimizer:
     """An operator that updates a weight in place from its gradient.
 
-    `choice` is its name on the command line; one is `usual`, where nobody chooses. `weight` and `gradient` are
-    positions of inputs, `states` those of what it keeps. `rate` is the attribute with the learning rate, which may
-    come from an input as well where the operator's `static_inputs` say so.
+    `choice` is its name on the command line; the `usual` one is the default. `weight` and `gradient` are positions of
+    inputs, and the keys of `states` are the positions of its states. `rate` is the attribute with the learning rate,
+    which may also come from an input if the operator's `static_inputs` say so.
     """
 
     choice: str
@@ -61,13 +61,13 @@ class Optimizer:
 class Accumulator:
     """An operator that sums gradients over passes: positions of its buffer, the gradient, and the reset flag.
 
-    It makes a graph a training graph. One is `written`, in the training graphs that are made here.
+    A graph that has one is a training graph. The `usual` one stands in the training graphs that this compiler makes.
     """
 
     buffer: int = 0
     gradient: int = 1
     flag: int = 2
-    written: bool = False
+    usual: bool = False
 
 
 CARRIED = "carry"
@@ -108,10 +108,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Finish:
-    """How a kernel applies an operator to its own result, when that is complete.
+    """How the kernel of another operator can apply this operator to its own complete result.
 
-    Either a kernel with scalar `scalar`, then 1, does so where the node's ACTIVATION names the operator; or one with
-    pointer `pointer` where the operator's input `operand` lies behind it.
+    A kernel with the scalar argument `scalar` does so where that is 1, since the node's ACTIVATION names the operator.
+    A kernel with the pointer argument `pointer` does so where that points to this operator's input `operand`.
     """
 
     scalar: str = ""

@@ -1,4 +1,4 @@
-"""Errors and warnings with a place, a cause, numbers and a way out; the user's and our own are different types."""
+"""Errors and warnings with a place, a cause, numbers and a remedy; faults of user and compiler are different types."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from deployer.core.safe_text import escaped
 
 LONGEST_LINE = 4000
-"""Characters of a line of a message; what lies beyond helps nobody."""
+"""Most characters of a line of a message; the rest is cut off."""
 
 
 class _Message(Exception):
-    """What is told to a person.
+    """A message to a person.
 
     `cause` says what is wrong and where in one line; `facts` are (label, text) lines with the numbers;
     `hint` says what to try.
@@ -37,19 +37,19 @@ class _Message(Exception):
 
 
 def _shown(text: str) -> str:
-    """One line of a message: names in it cannot begin another, nor command the terminal."""
+    """One line of a message, with escapes for line breaks and terminal codes in names."""
     line = escaped(text)
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
 
 
 class DeployerError(_Message):
-    """An error that can be shown to a person. Only a failed comparison ends with 1: one of no further kind is ours."""
+    """An error that can be shown to a person. Unless a subclass says otherwise it exits as an internal error does."""
 
     exit_code = 70
 
 
 class DeployerWarning(_Message, UserWarning):
-    """What is odd in an input and harmless: it is told, and the command goes on."""
+    """A harmless oddity of an input: the command reports it and continues."""
 
     title = "Warning"
 
@@ -60,16 +60,16 @@ class DeployerWarning(_Message, UserWarning):
 
 
 Warn = Callable[[DeployerWarning], None]
-"""Who is told of a warning."""
+"""The function that receives a warning."""
 
 
-def told_by_python(warning: DeployerWarning) -> None:
-    """The way of Python's own warnings, for callers that name no other."""
+def python_warning(warning: DeployerWarning) -> None:
+    """Report a warning through Python's `warnings`; callers use this by default."""
     warnings.warn(warning, stacklevel=2)
 
 
 class UserError(DeployerError):
-    """Something the user gave or asked for is wrong; the exit code is 2."""
+    """The user's files or options are wrong; the exit code is 2."""
 
     exit_code = 2
 
@@ -89,7 +89,7 @@ class GraphProblem(UserError):
 
 
 class UnsupportedOperator(UserError):
-    """No registered operator has the meaning of a node, or not in this form."""
+    """No registered operator has the meaning of a node, or none supports the node's form."""
 
 
 class ShapeMismatch(UserError):
@@ -121,7 +121,7 @@ class ToolMissing(UserError):
 
 
 class ToolFailed(UserError):
-    """A compiler, a simulator or the machine broke down: ended by a signal, out of space, or not what it is called."""
+    """A compiler or a simulator broke down: a signal ended it, space ran out, or it is not the program it is named."""
 
 
 class BuildFailed(InternalError):

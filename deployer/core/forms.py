@@ -1,7 +1,7 @@
-"""What a node of a file may have: numbers of inputs and outputs, and attributes with their kinds.
+"""The form of a node in a file: how many inputs and outputs it may have, and which attributes of which kinds.
 
-The form of an operator that ONNX knows is its schema's; other operators declare theirs in their own file. Nodes of
-older versions come in today's form, by rules that operators share.
+The form of an operator that ONNX knows comes from ONNX's schema; other operators declare theirs in their own file.
+Rules, which operators share, turn nodes of older versions into today's form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +35,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Extra:
-    """An attribute that the operator's form does not have and that a file may hold all the same.
+    """An attribute that a file may hold although the operator's form does not have it.
 
-    `instead_of` is the input that says the same in the operator's form, -1 where there is none: a node has one of both.
+    `instead_of` is the position of the input with the same meaning in the form, or -1; a node may not have both.
     """
 
     attribute: str
@@ -47,12 +47,12 @@ class Extra:
 
 
 NOTE = Extra("description", ("STRING",), "a note of the exporter, which no operator reads")
-"""What any node may have; other extras are declared by the operator that accepts them, and no other is."""
+"""The extra that every node may have; an operator declares any other that it accepts."""
 _AXES = "exporters of training graphs write it as an attribute, a number or a list, under newer opsets too"
 LATE_AXES = Extra("axes", ("INT", "INTS"), _AXES, instead_of=1)
-"""Of operators whose newer versions have the axes as an input."""
+"""The extra of operators whose newer versions take the axes as an input."""
 MICROSOFT = "com.microsoft"
-"""The domain of operators that training exporters have and ONNX has not."""
+"""The domain of operators that training exporters use and ONNX does not define."""
 
 
 @cache
@@ -68,9 +68,9 @@ def schema_form(op: str, version: int) -> Form:
 
 
 def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
-    """What of the node neither the form nor an accepted extra has, and what they do have; None where all fits."""
-    given = [attribute.name for attribute in proto.attribute]
-    extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in given}
+    """What the node has and neither the form nor an accepted extra allows, and what they allow; None if all fits."""
+    attributes = [attribute.name for attribute in proto.attribute]
+    extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in attributes}
     least = min([form.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
     counts = (proto.input, (least, form.inputs[1]), "input"), (proto.output, form.outputs, "output")
     for names, (least, most), kind in counts:
@@ -80,12 +80,15 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
         if len(names) < least:
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
     for attribute in proto.attribute:
-        if given.count(attribute.name) > 1:
-            return f"attribute {attribute.name!r} is there {given.count(attribute.name)} times", "each attribute once"
-        found = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
-        if found is not None:
-            return found
-    missing = sorted(form.required - set(given))
+        if attributes.count(attribute.name) > 1:
+            return (
+                f"attribute {attribute.name!r} is there {attributes.count(attribute.name)} times",
+                "each attribute once",
+            )
+        problem = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
+        if problem is not None:
+            return problem
+    missing = sorted(form.required - set(attributes))
     return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
 
 
@@ -101,12 +104,12 @@ def _attribute_fault(
     if attribute.ref_attr_name:
         why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
         return why, "a value of its own"
-    known = AttributeProto.AttributeType.values()
-    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in known else str(attribute.type)
+    kind_numbers = AttributeProto.AttributeType.values()
+    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in kind_numbers else str(attribute.type)
     if kind not in kinds:
         return f"attribute {name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
-    held = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
-    if not held <= {_FIELDS[kind]}:
+    fields = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
+    if not fields <= {_FIELDS[kind]}:
         why = f"attribute {name!r} of kind {kind} also holds a value of another kind"
         return why, f"field {_FIELDS[kind]!r} alone"
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
@@ -115,7 +118,7 @@ def _attribute_fault(
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
-"""A node of an older version, with the types of its inputs, as nodes of today's operators with the same outputs."""
+"""Turns a node of an older version, with its inputs' types, into nodes of today's operators with the same outputs."""
 
 
 def without(node: Node, *names: str) -> Node:

@@ -40,8 +40,8 @@ class Tensor:
     """A named value.
 
     `storage` names the tensor whose memory this one uses: itself, the source of a view, or the operand an in-place
-    operator overwrites. `data` is the packed little-endian content of a constant, and what an optimizer's state, a
-    weight that comes with no sample, begins with.
+    operator overwrites. `data` is the packed little-endian content of a constant, or the initial content of an
+    optimizer's state, which is a weight that no sample file holds.
     """
 
     name: str

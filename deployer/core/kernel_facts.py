@@ -1,4 +1,4 @@
-"""How the common kernels work, and on what they are measured: data beside the kernels, for the cost of operators."""
+"""Data of the common kernels, for the cost of operators: how they work, and the shapes on which they are measured."""
 
 import tomllib
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What `work.toml` says, which explains each number."""
+    """The numbers of `work.toml`, which explains each of them."""
 
     block: int
     longest_row: int
@@ -24,12 +24,12 @@ class KernelFacts:
     region_setup: int
     line_setup: int
     weight_setup: int
-    alone: int
-    apart: float
-    apart_taps: float
+    rest_macs: int
+    rest_factor: float
+    rest_taps: float
     several_taps: int
     no_square: float
-    beside_square: float
+    rest_square: float
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def measured(name: str) -> list[Shape]:
 
 def measured_layers() -> list[Layer]:
     """The layers of convolution on which kernels are measured."""
-    found = []
+    layers = []
     for entry in _table("measured.toml")["layers"]:
         attrs = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["attrs"].items()}
-        found.append(Layer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
-    return found
+        layers.append(Layer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
+    return layers

@@ -1,8 +1,7 @@
-"""Levels: a target's memories, numbered from the innermost, what the first of them are to a plan, and what the engines
-between them cost, for one transfer or for arrays of them.
+"""The memory levels of a target, numbered from the innermost, and the cost of the DMA engines (hops) between them.
 
-A hop has the number of its inner level. A step has a loop per hop that its operands pass through, with slots in the
-level of that number.
+A hop has the number of its inner level. A step has one loop for each hop that its operands pass through, with slots in
+the level of that number. Costs are in cycles, for one transfer or for arrays of transfers.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy.typing as npt
 ALIASES = ("l1", "l2")
 """Options of the command line that limit a level by its number."""
 RESIDENT, USUAL, SPILLED = range(3)
-"""Where homes lie: in the level that kernels work in, in the next one out as most do, or beyond that."""
+"""Numbers of the levels where homes lie: the one that kernels work in, the next one out as most do, or one beyond."""
 DEPTH = 1 + SPILLED
 """Levels that a plan may use."""
 
@@ -41,7 +40,7 @@ class Slots:
 
 
 def slowed(cycles: Count, contention: int) -> Count:
-    """Cycles of transfers under kernels, which slow a byte by that many thousandths."""
+    """Cycles of transfers that run during kernels, which make each byte slower by `contention` thousandths."""
     return cycles * (1000 + contention) // 1000
 
 
@@ -54,7 +53,7 @@ class Channel:
     line_milli: int
 
     def cycles(self, size: Count, lines: Count, contention: int = 0) -> Count:
-        """Cycles the engine is busy with `size` bytes in `lines` runs, a byte slower by `contention` thousandths."""
+        """Cycles of the engine for `size` bytes in `lines` runs, each byte slower by `contention` thousandths."""
         bytes_milli = slowed(size * self.byte_milli, contention)
         return self.setup + (bytes_milli + lines * self.line_milli + 999) // 1000
 

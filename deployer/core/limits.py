@@ -1,6 +1,6 @@
-"""The largest sizes that are read or planned, judged before memory is taken for them, each with its reason.
+"""The largest sizes that are read or planned, each with its reason.
 
-A file may claim any size in a few bytes. What is claimed is compared with these first.
+A file may claim any size in a few bytes, so each claim is compared with these before memory is allocated for it.
 """
 
 import math
@@ -44,10 +44,10 @@ def check_total(graph: str, kinds: Sequence[TensorType]) -> None:
 
 
 def check_elements(node: Node, what: str, shape: Sequence[int]) -> None:
-    """UnsupportedOperator where a node's meaning lays out more floats than a tensor may have."""
-    found = math.prod(shape) * DTYPES["float32"]
-    if found > TENSOR_BYTES:
-        raise too_large(node, f"{what} take {found} B", TENSOR_BYTES)
+    """UnsupportedOperator where the reference of a node needs an array with more bytes than a tensor may have."""
+    size = math.prod(shape) * DTYPES["float32"]
+    if size > TENSOR_BYTES:
+        raise too_large(node, f"{what} take {size} B", TENSOR_BYTES)
 
 
 def too_large(node: Node, why: str, most: int) -> UnsupportedOperator:

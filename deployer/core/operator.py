@@ -1,4 +1,4 @@
-"""What an operator is: its shapes, meaning, gradient, access, work, kernel and samples, in one class of one file."""
+"""The definition of operators: each is one class, with shapes, meaning, gradient, access, work, kernel and samples."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -64,7 +64,7 @@ class Last:
 
 @dataclass(frozen=True)
 class Offset:
-    """Where a tile's windows begin on an axis, counted from the first index of the operand's box; see the axis."""
+    """Index at which a tile's windows begin on an axis, relative to the operand's box; see `offset` of the axis."""
 
     arg: str
     axis: int
@@ -72,7 +72,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Length:
-    """Indices of an operand's box along an axis."""
+    """Length of an operand's box along an axis."""
 
     arg: str
     axis: int
@@ -93,7 +93,8 @@ SCALARS: dict[CType, int] = {"u32": 4, "i32": 4, "f32": 4}
 class Kernel:
     """A C kernel: its symbol and the fields of its argument struct.
 
-    `pointers` are (name, dtype, written) in order, `scalars` (name, C type); generated headers print exactly this.
+    `pointers` are (name, dtype, whether the kernel writes it) and `scalars` (name, C type), both in argument order;
+    generated headers print exactly these.
     """
 
     symbol: str
@@ -101,7 +102,7 @@ class Kernel:
     scalars: tuple[tuple[str, CType], ...]
 
     def __post_init__(self) -> None:
-        """Kernels may come from a file: what they name in C, and the files named after them, are identifiers."""
+        """Refuse names that are no identifiers of C: a kernel may come from a file."""
         for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
             identifier(name)
 
@@ -116,11 +117,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Work:
-    """What one tile costs apart from data movement.
+    """The work of the kernel on one tile.
 
-    `macs` multiply-accumulates, `elements` other element operations, `parallel` pieces that cores can share.
-    `form` names a class of shapes that costs by other figures than the kernel's other uses. `lost` is what a kernel
-    does besides, in multiply-accumulates: in blocks that are not whole, or to finish an output.
+    It is `macs` multiply-accumulates and `elements` other element operations, in `parallel` pieces that cores share.
+    `form` names a class of shapes with costs of its own. `lost` is overhead in multiply-accumulates, of incomplete
+    blocks or to finish an output.
     """
 
     macs: int
@@ -150,12 +151,12 @@ class Sample:
 
 
 class GradientBuilder(Protocol):
-    """What a gradient rule may do. `autodiff.py` implements it."""
+    """The operations of a gradient rule. `autodiff.py` implements them."""
 
     def type(self, name: str) -> TensorType:
         """dtype and shape of any value."""
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
 
     def grad(self, index: int) -> str:
@@ -181,16 +182,14 @@ class Operator(ABC):
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
     attributes that are 0 or 1, `unbounded` those that may be infinite or NaN.
 
-    What a file may hold: `versions` are the versions of ONNX's operator that mean what this class says, `older` gives
-    the rule of each other version that can be said by today's operators, and `custom` is the form of a node in
-    `domain`, or in a default domain that does not have it. An operator without any is one of the compiler's own.
-    `extras` are attributes beyond the form. Exporters write nodes of the custom form in the default domain all the same
-    where `domain` is empty; those of `com.microsoft` are read then, too.
+    Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
+    other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
+    default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
+    Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    What it is for: a `loss`, an `optimizer`, an `accumulator`; `finish` says how another operator's kernel applies it,
-    `sums` in which order its own kernel adds,
-    `pointed` which inputs, by the kernel pointer they lie behind, are there for that alone. `literal` says that a node
-    is a constant, `type_only` that its result is known from the type of its input.
+    Roles: a `loss`, an `optimizer`, an `accumulator`; one with `sums` adds in that order. `finish` says how another operator's kernel applies this one, and
+    `pointed` maps a kernel pointer to the position of an input that serves such a finish alone. `literal` says that a
+    node is a constant, `type_only` that its result depends on the type of its input alone.
     """
 
     name: ClassVar[str]
@@ -258,7 +257,7 @@ class Operator(ABC):
         """Uses for tests, from a fixed seed."""
 
     def sweep(self) -> Iterator[Sample]:
-        """Uses on which the cost of the kernel is measured: the samples, or vectors of many lengths where flat."""
+        """Uses to measure the kernel's cost: the samples, or vectors of many lengths if all inputs have one shape."""
         samples = list(self.samples())
         first = samples[0]
         shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}
@@ -275,8 +274,8 @@ C = TypeVar("C", bound=type[Operator])
 
 
 def register(cls: C) -> C:
-    """Add an operator to the registry; PackageProblem where a part is missing or a name is taken, for one of ours
-    InternalError.
+    """Add an operator to the registry. A missing part or a name in use is a PackageProblem; for an operator of the
+    deployer itself it is an InternalError.
     """
     missing = []
     if cls.kernel is not None:
@@ -291,7 +290,7 @@ def register(cls: C) -> C:
         missing += sorted(cls.__abstractmethods__)
     if missing:
         raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
-    for what, other in _taken(cls):
+    for what, other in _conflicts(cls):
         facts = [("first", _place(type(other))), ("second", _place(cls))]
         raise _misfit(cls, f"{what} is registered twice", facts)
     operator = cls()
@@ -299,8 +298,8 @@ def register(cls: C) -> C:
     return cls
 
 
-def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
-    """What an operator claims and another has."""
+def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
+    """Names and roles that the operator claims, each with the operator that has it already."""
     for name in (cls.name, *cls.aliases):
         if name in _REGISTRY:
             yield f"operator {name}", _REGISTRY[name]
@@ -311,7 +310,7 @@ def _taken(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
             yield f"optimizer {cls.optimizer.choice!r}", other
         if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
             yield "the usual optimizer", other
-        if cls.accumulator and other.accumulator and cls.accumulator.written and other.accumulator.written:
+        if cls.accumulator and other.accumulator and cls.accumulator.usual and other.accumulator.usual:
             yield "the accumulator that is written", other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
@@ -322,7 +321,7 @@ def _place(cls: type[Operator]) -> str:
 
 
 def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -> DeployerError:
-    """Whose fault it is depends on who wrote the operator."""
+    """The error for a faulty operator: InternalError for the deployer's own, PackageProblem for a package's."""
     if cls.__module__.startswith("deployer."):
         return InternalError(cause, facts)
     return PackageProblem(cause, [*facts, ("module", cls.__module__)], "correct it, or remove the package")
@@ -330,7 +329,7 @@ def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -
 
 @cache
 def registry() -> Mapping[str, Operator]:
-    """All operators by op_type, found by walking the packages below `deployer.operators`, and packages beside it."""
+    """All operators by op_type: those of the packages below `deployer.operators`, and those of other distributions."""
     walk(importlib.import_module("deployer.operators"))
     kernel_folders()
     return dict(sorted(_REGISTRY.items()))
@@ -343,17 +342,17 @@ def losses() -> dict[str, Operator]:
 
 def optimizers() -> dict[str, Operator]:
     """Optimizers by their names on the command line, the usual one first."""
-    found = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
-    return {choice: op for _, choice, op in sorted(found, key=lambda entry: entry[:2])}
+    entries = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
+    return {choice: op for _, choice, op in sorted(entries, key=lambda entry: entry[:2])}
 
 
-def written_accumulator() -> Operator:
-    """The accumulator of the training graphs that are made here."""
-    return next(op for op in registry().values() if op.accumulator and op.accumulator.written)
+def usual_accumulator() -> Operator:
+    """The accumulator that stands in the training graphs that this compiler makes."""
+    return next(op for op in registry().values() if op.accumulator and op.accumulator.usual)
 
 
 def accumulator_of(node: Node) -> Accumulator | None:
-    """What the node accumulates, if its operator is an accumulator."""
+    """The declaration of the node's operator as an accumulator, or None."""
     operator = registry().get(node.op)
     return operator.accumulator if operator else None
 
@@ -378,7 +377,7 @@ def with_carry(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, dict[
 
 
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:
-    """The error for an operator or a form of it that does not exist here."""
+    """The error for an operator, or a form of it, that the compiler does not support."""
     return UnsupportedOperator(
         f"node {node.name!r} ({node.op}): {why}",
         [

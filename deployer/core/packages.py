@@ -18,7 +18,7 @@ OPERATORS, TARGETS = "deployer.operators", "deployer.targets"
 
 
 class PackageProblem(UserError):
-    """A package that adds operators or targets cannot be used: it does not load, or takes a name that is taken."""
+    """A package that adds operators or targets cannot be used: it does not load, or its names are in use already."""
 
 
 def walk(package: ModuleType) -> None:
@@ -30,24 +30,24 @@ def walk(package: ModuleType) -> None:
 
 @cache
 def operator_modules() -> tuple[ModuleType, ...]:
-    """The modules that register operators, with what lies below them imported; PackageProblem where one does not load.
+    """The modules that register operators, after the import of all modules below them.
 
-    The operators of the deployer have to be registered before.
+    PackageProblem where one does not load. The operators of the deployer have to be registered before.
     """
     return tuple(_loaded(entry) for entry in _entries(OPERATORS))
 
 
 def kernel_folders() -> dict[str, Path]:
-    """Where kernels lie besides the deployer's own, by the module that says so; PackageProblem where not."""
-    found = {}
+    """Folders of packages' kernels by the module whose KERNELS names one; PackageProblem where it is no folder."""
+    folders = {}
     for module in operator_modules():
-        said = getattr(module, "KERNELS", None)
-        if said is not None:
-            folder = _folder(module) / said
+        name = getattr(module, "KERNELS", None)
+        if name is not None:
+            folder = _folder(module) / name
             if not folder.is_dir():
                 raise PackageProblem(f"KERNELS of {module.__name__} is no folder", [("looked for", str(folder))])
-            found[module.__name__] = folder
-    return found
+            folders[module.__name__] = folder
+    return folders
 
 
 @cache
@@ -67,7 +67,7 @@ def _folder(module: ModuleType) -> Path:
 
 
 def _loaded(entry: EntryPoint) -> ModuleType:
-    """What an entry point names, with all below it."""
+    """The module that an entry point names, after the import of all modules below it."""
     place = f"{entry.group} = {entry.value}, of {entry.dist.name if entry.dist else 'an unknown distribution'}"
     try:
         module = entry.load()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
-from deployer.core.artefact import APART
+from deployer.core.artefact import OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
@@ -17,11 +17,11 @@ Buffering = Literal["single", "double"]
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose: everything besides the graphs that a plan depends on.
+    """The user's options: besides the graphs, everything a plan depends on.
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit, `fused` wants pass and update as one graph.
+    number of passes per update; `fuse` allows rewrites that change no bit, `fused` makes pass and update one graph.
     """
 
     target: str = "host"
@@ -35,7 +35,7 @@ class Options:
     fused: bool = False
 
     def __post_init__(self) -> None:
-        """Where nothing else is said, tensors live up to the level next to the innermost."""
+        """By default the outermost level is the one next to the innermost."""
         if not self.outermost:
             object.__setattr__(self, "outermost", load(self.target).usual.name)
 
@@ -52,7 +52,7 @@ def target_of(options: Options) -> Target:
 
 @dataclass(frozen=True)
 class Running:
-    """What the harness does with a plan and no decision depends on: forward passes, and how far a loss may be off."""
+    """What a run does and no decision depends on: the number of forward passes, and the tolerance of their losses."""
 
     passes: int
     tolerance: float
@@ -62,8 +62,8 @@ class Running:
 class Step:
     """A node in the schedule with its kernel, access and kernel arguments.
 
-    `cold` marks the first use of a kernel in its graph, whose code has left the instruction cache since the last pass;
-    `switched` that the step before runs another kernel, which large code does not outlast either.
+    `cold` marks the first use of a kernel in its graph: its code has left the instruction cache since the last pass.
+    `switched` marks a step after one with another kernel, which may evict large code as well.
     """
 
     index: int
@@ -83,7 +83,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All steps of all graphs in execution order; the index counts through."""
+    """All steps of all graphs in execution order; their indices continue from graph to graph."""
 
     options: Options
     program: Program
@@ -143,7 +143,7 @@ class Stage:
 class StepTiling:
     """The choice for one step: tile lengths, loop order (outermost first), buffering and slots per kernel argument.
 
-    An argument with 0 slots is resident: the kernel works on its home. `stage` is there where an operand is spilled.
+    An argument with 0 slots is resident: the kernel works on its home. `stage` is None unless an operand is spilled.
     """
 
     step: str
@@ -159,7 +159,7 @@ class StepTiling:
         return (self, self.stage) if self.stage else (self,)
 
     def outer(self, access: Access) -> dict[str, int]:
-        """Lengths that the tiles cut: those of the stage, or the whole dims."""
+        """Lengths that the tiles divide: those of the stage's tiles, or of the dims."""
         return self.stage.tile if self.stage else access.sizes
 
     def walk(self, access: Access) -> Iterator[tuple[dict[str, Span], list[dict[str, Span]]]]:
@@ -171,9 +171,9 @@ class StepTiling:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Homes at the inner level, homes in the outermost, and a choice per step; other homes lie between.
+    """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
 
-    `gaps` is what placement withholds from the budget of each level but the target's last.
+    `gaps` are the bytes that are withheld from the budget of each level but the target's last.
     """
 
     lifetimes: Lifetimes
@@ -236,7 +236,7 @@ class PlanOperand:
         return inner, Slots(self.stage_slots, self.stage_bytes, self.stage_offset)
 
     def at(self, places: Sequence[Slots]) -> "PlanOperand":
-        """The operand with its slots there."""
+        """The operand with these slots, by the number of the level."""
         inner, stage = places
         return replace(
             self,
@@ -249,7 +249,7 @@ class PlanOperand:
         )
 
     def __post_init__(self) -> None:
-        """A plan may come from a file: what it names in C is an identifier."""
+        """Refuse a name that is no identifier of C: a plan may come from a file."""
         identifier(self.arg)
 
 
@@ -264,7 +264,7 @@ class PlanDim:
     reduction: bool
 
     def __post_init__(self) -> None:
-        """A plan may come from a file: what it names in C is an identifier."""
+        """Refuse a name that is no identifier of C: a plan may come from a file."""
         identifier(self.name)
 
     @property
@@ -293,9 +293,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Staging:
-    """The stage of a step: its loop order, buffering, the bytes it moves, and cycles its engine is busy and waited for.
+    """The stage of a step: loop order, buffering, bytes moved, and cycles in which its engine is busy and waited for.
 
-    What the engine is busy without being waited for is hidden.
+    Busy cycles in which nobody waits are hidden under the inner loops.
     """
 
     order: tuple[str, ...]
@@ -327,12 +327,12 @@ class PlanStep:
     staging: Staging | None
 
     @property
-    def shown(self) -> str:
-        """The operator with those by which its kernel finishes its result."""
+    def op_label(self) -> str:
+        """The operator's name, joined by `+` with those of the operators that its kernel applies to its result."""
         finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
         pointers = {operand.arg for operand in self.operands}
-        found = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
-        return "+".join([self.op, *found])
+        names = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
+        return "+".join([self.op, *names])
 
     @property
     def tiles(self) -> int:
@@ -350,14 +350,14 @@ class LevelUse:
     bound: int
 
     def __post_init__(self) -> None:
-        """A plan may come from a file: what it names in C is an identifier."""
+        """Refuse a name that is no identifier of C: a plan may come from a file."""
         identifier(self.name)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision, so that the emitter only prints. `digest` identifies the tiling it was placed from; `running`
-    says what a run does with it, and changes no digest.
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling of the plan; `running` is not a
+    decision and changes no digest.
 
     The kernels' argument tables are the first `table_bytes` of the innermost level.
     """
@@ -373,10 +373,10 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
-    running: Running = field(metadata={APART: True})
+    running: Running = field(metadata={OUTSIDE_DIGEST: True})
 
     def __post_init__(self) -> None:
-        """A plan may come from a file: what it names in C is an identifier."""
+        """Refuse a name that is no identifier of C: a plan may come from a file."""
         for graph in self.graphs:
             identifier(graph)
 
@@ -385,7 +385,7 @@ class Plan:
         return next(h for h in self.homes if h.storage == storage)
 
     @property
-    def kept(self) -> tuple[Home, ...]:
+    def accumulators(self) -> tuple[Home, ...]:
         """Homes whose content outlives every pass and was computed: accumulators that several passes add to."""
         return tuple(h for h in self.homes if h.persistent and not h.loaded)
 

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 LONGEST = 1000
-"""Characters of one printed text; a longer one loses its middle."""
+"""Most characters of one printed text; a longer one loses its middle."""
 LONGEST_IDENTIFIER = 200
 
 _KEYWORD = re.compile(
@@ -49,10 +49,10 @@ def escaped(text: str) -> str:
 
 
 def _cleaned(text: str, unsafe: re.Pattern[str]) -> str:
-    """The core: the text on one line, shortened, with what is unsafe or not printable as an escape."""
+    """The text on one line, shortened, with an escape for each character that is unsafe or not printable."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 3 :]}"
-    return escaped(unsafe.sub(lambda found: _escape(found[0]), text))
+    return escaped(unsafe.sub(lambda match: _escape(match[0]), text))
 
 
 def _escape(character: str) -> str:
@@ -95,7 +95,7 @@ def identifier(text: str) -> CText:
 
 
 def code(text: str) -> CText:
-    """A piece of C that we composed; ValueError where it holds what only a name out of place could bring."""
+    """A piece of generated C; ValueError where it has characters that only a name without escapes could bring."""
     if not _CODE.fullmatch(text) or _TRIGRAPH.search(text):
         raise ValueError(f"this is no code of ours: {text[:LONGEST]!r}")
     return CText(text)
@@ -115,7 +115,7 @@ TEMPLATE_OPTIONS: dict[str, Any] = {
     "default_filters": ["printed"],
     "imports": ["from deployer.core.safe_text import printed"],
 }
-"""Of every Mako template that prints C."""
+"""Options of every Mako template that prints C."""
 
 
 def html_text(text: str) -> str:
@@ -132,7 +132,7 @@ def toml_string(text: str) -> str:
     """A quoted TOML string, in ASCII; reading it gives the text back, but for surrogates, which TOML has not."""
     lone = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
     quoted = lone.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + _BEYOND_ASCII.sub(lambda found: f"\\U{ord(found[0]):08x}", quoted) + '"'
+    return '"' + _BEYOND_ASCII.sub(lambda match: f"\\U{ord(match[0]):08x}", quoted) + '"'
 
 
 def toml_comment(text: str) -> str:

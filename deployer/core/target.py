@@ -1,4 +1,4 @@
-"""A target as data: memories, DMA hops, costs and toolchain, read from TOML and checked as a whole."""
+"""A target as data: memories, DMA hops, costs and toolchain, from a TOML file, of which all faults are reported."""
 
 import re
 import tomllib
@@ -81,7 +81,7 @@ class Toolchain:
 class Target:
     """Everything the compiler knows of a machine.
 
-    A kernel whose cold start takes `evicted` cycles or more does not outlast another kernel in the instruction cache.
+    A kernel whose cold start takes `evicted` cycles or more leaves the instruction cache when another kernel runs.
     """
 
     name: str
@@ -112,33 +112,33 @@ class Target:
 
     @property
     def usual(self) -> Level:
-        """The level of homes that are neither resident nor spilled: the outermost unless another is asked for."""
+        """The level of homes that are neither resident nor spilled; by default the outermost one of a plan."""
         return self.levels[USUAL]
 
     def within(self, outermost: str) -> tuple[Level, ...]:
-        """The levels up to the outermost that tensors may live in; OptionProblem where it cannot be that."""
-        found = [level.name for level in self.levels[:DEPTH]]
-        if outermost not in found[1:]:
+        """The levels up to `outermost`, in which tensors may live; OptionProblem where a plan cannot use that level."""
+        level_names = [level.name for level in self.levels[:DEPTH]]
+        if outermost not in level_names[1:]:
             names = ", ".join(level.name for level in self.levels)
             raise OptionProblem(
                 f"tensors of target {self.name!r} cannot live up to level {outermost!r}",
                 [("levels", names if len(self.levels) <= DEPTH else f"{names}, of which a plan uses {DEPTH}")],
-                f"--defaultMemLevel {' or '.join(found[1:])}",
+                f"--defaultMemLevel {' or '.join(level_names[1:])}",
             )
-        return self.levels[: found.index(outermost) + 1]
+        return self.levels[: level_names.index(outermost) + 1]
 
-    def further(self, level: Level) -> Level | None:
+    def outer_level(self, level: Level) -> Level | None:
         """The next level out that a plan may use."""
         return next(iter(self.levels[self.levels.index(level) + 1 : DEPTH]), None)
 
     def budget_flag(self, level: Level, size: int | None = None) -> str:
-        """The option that limits a level: its alias where that is its name as well, else `--budget` by name."""
+        """The option that limits a level, with a size in bytes or without: its alias, or else `--budget NAME`."""
         alias = dict(zip((x.name for x in self.levels), ALIASES, strict=False)).get(level.name)
         flag, between = (f"--{alias}", " ") if alias == level.name.lower() else (f"--budget {level.name}", "=")
         return flag if size is None else f"{flag}{between}{size}"
 
     def sized(self, steps: int) -> "Target":
-        """The same machine with the loop costs of a program of so many steps."""
+        """The same machine with the loop costs of a program of this many steps."""
         if steps > self.small.steps:
             return self
         share = self.small.cold_milli
@@ -166,30 +166,30 @@ class Target:
 
 @dataclass
 class _Faults:
-    """Collects what is wrong, so that one message shows all of it."""
+    """Collects the faults of a file, so that one message shows all of them."""
 
     path: Path
-    found: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def section(self, cls: type, data: Any, where: str) -> Any:
-        """Build `cls` from a table, or record all that keeps it from that."""
+        """An instance of `cls` from a table, or None after recording all faults of the table."""
         if not isinstance(data, dict):
-            self.found.append(f"{where} is not a table")
+            self.texts.append(f"{where} is not a table")
             return None
         kinds, values = _kinds(cls), {}
-        self.found += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
+        self.texts += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
         for name, kind in kinds.items():
             if name not in data:
-                self.found.append(f"{where} lacks {name!r}")
+                self.texts.append(f"{where} lacks {name!r}")
                 continue
             try:
                 values[name] = from_jsonable(kind, data[name])
             except (TypeError, ValueError) as error:
-                self.found.append(f"{where}.{name}: {error}")
+                self.texts.append(f"{where}.{name}: {error}")
         return cls(**values) if len(values) == len(kinds) else None
 
     def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
-        """The list or table at a key, empty and recorded where it is neither."""
+        """The list or table at a key; an empty one, after recording the fault, where the value is of another kind."""
         value = raw.get(key, kind())
         self.check(isinstance(value, kind), f"{key} is no {kind.__name__}")
         return value if isinstance(value, kind) else kind()
@@ -197,35 +197,35 @@ class _Faults:
     def check(self, holds: bool, text: str) -> None:
         """Record `text` unless the condition holds."""
         if not holds:
-            self.found.append(text)
+            self.texts.append(text)
 
 
 def files() -> dict[str, Path]:
-    """The file of each target, of the deployer and of packages beside it; PackageProblem where two have one name."""
-    found: dict[str, Path] = {}
+    """The file of each target of the deployer and of packages; PackageProblem where two have the same name."""
+    paths: dict[str, Path] = {}
     for path in (p for folder in (TARGETS_DIR, *target_folders()) for p in sorted(folder.glob("*.toml"))):
-        if path.stem in found:
-            facts = [("files", f"{found[path.stem]}\n{path}")]
+        if path.stem in paths:
+            facts = [("files", f"{paths[path.stem]}\n{path}")]
             raise PackageProblem(f"target {path.stem!r} is there twice", facts, "another name for one of them")
-        found[path.stem] = path
-    return found
+        paths[path.stem] = path
+    return paths
 
 
 def names() -> list[str]:
-    """All targets there are."""
+    """The names of all targets, sorted."""
     return sorted(files())
 
 
 def load(name: str) -> Target:
     """The target of that name; OptionProblem where it does not exist, TargetInvalid where its file is faulty."""
-    known = files()
-    if name not in known:
-        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(known))}")
-    return parse(known[name])
+    paths = files()
+    if name not in paths:
+        raise OptionProblem(f"there is no target {name!r}", hint=f"-p {' | '.join(sorted(paths))}")
+    return parse(paths[name])
 
 
 def parse(path: Path) -> Target:
-    """Read and check a target's TOML; files that have not changed since they were last read are not parsed again."""
+    """The target of a TOML file; files that have not changed since the last call are not parsed again."""
     texts: list[str] = []
     raw = _merged(path, texts)
     key = tuple(texts)
@@ -235,7 +235,7 @@ def parse(path: Path) -> Target:
 
 
 _checked: dict[tuple[str, ...], Target] = {}
-"""Targets by the paths and texts of all files that say something of them."""
+"""Targets by the paths and texts of all files that describe them."""
 
 
 @cache
@@ -253,7 +253,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
     small = faults.section(SmallProgram, cost.get("small"), "cost.small")
-    known = {
+    keys = {
         "name",
         "description",
         "clock",
@@ -266,8 +266,8 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         "cost",
         "kernels",
     }
-    known |= {"toolchain", "guard_bytes", "simulates", "measured"}
-    faults.check(not set(raw) - known, f"unknown keys {sorted(set(raw) - known)}")
+    keys |= {"toolchain", "guard_bytes", "simulates", "measured"}
+    faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     for key, kind in (
         ("name", str),
         ("clock", str),
@@ -293,15 +293,17 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(
             level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
         )
-    called = [level.name.lower() for level in levels if level is not None]
-    faults.check(len(set(called)) == len(called), f"levels {called} have one name, but for the case of letters")
-    filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in called)}
+    level_names = [level.name.lower() for level in levels if level is not None]
+    faults.check(
+        len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"
+    )
+    filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in level_names)}
     unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
     faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
     for key in ("cores", "alignment", "pointer_bytes", "evicted"):
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
-    if faults.found:
-        raise TargetInvalid(f"{path} has {len(faults.found)} faults", [("fault", text) for text in faults.found])
+    if faults.texts:
+        raise TargetInvalid(f"{path} has {len(faults.texts)} faults", [("fault", text) for text in faults.texts])
     return Target(
         name=raw["name"],
         description=raw.get("description", ""),
@@ -324,7 +326,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
 
 
 def _placed(tools: Toolchain, folder: Path) -> Toolchain:
-    """The toolchain with what lies beside a target that is not the deployer's under its whole path."""
+    """The toolchain with absolute paths of files in a package's target folder."""
     if folder == TARGETS_DIR:
         return tools
     sources = tuple(str(folder / source) if (folder / source).is_dir() else source for source in tools.sources)
@@ -333,7 +335,7 @@ def _placed(tools: Toolchain, folder: Path) -> Toolchain:
 
 
 def costs_file(name: str) -> Path:
-    """Where a target's measured costs lie; `deployer calibrate` writes it."""
+    """The path of a target's measured costs, which `deployer calibrate` writes."""
     return files()[name].with_suffix("") / "costs.toml"
 
 
@@ -355,7 +357,7 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
     """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
 
     Appends the path and the text of each file to `texts`. `above` are the files that simulate this one; TargetInvalid
-    where that never ends.
+    where this file is one of them.
     """
     if path in above:
         raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
@@ -368,15 +370,15 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
         return raw
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
-    beside = path.with_name(f"{base}.toml")
-    inherited = _merged(beside if beside.is_file() else files().get(base, beside), texts, (*above, path))
+    sibling = path.with_name(f"{base}.toml")
+    inherited = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
     inherited.pop("toolchain", None)
     return {**inherited, **raw}
 
 
 def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:
     if not isinstance(data, dict):
-        faults.found.append(f"{where} is not a table")
+        faults.texts.append(f"{where} is not a table")
         return None
     channels = {side: faults.section(Channel, data.get(side), f"{where}.{side}") for side in ("in", "out")}
     plain = {key: data.get(key) for key in ("issue", "wait", "shared")}

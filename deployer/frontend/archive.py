@@ -1,4 +1,4 @@
-"""Npz archives: what their members claim is judged before any memory is taken for it."""
+"""Npz archives: the sizes in their headers are checked before any array is loaded."""
 
 import lzma
 import math
@@ -28,7 +28,7 @@ _HINT = "export the case again"
 
 
 def read_npz(path: Path) -> Arrays:
-    """All arrays of a file, in its order; FileProblem where it is missing, damaged, something else or too large."""
+    """All arrays of a file, in its order; raises FileProblem if it is missing, damaged, too large or no npz archive."""
     if not path.is_file():
         raise FileProblem(f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz")
     size = path.stat().st_size
@@ -43,7 +43,7 @@ def read_npz(path: Path) -> Arrays:
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
-    """Each member is one array, of the length that its header says; all of them fit the limit, and names differ."""
+    """Member names are distinct, all members fit the limit, and each has the bytes that its array header declares."""
     members = archive.infolist()
     for name, count in Counter(member.filename for member in members).items():
         if count > 1:
@@ -53,14 +53,14 @@ def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
         facts = [("unpacked", f"{total} B"), ("at most", f"{ARCHIVE_BYTES} B")]
         raise FileProblem(f"{path} is too large", facts, "fewer or smaller samples")
     for member in members:
-        claimed = _claimed_bytes(archive, member)
-        if claimed != member.file_size:
-            facts = [("header says", f"{claimed} B"), ("stored", f"{member.file_size} B")]
+        header_bytes = _header_bytes(archive, member)
+        if header_bytes != member.file_size:
+            facts = [("header says", f"{header_bytes} B"), ("stored", f"{member.file_size} B")]
             raise FileProblem(f"{path}: {member.filename!r} is not as long as its header says", facts, _HINT)
 
 
-def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """Bytes of a member with the array that its header describes; ValueError where there is no header of numbers."""
+def _header_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Bytes of a member by its header, header included; raises ValueError if that declares no array of numbers."""
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
         start = stream.tell()

@@ -1,4 +1,4 @@
-"""Stage 2: raw graphs to the typed program; every fault of a graph is found here and named."""
+"""Stage 2: checks the raw graphs and makes the typed program; an error names the faulty node or value."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.declarations import Optimizer
-from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
+from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, optimizers, registry
@@ -25,12 +25,12 @@ def check_program(
     *,
     data_inputs: int | None = None,
     learning_rate: float | None = None,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Program:
     """Type, fold, lower and join the graphs of a case.
 
     `data_inputs` is the number of inputs that change per sample (None: all before the first trained weight),
-    `learning_rate` replaces that of the optimizer. `warn` is told what is odd in the files and harmless.
+    `learning_rate` replaces that of the optimizer. `warn` gets a warning for each harmless oddity of the files.
     Raises GraphProblem, UnsupportedOperator, ShapeMismatch and OptionProblem.
     """
     main = source.main
@@ -49,7 +49,7 @@ def check_program(
     update = _resolved(optimizer, optimizer.outputs, optimizer_types(optimizer, roles.types), warn)
     for state, graph in ((train, main), (update, optimizer)):
         _check_inplace(state, graph.name, roles)
-    _check_reached(train, roles, loss)
+    _check_reachable(train, roles, loss)
     updated = _updated(update, optimizer, roles)
     _check_updates(update, updated, roles)
     nodes = Graph("train", _live(train, (loss,), roles)), Graph("optimizer", _live(update, optimizer.outputs, roles))
@@ -83,14 +83,14 @@ def _inference(main: RawGraph, warn: Warn) -> Program:
 
 
 def _check_constant_labels(program: Program) -> None:
-    """Labels in the file are labels of its classes; those of the samples are judged with the samples."""
+    """Raise DatasetMismatch for a constant label outside its classes; the dataset checks the labels of samples."""
     constants = {name: tensor.array for name, tensor in program.tensors.items() if tensor.role == "constant"}
     check_classes(program, constants, "constant")
 
 
 def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorType], warn: Warn) -> Resolved:
-    known = registry()
-    nodes = live_nodes(topological(graph), outputs, {}, lambda n: n.op in known and bool(known[n.op].inplace))
+    operators = registry()
+    nodes = live_nodes(topological(graph), outputs, {}, lambda n: n.op in operators and bool(operators[n.op].inplace))
     state = resolve(graph, nodes, inputs)
     for name in outputs:
         state.check_computed(name, f"the {graph.name} graph")
@@ -100,7 +100,7 @@ def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorT
 
 
 def _live(state: Resolved, outputs: Sequence[str], roles: Roles) -> tuple[Node, ...]:
-    """The nodes that lead to the outputs, or into memory that outlives the graph."""
+    """The nodes that an output depends on, and those that overwrite a weight or an accumulator."""
 
     def lasts(node: Node) -> bool:
         places = [node.inputs[source] for source in registry()[node.op].inplace.values()]
@@ -119,7 +119,7 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
         return optimizer
     nodes = tuple(_node_with_rate(node, rate) for node in optimizer.nodes)
     if nodes == optimizer.nodes and not any(_optimizer_of(node) for node in nodes):
-        facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _shown_optimizers())]
+        facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _optimizer_names())]
         cause = "the optimizer graph has no node whose learning rate can be set"
         raise OptionProblem(cause, facts, "leave --learning-rate out")
     return replace(optimizer, nodes=nodes)
@@ -130,12 +130,12 @@ def _optimizer_of(node: Node) -> Optimizer | None:
     return operator.optimizer if operator else None
 
 
-def _shown_optimizers() -> str:
+def _optimizer_names() -> str:
     return ", ".join(operator.name for operator in optimizers().values())
 
 
 def _node_with_rate(node: Node, rate: float) -> Node:
-    """The node with another rate, which its input gives no more."""
+    """The node with the learning rate as an attribute, in place of its input for it."""
     optimizer = _optimizer_of(node)
     if optimizer is None:
         return node
@@ -145,14 +145,18 @@ def _node_with_rate(node: Node, rate: float) -> Node:
 
 
 def _check_shadowed(optimizer: RawGraph, main: RawGraph) -> None:
-    """A weight of the training graph comes with the samples, and has no second value in the optimizer graph."""
-    known = registry()
-    changed = {
-        n.inputs[i] for n in optimizer.nodes if n.op in known for i in known[n.op].inplace.values() if i < len(n.inputs)
+    """Raise GraphProblem where the optimizer graph has an initializer for a weight with a value in inputs.npz."""
+    operators = registry()
+    updated = {
+        n.inputs[i]
+        for n in optimizer.nodes
+        if n.op in operators
+        for i in operators[n.op].inplace.values()
+        if i < len(n.inputs)
     }
-    changed |= {item.name for item in optimizer.inputs}
+    updated |= {item.name for item in optimizer.inputs}
     for item in main.inputs:
-        if item.name in optimizer.constants and item.name in changed:
+        if item.name in optimizer.constants and item.name in updated:
             raise GraphProblem(
                 f"the optimizer graph has an initializer over {item.name!r}, which is an input of the training graph",
                 hint="remove the initializer: weights and buffers are shared by name",
@@ -160,17 +164,17 @@ def _check_shadowed(optimizer: RawGraph, main: RawGraph) -> None:
 
 
 def _check_loss(main: RawGraph, train: Resolved, loss: str, inputs: Collection[str]) -> None:
-    found, root = train.types[loss], train.root(loss)
-    if found.dtype != "float32" or found.size != 1 or root in inputs:
+    kind, root = train.types[loss], train.root(loss)
+    if kind.dtype != "float32" or kind.size != 1 or root in inputs:
         raise ShapeMismatch(
             f"the first output of the training graph, {loss!r}, is no loss",
-            [("type", str(found)), ("memory of", root), ("outputs", ", ".join(main.outputs))],
+            [("type", str(kind)), ("memory of", root), ("outputs", ", ".join(main.outputs))],
             "put the loss, one computed float, first among the outputs",
         )
 
 
 def _check_inplace(state: Resolved, graph: str, roles: Roles) -> None:
-    """An in-place operator needs memory that may change, and nobody may read the old value afterwards."""
+    """An in-place node may overwrite values, weights and accumulators only, and no later node reads the old value."""
     for at, node in enumerate(state.nodes):
         for output, source in registry()[node.op].inplace.items():
             operand, result = node.inputs[source], node.outputs[output]
@@ -197,13 +201,13 @@ def _check_stale(state: Resolved, graph: str, write: tuple[Node, str, str], late
                 )
 
 
-def _check_reached(train: Resolved, roles: Roles, loss: str) -> None:
-    reached: set[str] = set(closure((loss,), train.storage))
+def _check_reachable(train: Resolved, roles: Roles, loss: str) -> None:
+    ancestors: set[str] = set(closure((loss,), train.storage))
     for node in reversed(train.nodes):
-        if not reached.isdisjoint(node.outputs):
-            reached.update(closure(filter(None, node.inputs), train.storage))
+        if not ancestors.isdisjoint(node.outputs):
+            ancestors.update(closure(filter(None, node.inputs), train.storage))
     for weight, buffer in roles.trained.items():
-        if weight not in reached:
+        if weight not in ancestors:
             raise GraphProblem(
                 f"weight {weight!r} is unreachable: the loss {loss!r} does not depend on it",
                 [("accumulator", buffer)],
@@ -212,7 +216,7 @@ def _check_reached(train: Resolved, roles: Roles, loss: str) -> None:
 
 
 def _updated(update: Resolved, optimizer: RawGraph, roles: Roles) -> dict[str, str]:
-    """Each optimizer output with the weight it overwrites; every trained weight exactly once."""
+    """The weight that each optimizer output overwrites; exactly one output overwrites each trained weight."""
     updated: dict[str, str] = {}
     for output in optimizer.outputs:
         weight = update.root(output)
@@ -243,11 +247,11 @@ def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -
     for output, weight in updated.items():
         if weight not in roles.trained:
             continue
-        needed = set(closure((output,), update.storage))
+        ancestors = set(closure((output,), update.storage))
         for node in reversed(update.nodes):
-            if not needed.isdisjoint(node.outputs):
-                needed.update(closure(filter(None, node.inputs), update.storage))
-        if needed.isdisjoint(roles.of("accumulator")):
+            if not ancestors.isdisjoint(node.outputs):
+                ancestors.update(closure(filter(None, node.inputs), update.storage))
+        if ancestors.isdisjoint(roles.of("accumulator")):
             raise GraphProblem(
                 f"the update of weight {weight!r} reads no gradient accumulator",
                 [("optimizer output", output), ("accumulator", roles.trained.get(weight, "none"))],
@@ -256,7 +260,7 @@ def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -
 
 
 def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str]]]) -> dict[str, Tensor]:
-    """The inputs in file order, then everything the graphs use, in the order of use."""
+    """The graph inputs in file order, then the other tensors of the graphs in the order of their first use."""
     tensors = {n: Tensor(n, kind, roles.roles[n], n, _initial(roles, n)) for n, kind in roles.types.items()}
     for graph, state, outputs in parts:
         names = [name for node in graph.nodes for name in (*node.inputs, *node.outputs)]
@@ -268,7 +272,7 @@ def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str
 
 
 def _initial(roles: Roles, name: str) -> bytes | None:
-    """What an optimizer's state is before the first update; None for what comes with the samples."""
+    """The initial content of an optimizer state as float32; None for an input with a value in inputs.npz."""
     if name not in roles.initial:
         return None
     return np.full(roles.types[name].shape, roles.initial[name], "<f4").tobytes()
@@ -286,7 +290,7 @@ def _tensor(state: Resolved, name: str) -> Tensor:
 
 
 def _packed(name: str, array: Array) -> bytes:
-    """Little-endian float32 or int32; ShapeMismatch where an integer does not fit."""
+    """The array as little-endian float32 or int32; raises ShapeMismatch for an integer beyond int32."""
     if array.dtype.kind == "f":
         return array.astype("<f4").tobytes()
     if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):

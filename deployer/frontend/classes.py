@@ -1,4 +1,4 @@
-"""Class labels: whether those that a loss reads are classes."""
+"""Class labels: a check that each label that a loss reads is one of its classes."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,10 @@ from deployer.core.operator import Array, operator_of
 
 
 def check_classes(program: Program, values: Mapping[str, Array], place: str) -> None:
-    """DatasetMismatch where a label in `values`, graph inputs or constants by name, is no class of what it labels.
+    """Raise DatasetMismatch for a label in `values` that is outside the classes of the loss that reads it.
 
-    Labels are found through views. `place` begins the message: where the values come from.
+    `values` holds graph inputs or constants by name; a loss may read them through views. `place` names their source at
+    the start of the message.
     """
     for node in program.nodes:
         pair = operator_of(node).labels(node)
@@ -21,7 +22,7 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
 
 
 def check_labels(node: Node, labels: Array, classes: int, place: str) -> None:
-    """DatasetMismatch where a label that the node does not ignore is not from 0 to `classes` - 1."""
+    """Raise DatasetMismatch for a label outside 0..`classes` - 1, unless it is the node's `ignore_index`."""
     bad = (labels < 0) | (labels >= classes)
     if "ignore_index" in node.attrs:
         bad &= labels != node.attr_int("ignore_index", 0)

@@ -1,4 +1,4 @@
-"""The numbers of a case: samples, initial weights and the gold, from inputs.npz and outputs.npz."""
+"""The arrays of a case: samples and initial weights from inputs.npz, expected results from outputs.npz."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +14,17 @@ from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.classes import check_classes
 
 FILE_LIMIT = (1 << 31) - 1
-"""Bytes of the largest file that a 32-bit target's offsets reach: input.bin holds every pass, a case every sample."""
+"""Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
 _INT32 = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What a training run reads and must reproduce.
+    """The inputs and the expected results of a training run.
 
-    `samples` holds the data inputs of each sample in the program's order. `n_batches` forward passes in all,
-    `n_accum` per update. `expected_losses` covers the passes that outputs.npz still describes under the given
-    options; `expected_weights` is empty where the options make it another run than the recorded one.
+    `samples` holds the data inputs of each sample in the program's order. The run has `n_batches` forward passes, and
+    an update after every `n_accum` of them. `expected_losses` holds the losses of the first passes, as many as
+    outputs.npz has for this `n_accum`. `expected_weights` is empty if the run differs from the recorded one.
     """
 
     samples: tuple[tuple[Array, ...], ...]
@@ -36,16 +36,16 @@ class Dataset:
 
     @property
     def updates(self) -> int:
-        """How often the optimizer runs."""
+        """Number of runs of the optimizer graph."""
         return self.n_batches // self.n_accum
 
     def sample(self, index: int) -> tuple[Array, ...]:
-        """The data of a forward pass; samples repeat in order."""
+        """The data inputs of forward pass `index`; after the last sample the first follows."""
         return self.samples[index % len(self.samples)]
 
 
 def data_inputs(case_dir: Path) -> int | None:
-    """How many graph inputs change per sample, as the keys of inputs.npz tell; None with a single sample."""
+    """Number of graph inputs that change per sample, by the keys of inputs.npz; None if it has a single sample."""
     keys = [k for k in read_npz(case_dir / "inputs.npz") if k.startswith("mb1_arr_")]
     return len(keys) or None
 
@@ -79,21 +79,21 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:
-    """OptionProblem where the data inputs of so many passes, each with its loss, are beyond what a file may hold."""
+    """Raise OptionProblem where the data inputs and losses of so many passes exceed FILE_LIMIT bytes."""
     each = sum(kind.bytes for kind in data) + np.dtype(np.float32).itemsize
     _check_size(f"{passes} forward passes", each, passes, "--n-steps")
 
 
 def check_samples(data: Iterable[TensorType], samples: int) -> None:
-    """OptionProblem where so many samples, their integers as int64, are beyond what a file may hold."""
+    """Raise OptionProblem where so many samples, with integers as int64, exceed FILE_LIMIT bytes."""
     each = sum(kind.bytes if kind.dtype == "float32" else 8 * kind.size for kind in data)
     _check_size(f"{samples} samples", each, samples, "--samples")
 
 
-def _check_size(what: str, each: int, count: int, flag: str) -> None:
+def _check_size(label: str, each: int, count: int, flag: str) -> None:
     if count * each > FILE_LIMIT:
         facts = [("each", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
-        raise OptionProblem(f"{what} need {count * each} B", facts, f"{flag} {max(FILE_LIMIT // each, 1)}")
+        raise OptionProblem(f"{label} need {count * each} B", facts, f"{flag} {max(FILE_LIMIT // each, 1)}")
 
 
 def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
@@ -104,7 +104,7 @@ def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
     pairs = []
     for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
         path = case_dir / file
-        pairs.append(_assigned(read_npz(path), {n: program.tensors[n].type for n in names}, path))
+        pairs.append(_arrays_by_name(read_npz(path), {n: program.tensors[n].type for n in names}, path))
     check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
     return pairs[0], pairs[1]
 
@@ -114,30 +114,30 @@ def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
         if default is None:
             raise DatasetMismatch(f"{path} has no {key}", hint="give --n-steps, or export the case again")
         return default
-    found = arrays[key]
-    if found.size != 1 or found.dtype.kind not in "iu" or int(found.reshape(-1)[0]) < 1:
-        shown = np.array2string(found.reshape(-1)[:4])
-        raise DatasetMismatch(f"{path}: {key} is no positive integer", [("found", shown)], "export the case again")
-    return int(found.reshape(-1)[0])
+    array = arrays[key]
+    if array.size != 1 or array.dtype.kind not in "iu" or int(array.reshape(-1)[0]) < 1:
+        text = np.array2string(array.reshape(-1)[:4])
+        raise DatasetMismatch(f"{path}: {key} is no positive integer", [("found", text)], "export the case again")
+    return int(array.reshape(-1)[0])
 
 
 def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tuple[tuple[Array, ...], ...], Arrays]:
     """Samples and initial weights; `arr_<i>` is the i-th input of the training graph that is no accumulation buffer.
 
-    The state of an optimizer that begins with a declared value is not among them.
+    An optimizer state with a declared initial value has no array.
     """
     order = [t.name for t in program.tensors.values() if t.role in ("data", "weight", "flag") and t.data is None]
     keys = {name: f"arr_{i:04d}" for i, name in enumerate(order)}
     weights = [n for n in program.weights if n in keys]
-    wanted = {keys[n]: n for n in (*program.data, *weights)}
-    first = {n: _array(arrays, key, program.tensors[n].type, n, path) for key, n in wanted.items()}
+    name_by_key = {keys[n]: n for n in (*program.data, *weights)}
+    first = {n: _array(arrays, key, program.tensors[n].type, n, path) for key, n in name_by_key.items()}
     samples = [tuple(first[n] for n in program.data)]
     for k in range(1, size):
         names = [(n, f"mb{k}_{keys[n]}") for n in program.data]
-        wanted.update({key: n for n, key in names})
+        name_by_key.update({key: n for n, key in names})
         samples.append(tuple(_array(arrays, key, program.tensors[n].type, n, path) for n, key in names))
-    allowed = {*wanted, *(keys[n] for n in order if n == program.flag)}
-    extra = [key for key in arrays if re.match(r"(mb\d+_)?arr_\d+$", key) and key not in allowed]
+    legal_keys = {*name_by_key, *(keys[n] for n in order if n == program.flag)}
+    extra = [key for key in arrays if re.match(r"(mb\d+_)?arr_\d+$", key) and key not in legal_keys]
     if extra:
         raise DatasetMismatch(
             f"{path} holds {extra[0]!r}, which no graph input takes",
@@ -151,12 +151,12 @@ def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tu
 
 
 def _array(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:
-    """The array under a key in the type of a graph value; one element may have any rank."""
+    """The array of a key, converted to the type of a graph value; an array of one element may have any rank."""
     place = f"{path}: {key!r}, for {name!r},"
     if key not in arrays:
-        shown = ", ".join(arrays) if len(arrays) < 40 else f"{len(arrays)} arrays"
+        listing = ", ".join(arrays) if len(arrays) < 40 else f"{len(arrays)} arrays"
         raise DatasetMismatch(
-            f"{place} is missing", [("expected", str(kind)), ("found", shown)], "export the case again"
+            f"{place} is missing", [("expected", str(kind)), ("found", listing)], "export the case again"
         )
     array = arrays[key]
     facts = [("expected", str(kind)), ("found", f"{array.dtype}{list(array.shape)}")]
@@ -188,30 +188,30 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
-    """Losses of the recorded passes and the final value of every weight that is updated."""
+    """The loss of each recorded pass, and the final value of each updated weight."""
     losses = _array(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
     updated = [n for n in program.weights if n in program.updated.values()]
     weights = {n: _array(arrays, n, program.tensors[n].type, n, path) for n in updated}
     return tuple(float(v) for v in losses.reshape(-1)), weights
 
 
-def _assigned(arrays: Arrays, wanted: Mapping[str, TensorType], path: Path) -> Arrays:
-    found = {n: n for n in wanted if n in arrays}
-    free = [key for key in arrays if key not in found]
-    for name, kind in wanted.items():
-        if name in found:
+def _arrays_by_name(arrays: Arrays, types: Mapping[str, TensorType], path: Path) -> Arrays:
+    key_by_name = {n: n for n in types if n in arrays}
+    free = [key for key in arrays if key not in key_by_name]
+    for name, kind in types.items():
+        if name in key_by_name:
             continue
         fits = [k for k in free if _fits(arrays[k], kind)]
         if not fits:
-            shown = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items())
+            listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items())
             raise DatasetMismatch(
                 f"{path} has no array for {name!r}",
-                [("expected", str(kind)), ("found", shown or "nothing")],
+                [("expected", str(kind)), ("found", listing or "nothing")],
                 "name the array like the graph value, or give it its shape",
             )
-        found[name] = fits[0]
+        key_by_name[name] = fits[0]
         free.remove(fits[0])
-    return {n: _array(arrays, found[n], kind, n, path) for n, kind in wanted.items()}
+    return {n: _array(arrays, key_by_name[n], kind, n, path) for n, kind in types.items()}
 
 
 def _fits(array: Array, kind: TensorType) -> bool:

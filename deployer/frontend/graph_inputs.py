@@ -1,4 +1,4 @@
-"""What each graph input is, and how the optimizer graph joins the training graph by name."""
+"""The role of each graph input, and the names that the optimizer graph shares with the training graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from deployer.core.declarations import State
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import accumulator_of, registry, unsupported, written_accumulator
+from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
 from deployer.frontend.raw_graph import Input, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -15,9 +15,9 @@ BUFFER_SUFFIX = "_grad.accumulation.buffer"
 
 @dataclass(frozen=True)
 class Roles:
-    """The graph inputs in file order, typed; `trained` maps each trainable weight to its buffer.
+    """The type and the role of each graph input, in file order; `trained` maps each trained weight to its accumulator.
 
-    `initial` holds what each element of an optimizer's state is before the first update, where no sample says it.
+    `initial` holds the value of each element of an optimizer state before the first update, unless inputs.npz has it.
     """
 
     types: dict[str, TensorType]
@@ -27,7 +27,7 @@ class Roles:
 
     def of(self, role: Role) -> tuple[str, ...]:
         """The inputs with a role, in file order."""
-        return tuple(name for name, found in self.roles.items() if found == role)
+        return tuple(name for name, kind in self.roles.items() if kind == role)
 
 
 def inference_roles(graph: RawGraph) -> Roles:
@@ -37,26 +37,26 @@ def inference_roles(graph: RawGraph) -> Roles:
 
 
 def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None) -> Roles:
-    """Roles by use: accumulators and the flag feed the accumulating nodes, trained weights the optimizer.
+    """The roles by use: accumulating nodes read accumulators and the flag, the optimizer graph reads trained weights.
 
-    An input that only the optimizer graph has and keeps as its state is a weight that begins with what is declared.
+    A state that only the optimizer graph has is a weight; its operator declares the initial value.
     `data_inputs` says how many of the first inputs are data; None: all before the first trained weight.
     """
-    steps = [(node, found) for node in train.nodes if (found := accumulator_of(node))]
-    for node, found in steps:
-        if len(node.inputs) <= max(found.buffer, found.gradient, found.flag) or not all(node.inputs):
+    steps = [(node, accumulator) for node in train.nodes if (accumulator := accumulator_of(node))]
+    for node, accumulator in steps:
+        if len(node.inputs) <= max(accumulator.buffer, accumulator.gradient, accumulator.flag) or not all(node.inputs):
             raise unsupported(node, f"it has {len(node.inputs)} inputs", "buffer, gradient and reset flag")
-    written = {node.inputs[found.buffer] for node, found in steps}
-    buffers = written | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
-    flags = {node.inputs[found.flag] for node, found in steps}
-    states, given = state_inputs(optimizer), {i.name for i in train.inputs}
-    own = {i.name: static_type(i) for i in optimizer.inputs if i.name in states and i.name not in given}
-    wanted = {i.name for i in optimizer.inputs if i.name not in optimizer.constants and i.name not in own}
-    kept = [i for i in train.inputs if i.name in wanted | buffers | flags or i.name not in train.constants]
-    names = [i.name for i in kept]
-    _check_join(names, wanted, flags, buffers)
-    trained = {n: _buffer_of(n, buffers, optimizer) for n in names if n in wanted - buffers - set(states)}
-    _check_buffers(buffers & set(names), written, trained)
+    sinks = {node.inputs[accumulator.buffer] for node, accumulator in steps}
+    buffers = sinks | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
+    flags = {node.inputs[accumulator.flag] for node, accumulator in steps}
+    states, train_names = state_inputs(optimizer), {i.name for i in train.inputs}
+    state_types = {i.name: static_type(i) for i in optimizer.inputs if i.name in states and i.name not in train_names}
+    shared = {i.name for i in optimizer.inputs if i.name not in optimizer.constants and i.name not in state_types}
+    inputs = [i for i in train.inputs if i.name in shared | buffers | flags or i.name not in train.constants]
+    names = [i.name for i in inputs]
+    _check_join(names, shared, flags, buffers)
+    trained = {n: _buffer_of(n, buffers, optimizer) for n in names if n in shared - buffers - set(states)}
+    _check_buffers(buffers & set(names), sinks, trained)
     free = [n for n in names if n not in buffers and n not in flags]
     first = min((free.index(n) for n in trained), default=len(free))
     count = first if data_inputs is None else data_inputs
@@ -71,29 +71,34 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
     for name in names:
         at: Role = "data" if name in free[:count] else "weight"
         roles[name] = "accumulator" if name in buffers else "flag" if name in flags else at
-    roles |= dict.fromkeys(own, "weight")
-    return Roles({i.name: static_type(i) for i in kept} | own, roles, trained, {n: states[n].initial for n in own})
+    roles |= dict.fromkeys(state_types, "weight")
+    return Roles(
+        {i.name: static_type(i) for i in inputs} | state_types,
+        roles,
+        trained,
+        {n: states[n].initial for n in state_types},
+    )
 
 
 def state_inputs(optimizer: RawGraph) -> dict[str, State]:
-    """The inputs of the optimizer graph that its nodes keep from update to update."""
+    """The optimizer graph's inputs that hold a state from one update to the next, such as a momentum."""
     inputs = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
-    found = {}
+    states = {}
     for node in optimizer.nodes:
         operator = registry().get(node.op)
         for position, state in operator.optimizer.states.items() if operator and operator.optimizer else ():
             if position < len(node.inputs) and node.inputs[position] in inputs:
-                found[node.inputs[position]] = state
-    return found
+                states[node.inputs[position]] = state
+    return states
 
 
-def _check_join(names: list[str], wanted: set[str], flags: set[str], buffers: set[str]) -> None:
-    for name in sorted(flags & (wanted | buffers)):
+def _check_join(names: list[str], shared: set[str], flags: set[str], buffers: set[str]) -> None:
+    for name in sorted(flags & (shared | buffers)):
         raise GraphProblem(
-            f"{name!r} is a reset flag and a {'weight' if name in wanted - buffers else 'gradient buffer'} as well",
+            f"{name!r} is a reset flag and a {'weight' if name in shared - buffers else 'gradient buffer'} as well",
             hint="two inputs, one for each",
         )
-    for name in sorted(wanted - set(names)):
+    for name in sorted(shared - set(names)):
         raise GraphProblem(
             f"optimizer input {name!r} is no input of the training graph",
             [("training inputs", ", ".join(names))],
@@ -112,12 +117,12 @@ def _check_join(names: list[str], wanted: set[str], flags: set[str], buffers: se
 
 
 def _buffer_of(weight: str, buffers: set[str], optimizer: RawGraph) -> str:
-    """The accumulator beside the weight in an optimizer node, else the one with the weight's name."""
+    """The accumulator that an optimizer node reads together with the weight, else the one with its name."""
     for node in optimizer.nodes:
         if weight in node.inputs:
-            beside = [n for n in node.inputs if n in buffers]
-            if len(beside) == 1:
-                return beside[0]
+            neighbours = [n for n in node.inputs if n in buffers]
+            if len(neighbours) == 1:
+                return neighbours[0]
     if weight + BUFFER_SUFFIX in buffers:
         return weight + BUFFER_SUFFIX
     raise GraphProblem(
@@ -127,11 +132,11 @@ def _buffer_of(weight: str, buffers: set[str], optimizer: RawGraph) -> str:
     )
 
 
-def _check_buffers(buffers: set[str], written: set[str], trained: Mapping[str, str]) -> None:
+def _check_buffers(buffers: set[str], sinks: set[str], trained: Mapping[str, str]) -> None:
     for weight, buffer in trained.items():
-        if buffer not in written:
+        if buffer not in sinks:
             raise GraphProblem(
-                f"weight {weight!r} is unreachable: no {written_accumulator().name} writes its accumulator",
+                f"weight {weight!r} is unreachable: no {usual_accumulator().name} writes its accumulator",
                 [("accumulator", buffer)],
                 "export the training graph again, or take the weight out of the optimizer graph",
             )
@@ -144,34 +149,36 @@ def _check_buffers(buffers: set[str], written: set[str], trained: Mapping[str, s
 
 
 def static_type(item: Input) -> TensorType:
-    """The input's type; ShapeMismatch where the file leaves it open."""
-    said = item.declared
-    if not said.dtype or said.shape is None or any(d < 1 for d in said.shape):
-        shown = "none" if said.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in said.shape)}]"
+    """The input's type; raises ShapeMismatch if the file does not declare a dtype and a static shape."""
+    declared = item.declared
+    if not declared.dtype or declared.shape is None or any(d < 1 for d in declared.shape):
+        shape_text = (
+            "none" if declared.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in declared.shape)}]"
+        )
         raise ShapeMismatch(
             f"graph input {item.name!r} has no static type with at least one element",
-            [("dtype", said.dtype or "none"), ("shape", shown)],
+            [("dtype", declared.dtype or "none"), ("shape", shape_text)],
             "export with static shapes, for example a fixed batch size",
         )
-    kind = TensorType(said.dtype, said.shape)
+    kind = TensorType(declared.dtype, declared.shape)
     check_type(f"graph input {item.name!r}", kind)
     return kind
 
 
 def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Types of the optimizer's inputs, taken from the training graph; ShapeMismatch where the two differ."""
+    """The training graph's types of the optimizer graph's inputs; raises ShapeMismatch where the two differ."""
     types = {}
     for item in optimizer.inputs:
         if item.name in optimizer.constants:
             continue
-        ours, said = shared[item.name], item.declared
-        known = said.shape is not None and all(d >= 0 for d in said.shape)
-        if said.dtype not in ("", ours.dtype) or (known and said.shape != ours.shape):
+        ours, declared = shared[item.name], item.declared
+        static = declared.shape is not None and all(d >= 0 for d in declared.shape)
+        if declared.dtype not in ("", ours.dtype) or (static and declared.shape != ours.shape):
             raise ShapeMismatch(
                 f"{item.name!r} differs between the training and the optimizer graph",
                 [
                     ("training", str(ours)),
-                    ("optimizer", str(TensorType(said.dtype or "?", said.shape or ()))),
+                    ("optimizer", str(TensorType(declared.dtype or "?", declared.shape or ()))),
                 ],
                 "export both graphs from the same model",
             )
@@ -180,15 +187,15 @@ def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> di
 
 
 def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
-    """The optimizer graph with an `optimizer/` prefix on names that mean something else in training."""
-    taken = {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
+    """The optimizer graph with the prefix `optimizer/` on its own values and nodes that share a training name."""
+    train_names = {i.name for i in train.inputs} | set(train.constants) | {o for n in train.nodes for o in n.outputs}
     private = set(optimizer.constants) | {o for n in optimizer.nodes for o in n.outputs if o}
     private -= {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
     private |= state_inputs(optimizer).keys() - {i.name for i in train.inputs}
     labels = {n.name for n in train.nodes}
 
     def value(name: str) -> str:
-        return f"optimizer/{name}" if name in private & taken else name
+        return f"optimizer/{name}" if name in private & train_names else name
 
     def label(name: str) -> str:
         return f"optimizer/{name}" if name in labels else name

@@ -10,34 +10,34 @@ from deployer.frontend.raw_graph import RawGraph
 
 
 def check_producers(graph: RawGraph) -> None:
-    """Raises GraphProblem where a name has two producers, none, or is a graph input twice."""
-    made: dict[str, str] = {}
+    """Raise GraphProblem where a value has two producers or none, or a name is a graph input twice."""
+    producers: dict[str, str] = {}
     for item in graph.inputs:
-        if item.name in made:
+        if item.name in producers:
             raise GraphProblem(f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one")
-        made[item.name] = "a graph input"
+        producers[item.name] = "a graph input"
     for name in graph.constants:
-        made.setdefault(name, "a constant")
+        producers.setdefault(name, "a constant")
     for node in graph.nodes:
         for name in filter(None, node.outputs):
-            if name in made:
+            if name in producers:
                 raise GraphProblem(
                     f"{name!r} has two producers in the {graph.name} graph",
-                    [("first", made[name]), ("second", f"node {node.name!r} ({node.op})")],
+                    [("first", producers[name]), ("second", f"node {node.name!r} ({node.op})")],
                     "rename one of them",
                 )
-            made[name] = f"node {node.name!r} ({node.op})"
+            producers[name] = f"node {node.name!r} ({node.op})"
     for node in graph.nodes:
         for name in filter(None, node.inputs):
-            if name not in made:
-                raise _missing(graph.name, f"node {node.name!r} ({node.op})", name, made)
+            if name not in producers:
+                raise _no_producer(graph.name, f"node {node.name!r} ({node.op})", name, producers)
     for name in graph.outputs:
-        if name not in made:
-            raise _missing(graph.name, "the list of graph outputs", name, made)
+        if name not in producers:
+            raise _no_producer(graph.name, "the list of graph outputs", name, producers)
 
 
-def _missing(graph: str, consumer: str, name: str, made: Iterable[str]) -> GraphProblem:
-    near = difflib.get_close_matches(name, list(made), 1)
+def _no_producer(graph: str, consumer: str, name: str, names: Iterable[str]) -> GraphProblem:
+    near = difflib.get_close_matches(name, list(names), 1)
     hint = f"rename it to {near[0]!r}, or produce it" if near else "add a node, an initializer or a graph input with it"
     return GraphProblem(f"{name!r} has no producer in the {graph} graph", [("consumer", consumer)], hint)
 
@@ -67,10 +67,10 @@ def topological(graph: RawGraph) -> tuple[Node, ...]:
 
 
 def _cycle(graph: RawGraph, before: Sequence[Sequence[int]], stuck: Sequence[int]) -> GraphProblem:
-    """Walk back along unfinished producers until a node comes again; show the round in data order."""
-    left, path = set(stuck), [stuck[0]]
+    """The error for a cycle: follows producers from a node until one repeats, and lists them producer first."""
+    unfinished, path = set(stuck), [stuck[0]]
     while True:
-        step = next(i for i in before[path[-1]] if i in left)
+        step = next(i for i in before[path[-1]] if i in unfinished)
         if step in path:
             cycle = path[path.index(step) :][::-1]
             break
@@ -90,25 +90,25 @@ def live_nodes(
     storage: Mapping[str, str],
     effect: Callable[[Node], bool],
 ) -> tuple[Node, ...]:
-    """The nodes that `outputs` or a node with a side effect needs, in the same order.
+    """The nodes that `outputs` or nodes with a side effect depend on, these included, in the same order.
 
-    `storage` leads from a view to the tensor it is a view of.
+    `storage` maps a view to the tensor it is a view of; `effect` tells whether a node has a side effect.
     """
-    wanted = set(closure(outputs, storage))
-    kept: list[Node] = []
+    live_names = set(closure(outputs, storage))
+    live: list[Node] = []
     for node in reversed(nodes):
-        if wanted.isdisjoint(filter(None, node.outputs)) and not effect(node):
+        if live_names.isdisjoint(filter(None, node.outputs)) and not effect(node):
             continue
-        kept.append(node)
-        wanted.update(closure(filter(None, node.inputs), storage))
-    return tuple(reversed(kept))
+        live.append(node)
+        live_names.update(closure(filter(None, node.inputs), storage))
+    return tuple(reversed(live))
 
 
 def closure(names: Iterable[str], storage: Mapping[str, str]) -> list[str]:
-    """The names and everything along their storage chains."""
-    found: dict[str, None] = {}
+    """The names and all tensors along their storage, each once."""
+    members: dict[str, None] = {}
     for name in names:
-        while name not in found:
-            found[name] = None
+        while name not in members:
+            members[name] = None
             name = storage.get(name, name)
-    return list(found)
+    return list(members)

@@ -1,6 +1,6 @@
-"""An ONNX file as a message: sizes, names and external data are judged before they are used.
+"""An ONNX file as a protobuf message: sizes, names and external data are checked before they are used.
 
-ONNX's own checker rejects real training graphs, and is not asked.
+ONNX's own checker rejects real training graphs, so the reader does not call it.
 """
 
 import math
@@ -21,9 +21,9 @@ WAY_OUT = "export the graph again, or correct the path"
 
 
 def load_model(path: Path) -> ModelProto:
-    """The model of a file, data beside it included; FileProblem or GraphProblem where there is none fit to be read.
+    """The model of a file with its external data; raises FileProblem or GraphProblem for an invalid file.
 
-    External data comes from regular files below the model's folder, no link leads out of it, and from nowhere else.
+    External data must be in regular files below the model's folder, and no link may lead out of it.
     """
     if not path.is_file():
         raise FileProblem(f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=WAY_OUT)
@@ -40,9 +40,9 @@ def load_model(path: Path) -> ModelProto:
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise FileProblem(f"{path} holds no ONNX graph", facts, WAY_OUT)
     if model.ir_version > onnx.IR_VERSION:
-        known = [("known", f"up to IR version {onnx.IR_VERSION}")]
+        limits = [("known", f"up to IR version {onnx.IR_VERSION}")]
         raise FileProblem(
-            f"{path} is of IR version {model.ir_version}", known, "an exporter's older form, or a newer onnx"
+            f"{path} is of IR version {model.ir_version}", limits, "an exporter's older form, or a newer onnx"
         )
     if len(model.graph.node) > NODES:
         facts = [("nodes", str(len(model.graph.node))), ("at most", str(NODES))]
@@ -53,23 +53,23 @@ def load_model(path: Path) -> ModelProto:
 
 
 def cause_of(error: Exception) -> str:
-    """What an exception of a library says, short."""
+    """The message of a library's exception in one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _messages(message: Message) -> Iterator[Message]:
-    """A message and all within it."""
+    """A protobuf message and all messages inside of it."""
     waiting = [message]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for field, value in found.ListFields():
+        current = waiting.pop()
+        yield current
+        for field, value in current.ListFields():
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 waiting += [value] if isinstance(value, Message) else value
 
 
 def _check_text(path: Path, model: ModelProto) -> None:
-    """Every string of the file is UTF-8; protobuf hands out others as bytes, or raises, when they are read."""
+    """Raise GraphProblem for a string that is not UTF-8; protobuf returns such a string as bytes."""
     for message in _messages(model):
         for field, value in message.ListFields():
             if field.type != FieldDescriptor.TYPE_STRING:
@@ -81,36 +81,36 @@ def _check_text(path: Path, model: ModelProto) -> None:
 
 
 def _read_external(path: Path, model: ModelProto) -> None:
-    """Put data that lies in other files into the tensors that name them."""
+    """Load external data into the tensors that refer to it."""
     tensors = [m for m in _messages(model) if isinstance(m, TensorProto) and m.data_location == TensorProto.EXTERNAL]
     places = [f"{path}: tensor {tensor.name!r}" for tensor in tensors]
     sizes = [_stored_bytes(place, tensor) for place, tensor in zip(places, tensors, strict=True)]
     if sum(sizes) > MODEL_BYTES:
         facts = [("bytes", str(sum(sizes))), ("at most", str(MODEL_BYTES))]
         raise FileProblem(f"{path} keeps too much data in other files", facts, "a smaller model")
-    for tensor, place, needed in zip(tensors, places, sizes, strict=True):
-        said = {entry.key: entry.value for entry in tensor.external_data}
-        file = _inside(place, path.parent, said.get("location", ""))
-        tensor.raw_data = _part(place, file, said, needed)
+    for tensor, place, size in zip(tensors, places, sizes, strict=True):
+        fields = {entry.key: entry.value for entry in tensor.external_data}
+        file = _inside(place, path.parent, fields.get("location", ""))
+        tensor.raw_data = _part(place, file, fields, size)
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
 
 
 def _stored_bytes(place: str, tensor: TensorProto) -> int:
-    """Bytes of a tensor whose elements take whole bytes, as its dims say."""
-    known = onnx.helper.get_all_tensor_dtypes()
-    if tensor.data_type not in known or tensor.data_type == TensorProto.STRING:
+    """Bytes of a tensor by its dims and element type; raises FileProblem if no file can hold them."""
+    dtypes = onnx.helper.get_all_tensor_dtypes()
+    if tensor.data_type not in dtypes or tensor.data_type == TensorProto.STRING:
         raise FileProblem(f"{place} has no numbers in another file", hint=WAY_OUT)
     count = math.prod(tensor.dims) if all(d >= 0 for d in tensor.dims) else -1
-    needed = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    if not 0 <= needed <= TENSOR_BYTES:
+    size = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    if not 0 <= size <= TENSOR_BYTES:
         facts = [("dims", str(list(tensor.dims)[:8])), ("at most", f"{TENSOR_BYTES} B")]
         raise FileProblem(f"{place} has dims that no file can fill", facts, WAY_OUT)
-    return needed
+    return size
 
 
 def _inside(place: str, folder: Path, location: str) -> Path:
-    """A regular file below the folder, all links followed."""
+    """The path of a regular file below the folder, links resolved; raises FileProblem for any other."""
     home = folder.resolve()
     if not location or "\0" in location or Path(location).is_absolute():
         file = None
@@ -130,20 +130,20 @@ def _inside(place: str, folder: Path, location: str) -> Path:
     return file
 
 
-def _part(place: str, file: Path, said: dict[str, str], needed: int) -> bytes:
-    """The tensor's bytes, of the length that its dims say, from within the file."""
+def _part(place: str, file: Path, fields: dict[str, str], size: int) -> bytes:
+    """The `size` bytes of a tensor from its external file, at the offset in `fields`."""
     try:
-        offset, length = int(said.get("offset", "0")), int(said.get("length", str(needed)))
+        offset, length = int(fields.get("offset", "0")), int(fields.get("length", str(size)))
     except ValueError:
         offset, length = -1, -1
-    size = file.stat().st_size
-    if length != needed or not 0 <= offset <= size - needed:
-        found = f"{said.get('length', 'the rest')!s:.40} from {said.get('offset', '0')!s:.40} of {size} B"
-        facts = [("needed", f"{needed} B"), ("found", found)]
+    file_size = file.stat().st_size
+    if length != size or not 0 <= offset <= file_size - size:
+        extent = f"{fields.get('length', 'the rest')!s:.40} from {fields.get('offset', '0')!s:.40} of {file_size} B"
+        facts = [("needed", f"{size} B"), ("found", extent)]
         raise FileProblem(f"{place}: its data is not in {file.name!r}, or of another length", facts, WAY_OUT)
     try:
         with file.open("rb") as stream:
             stream.seek(offset)
-            return stream.read(needed)
+            return stream.read(size)
     except OSError as error:
         raise FileProblem(f"{place}: {file} cannot be read", [("cause", cause_of(error))], WAY_OUT) from None

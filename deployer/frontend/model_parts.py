@@ -1,4 +1,4 @@
-"""Parts of a model file beside its nodes: functions are put where they are called, parts without a meaning refused."""
+"""Parts of a model file other than nodes: functions replace their calls, unsupported parts raise GraphProblem."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,18 +13,18 @@ from deployer.core.operator import registry
 from deployer.frontend.opsets import Imports, domain_of, imports_of
 
 MOST_NODES = 100_000
-"""Nodes that functions may grow to: functions that call functions can double with each."""
+"""Largest number of nodes after all functions have replaced their calls; nested calls grow it exponentially."""
 MOST_BYTES = 1 << 28
-"""Bytes that these nodes may have in a file, attributes of calls included."""
+"""Largest number of bytes of these nodes, attributes of calls included."""
 LONGEST_PREFIX = 120
-"""Characters of a call's name that go into the names of its function's values."""
+"""Largest number of characters of a call's name in the names of its function's values."""
 Key = tuple[str, str, str]
 Call = tuple[NodeProto, Imports]
 """A node, and the imports under which it is to be read: those of the model, or of the function it comes from."""
 
 
 def check_parts(model: ModelProto) -> None:
-    """GraphProblem where the file holds a part that the compiler has no meaning for, so that none vanishes."""
+    """Raise GraphProblem for a part of the file that the compiler would ignore."""
     graph = model.graph
     if not model.opset_import:
         raise GraphProblem("the file imports no version of any domain", hint="an opset_import of the exporter's opset")
@@ -35,14 +35,14 @@ def check_parts(model: ModelProto) -> None:
     )
     for part, names, hint in parts:
         if names:
-            shown = ", ".join(name or "without name" for name in names[:6])
-            raise GraphProblem(f"the file has {part}, which are not read", [(f"all {len(names)}", shown)], hint)
+            listing = ", ".join(name or "without name" for name in names[:6])
+            raise GraphProblem(f"the file has {part}, which are not read", [(f"all {len(names)}", listing)], hint)
 
 
 def inlined(model: ModelProto) -> list[Call]:
     """The graph's nodes in file order, each call of one of the file's functions replaced by the function's nodes.
 
-    Raises GraphProblem where a function calls itself, is there twice, does not fit a call or grows without measure.
+    Raises GraphProblem where a function calls itself, is defined twice, does not fit a call or grows too large.
     """
     imports = imports_of(model.opset_import)
     if not model.functions:
@@ -50,18 +50,18 @@ def inlined(model: ModelProto) -> list[Call]:
     functions = _functions(model.functions)
     names = _Names({n for node in model.graph.node for n in (*node.input, *node.output)})
     _check_size(model, functions)
-    names.taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
-    found: list[Call] = []
+    names.reserved |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    nodes: list[Call] = []
     waiting: list[Call] = [(node, imports) for node in reversed(model.graph.node)]
     while waiting:
-        node, own = waiting.pop()
+        node, node_imports = waiting.pop()
         function = functions.get(_key(node))
         if function is None:
-            found.append((node, own))
+            nodes.append((node, node_imports))
             continue
         body = _inner_imports(function, imports)
-        waiting.extend((inner, body) for inner in reversed(_called(node, function, names)))
-    return found
+        waiting.extend((inner, body) for inner in reversed(_expansion(node, function, names)))
+    return nodes
 
 
 def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
@@ -69,31 +69,31 @@ def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
 
     ONNX's rule for `opset_import` of functions: versions may differ, and each node has the same schema under both.
     """
-    own = imports_of(function.opset_import)
-    return {domain: tuple(sorted({*versions, *model.get(domain, ())})) for domain, versions in own.items()}
+    imports = imports_of(function.opset_import)
+    return {domain: tuple(sorted({*versions, *model.get(domain, ())})) for domain, versions in imports.items()}
 
 
 @dataclass
 class _Names:
-    """The value names that are taken in the graph, how often each was asked for, and bytes of nodes in their places."""
+    """The value names of the graph, the number of requests for each base name, and the bytes of all expanded nodes."""
 
-    taken: set[str]
+    reserved: set[str]
     spent: int = 0
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
 
     def fresh(self, base: str) -> str:
-        """`base`, numbered where it is taken; the result is taken from now on."""
+        """`base`, with a number if it is reserved; reserves the result."""
         name = base
-        while name in self.taken:
-            self.asked[base] += 1
-            name = f"{base}_{self.asked[base] + 1}"
-        self.taken.add(name)
+        while name in self.reserved:
+            self.requests[base] += 1
+            name = f"{base}_{self.requests[base] + 1}"
+        self.reserved.add(name)
         return name
 
 
-def _functions(given: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
+def _functions(protos: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
     functions: dict[Key, FunctionProto] = {}
-    for function in given:
+    for function in protos:
         key = (domain_of(function.domain), function.name, function.overload)
         if key in functions:
             raise GraphProblem(f"function {function.name!r} is there twice", [("domain", key[0])], "keep one of both")
@@ -108,15 +108,15 @@ def _functions(given: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
 
 
 def _check_size(model: ModelProto, functions: Mapping[Key, FunctionProto]) -> None:
-    """GraphProblem where a function calls itself, or where all in their places are more than MOST_NODES nodes."""
-    calls = {key: [called for n in f.node if (called := _key(n)) in functions] for key, f in functions.items()}
+    """Raise GraphProblem where a function calls itself, or the calls expand to more than MOST_NODES nodes."""
+    calls = {key: [callee for n in f.node if (callee := _key(n)) in functions] for key, f in functions.items()}
     sizes: dict[Key, int] = {}
     try:
         for key in TopologicalSorter(calls).static_order():
-            sizes[key] = min(len(functions[key].node) + sum(sizes[called] for called in calls[key]), MOST_NODES + 1)
+            sizes[key] = min(len(functions[key].node) + sum(sizes[callee] for callee in calls[key]), MOST_NODES + 1)
     except CycleError as error:
-        shown = " -> ".join(name for _, name, _ in reversed(error.args[1]))
-        raise GraphProblem("a function calls itself", [("calls", shown)], "write the loop out") from None
+        cycle = " -> ".join(name for _, name, _ in reversed(error.args[1]))
+        raise GraphProblem("a function calls itself", [("calls", cycle)], "write the loop out") from None
     if sum(sizes.get(_key(node), 0) for node in model.graph.node) > MOST_NODES:
         raise _too_large(f"{MOST_NODES} nodes")
 
@@ -130,19 +130,19 @@ def _key(node: NodeProto) -> Key:
     return (domain_of(node.domain), node.op_type, node.overload)
 
 
-def _called(call: NodeProto, function: FunctionProto, names: _Names) -> list[NodeProto]:
-    """The function's nodes, over the call's values and attributes."""
-    shown = f"node {call.name!r} ({call.op_type})"
-    for kind, given, formal in (("input", call.input, function.input), ("output", call.output, function.output)):
-        if len(given) > len(formal):
-            cause = f"{shown} has {len(given)} {kind}s, the function of that name {len(formal)}"
+def _expansion(call: NodeProto, function: FunctionProto, names: _Names) -> list[NodeProto]:
+    """The function's nodes with the values and attributes of the call."""
+    place = f"node {call.name!r} ({call.op_type})"
+    for kind, arguments, formal in (("input", call.input, function.input), ("output", call.output, function.output)):
+        if len(arguments) > len(formal):
+            cause = f"{place} has {len(arguments)} {kind}s, the function of that name {len(formal)}"
             raise GraphProblem(cause, [("function", ", ".join(formal) or "none")], "leave the others out")
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     declared = {*function.attribute, *defaults}
-    given_attributes = {attribute.name: attribute for attribute in call.attribute}
-    unknown = sorted(set(given_attributes) - declared)
-    if unknown or len(given_attributes) < len(call.attribute):
-        cause = f"{shown} has attribute {unknown[0]!r}" if unknown else f"{shown} has an attribute twice"
+    attributes = {attribute.name: attribute for attribute in call.attribute}
+    unknown = sorted(set(attributes) - declared)
+    if unknown or len(attributes) < len(call.attribute):
+        cause = f"{place} has attribute {unknown[0]!r}" if unknown else f"{place} has an attribute twice"
         raise GraphProblem(cause, [("function", ", ".join(sorted(declared)) or "no attributes")], "leave it out")
     values = dict.fromkeys((*function.input, ""), "")
     values |= dict(zip(function.input, call.input, strict=False))
@@ -156,7 +156,7 @@ def _called(call: NodeProto, function: FunctionProto, names: _Names) -> list[Nod
 
     nodes = []
     for node in function.node:
-        nodes.append(_inner(node, prefix, value, defaults | given_attributes, declared))
+        nodes.append(_inner(node, prefix, value, defaults | attributes, declared))
         names.spent += nodes[-1].ByteSize()
         if names.spent > MOST_BYTES:
             raise _too_large(f"{MOST_BYTES} bytes")
@@ -170,7 +170,7 @@ def _inner(
     attributes: Mapping[str, AttributeProto],
     declared: Collection[str],
 ) -> NodeProto:
-    """A node of a function where it is called; an attribute of the function that has no value is absent."""
+    """A copy of a function's node for one call, without attributes that refer to one that the call does not have."""
     inner = NodeProto()
     inner.CopyFrom(node)
     inner.name = f"{prefix}/{node.name}" if node.name else ""

@@ -1,4 +1,4 @@
-"""The form of any node, judged where operators and kernels take it for granted."""
+"""Checks of a node's inputs and attributes that all operators and kernels rely on."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from deployer.core.operator import ArgValue, Const, Kernel, Operator, operator_o
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
 MISFITS = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What an operator may raise on inputs or attributes that it cannot even look at."""
+"""The exceptions of an operator whose node has a wrong number or type of inputs or attributes."""
 
 
 @contextmanager
 def form_of(node: Node) -> Iterator[None]:
-    """UnsupportedOperator where an operator cannot even look at a node's inputs or attributes."""
+    """Turn an operator's exception over malformed inputs or attributes into UnsupportedOperator."""
     try:
         yield
     except MISFITS as error:
@@ -25,7 +25,7 @@ def form_of(node: Node) -> Iterator[None]:
 
 
 def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The operator's types; UnsupportedOperator for attributes that no operator takes, or of another form."""
+    """The types of the node's outputs; raises UnsupportedOperator for an attribute that the operator rejects."""
     _check_flags(node, operator)
     _check_finite(node, operator)
     with form_of(node):
@@ -36,7 +36,7 @@ def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]
 
 
 def _check_flags(node: Node, operator: Operator) -> None:
-    """A flag is 0 or 1. Of others some implementations take any for true, some the one alone."""
+    """Raise UnsupportedOperator for a flag other than 0 or 1, because implementations disagree on its meaning."""
     for name in operator.flags:
         value = node.attrs.get(name, 0)
         if not isinstance(value, int) or value not in (0, 1):
@@ -55,19 +55,19 @@ def _finite(value: AttrValue) -> bool:
 
 
 def check_kernel(node: Node, types: Mapping[str, TensorType]) -> None:
-    """UnsupportedOperator where the operator's kernel takes operands of another dtype, or a number does not fit it."""
+    """Raise UnsupportedOperator for an operand's dtype or an argument's value that the kernel cannot take."""
     operator = operator_of(node)
     if operator.kernel is None:
         return
     with form_of(node):
         access = operator.access(node, types)
         args = operator.args(node, access)
-    wanted = {name: dtype for name, dtype, _ in operator.kernel.pointers}
+    dtypes = {name: dtype for name, dtype, _ in operator.kernel.pointers}
     for operand in access.operands:
-        found = types[operand.tensor]
-        if found.dtype != wanted[operand.arg]:
-            why = f"its operand {operand.tensor!r} is {found}"
-            raise unsupported(node, why, f"{wanted[operand.arg]}, or constants, which are folded")
+        kind = types[operand.tensor]
+        if kind.dtype != dtypes[operand.arg]:
+            why = f"its operand {operand.tensor!r} is {kind}"
+            raise unsupported(node, why, f"{dtypes[operand.arg]}, or constants, which are folded")
     _check_arguments(node, operator.kernel, args)
 
 

@@ -1,4 +1,4 @@
-"""Stage 1: the ONNX files of a case to their raw graphs."""
+"""Stage 1: reads the ONNX files of a case into raw graphs."""
 
 from pathlib import Path
 
@@ -31,14 +31,14 @@ def train_dir(case: Path) -> Path:
         return case
     if not case.is_dir():
         raise FileProblem(f"{case} is not a folder", hint="give a *_train folder or the folder it lies in")
-    found = sorted(p for p in case.glob("*_train") if p.is_dir())
-    if len(found) == 1:
-        return found[0]
+    folders = sorted(p for p in case.glob("*_train") if p.is_dir())
+    if len(folders) == 1:
+        return folders[0]
     if case.name.endswith("_train"):
         raise FileProblem(f"{case / 'network.onnx'} does not exist", hint="export the training graph there")
     raise FileProblem(
-        f"{case} holds {len(found)} *_train folders, not one",
-        [("found", ", ".join(p.name for p in found) or "none")],
+        f"{case} holds {len(folders)} *_train folders, not one",
+        [("found", ", ".join(p.name for p in folders) or "none")],
         "give the *_train folder itself",
     )
 

@@ -1,4 +1,4 @@
-"""The graphs as the files hold them: untyped nodes, declarations that may be wrong, wide constants."""
+"""Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from deployer.core.ir import Node
 
 @dataclass(frozen=True)
 class Declared:
-    """What a file says of a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
+    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
@@ -42,8 +42,8 @@ class Input:
 class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
-    `versions` holds the schema versions by which each node is to be read, as `opsets.versions_of` gives them; a node
-    that the compiler made is not among them.
+    `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
+    node that the compiler adds.
     """
 
     name: str

@@ -53,7 +53,7 @@ def read_graph(path: Path, name: str) -> RawGraph:
         versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
-    declared = {v.name: _declared(v, _shown) for v in graph.value_info}
+    declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
     declared |= {v.name: _declared(v, _element) for v in graph.output}
     inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
@@ -61,7 +61,7 @@ def read_graph(path: Path, name: str) -> RawGraph:
 
 
 def is_literal(proto: onnx.NodeProto) -> bool:
-    """Whether a node is a constant, which becomes one of the graph's and no node."""
+    """Whether a node is a Constant, which the reader turns into a constant of the graph."""
     operator = registry().get(proto.op_type)
     return operator is not None and operator.literal and bool(proto.output)
 
@@ -74,7 +74,7 @@ def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, gr
 
 
 def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """The node names: one is made from op and first output where missing, numbered where repeated."""
+    """The node names, made distinct: a missing one becomes op and first output, a repeated one gets a number."""
     names: dict[str, None] = {}
     repeats = Counter[str]()
     for node in nodes:
@@ -142,36 +142,36 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
 
 
 def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
-    """float32 or int64; ShapeMismatch where a float64 does not fit."""
+    """The array as float32 or int64; raises ShapeMismatch for a float64 beyond float32."""
     if array.dtype.kind != "f":
         return RawConstant("int64", array.shape, array.astype("<i8").tobytes())
     with np.errstate(over="ignore"):
         narrow = array.astype("<f4")
-    lost = np.isfinite(array) & ~np.isfinite(narrow)
-    if lost.any():
-        value = array[lost].reshape(-1)[0]
+    overflow = np.isfinite(array) & ~np.isfinite(narrow)
+    if overflow.any():
+        value = array[overflow].reshape(-1)[0]
         raise ShapeMismatch(f"constant {name!r} holds {value}, which float32 cannot hold", hint="scale the constant")
     return RawConstant("float32", array.shape, narrow.tobytes())
 
 
 def _element(name: str, element: int) -> str:
-    """The type on a target; ShapeMismatch where there is none."""
+    """The target's dtype for an ONNX element type; raises ShapeMismatch if there is none."""
     if element not in ELEMENTS:
         raise ShapeMismatch(
-            f"{name!r} has element type {_shown(name, element)}, which no target has",
+            f"{name!r} has element type {_element_name(name, element)}, which no target has",
             hint="cast it to float32, float64, float16, int32, int64 or bool in the exporter",
         )
     return ELEMENTS[element]
 
 
-def _shown(name: str, element: int) -> str:
-    """The type on a target, or ONNX's word for one that no target has."""
-    known = TensorProto.DataType.values()
-    return ELEMENTS.get(element, TensorProto.DataType.Name(element) if element in known else str(element))
+def _element_name(name: str, element: int) -> str:
+    """The target's dtype for an ONNX element type, or ONNX's name of it if there is none."""
+    elements = TensorProto.DataType.values()
+    return ELEMENTS.get(element, TensorProto.DataType.Name(element) if element in elements else str(element))
 
 
 def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> Declared:
-    """What a declaration says, its type in the words of `element`; ShapeMismatch where that is no tensor."""
+    """The declared dtype, as `element` names it, and shape of a value; raises ShapeMismatch if it is no tensor."""
     kind = value.type.WhichOneof("value")
     if kind not in ("tensor_type", None):
         raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")

@@ -1,4 +1,4 @@
-"""One raw graph to typed nodes with kernels: static inputs, types, folding, lowering, views, in-place."""
+"""A raw graph to typed nodes with kernels: static inputs, types, constant folding, lowering, views, in-place."""
 
 import difflib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported, with_carry
 from deployer.frontend.classes import check_labels
 from deployer.frontend.node_checks import form_of, inferred
-from deployer.frontend.opsets import todays_form
+from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
 
 FOLD_LIMIT = 1 << 20
@@ -24,8 +24,8 @@ class Resolved:
     """Types, constants and storage of every value met so far, and the nodes that remain.
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
-    the outputs that a node may name though nothing here computes them, each with its node. `read` are the file's nodes
-    in today's form. `warnings` are by the value they are about.
+    the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
+    in the newest form of their operators. `warnings` holds each warning by the name of its value.
     """
 
     types: dict[str, TensorType]
@@ -37,7 +37,7 @@ class Resolved:
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
 
     def check_computed(self, name: str, reader: str) -> None:
-        """UnsupportedOperator where a reader wants what is not computed."""
+        """Raise UnsupportedOperator if `name` is an output that no node computes; `reader` names the node or graph."""
         if name in self.dropped:
             node = self.dropped[name]
             why = f"{reader} reads its output {node.outputs.index(name)} ({name!r}), which nothing here computes"
@@ -58,28 +58,28 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     for node in nodes:
         _find(node, graph.domains.get(node.name, ""))
-        for part in _todays(state, node, graph.versions.get(node.name, ())):
+        for part in _in_current_form(state, node, graph.versions.get(node.name, ())):
             state.read.append(part)
             _add(state, graph, part, _find(part, ""))
     return state
 
 
-def _todays(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:
-    """The node of a file in today's form."""
+def _in_current_form(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:
+    """The file's node in the newest form of its operator."""
     for name in node.inputs:
         state.check_computed(name, f"node {node.name!r} ({node.op})")
-    return todays_form(node, versions, [state.types[name] if name else None for name in node.inputs])
+    return current_form(node, versions, [state.types[name] if name else None for name in node.inputs])
 
 
 def _find(node: Node, domain: str) -> Operator:
-    known = registry()
-    if node.op in known:
-        return known[node.op]
-    near = difflib.get_close_matches(node.op, list(known), 3, 0.7)
+    operators = registry()
+    if node.op in operators:
+        return operators[node.op]
+    near = difflib.get_close_matches(node.op, list(operators), 3, 0.7)
     raise UnsupportedOperator(
         f"node {node.name!r} ({node.op}): there is no such operator",
         [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")],
-        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(known)}",
+        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(operators)}",
     )
 
 
@@ -92,9 +92,9 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     types = inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
         raise unsupported(node, f"it has {len(node.outputs)} outputs", f"at most {len(types)} outputs")
-    for name, found in zip(node.outputs, types, strict=False):
+    for name, kind in zip(node.outputs, types, strict=False):
         if name:
-            state.types[name] = found
+            state.types[name] = kind
             if not operator.accumulator:  # whose output exporters declare as the flag
                 _compare(state, graph, node, name)
     if _folded(state, node, operator, types):
@@ -103,8 +103,8 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     with form_of(node):
         lowered = operator.lower(node, inputs)
     if lowered is not None:
-        made = {name for part in lowered for name in part.outputs}
-        state.dropped.update((name, node) for name in node.outputs if name and name not in made)
+        results = {name for part in lowered for name in part.outputs}
+        state.dropped.update((name, node) for name in node.outputs if name and name not in results)
         for part in lowered:
             _add(state, graph, part, _find(part, ""))
         return
@@ -122,7 +122,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
-    """Static inputs become attributes, in-place outputs get a name, absent trailing names go."""
+    """The node with static inputs as attributes, a name for each in-place output, and no empty names at the end."""
     inputs, attrs = list(node.inputs), dict(node.attrs)
     for position, attribute in operator.static_inputs.items():
         name = inputs[position] if position < len(inputs) else ""
@@ -144,7 +144,7 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     for position in operator.inplace:
         outputs += [""] * (position + 1 - len(outputs))
         outputs[position] = outputs[position] or f"{node.name}/overwritten"
-    return replace(node, inputs=_cut(inputs), outputs=_cut(outputs), attrs=attrs)
+    return replace(node, inputs=_trimmed(inputs), outputs=_trimmed(outputs), attrs=attrs)
 
 
 def _type_only() -> str:
@@ -156,14 +156,14 @@ def _attribute(array: Array) -> AttrValue:
     return value
 
 
-def _cut(names: list[str]) -> tuple[str, ...]:
+def _trimmed(names: list[str]) -> tuple[str, ...]:
     while names and not names[-1]:
         names.pop()
     return tuple(names)
 
 
 def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
-    """Replace a node whose result is known now by constants."""
+    """Replace a node with constant inputs by the constants it computes; False if it stays."""
     if operator.inplace:
         return False
     if operator.type_only:
@@ -192,25 +192,26 @@ def _type_of(array: Array) -> TensorType:
 
 
 def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
-    """Judge a declaration that contradicts the node: ShapeMismatch of an output of the graph, a warning of any other
-    value, whose type follows from the node whatever the file says.
+    """Compare the type of a value with its declaration in the file.
+
+    Where they differ, a graph output raises ShapeMismatch; any other value gets a warning and keeps its inferred type.
     """
-    found, said = state.types[name], graph.declared.get(name, Declared())
-    if _agrees(found, said):
+    kind, declared = state.types[name], graph.declared.get(name, Declared())
+    if _agrees(kind, declared):
         return
-    shape = "?" if said.shape is None else ",".join("?" if a < 0 else str(a) for a in said.shape)
+    shape = "?" if declared.shape is None else ",".join("?" if a < 0 else str(a) for a in declared.shape)
     cause = f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it"
-    facts = [("declared", f"{said.dtype or '?'}[{shape}]"), ("inferred", str(found))]
+    facts = [("declared", f"{declared.dtype or '?'}[{shape}]"), ("inferred", str(kind))]
     hint = "correct the declaration, or drop it from the file"
     if name in graph.outputs:
         raise ShapeMismatch(cause, facts, hint)
     state.warnings.setdefault(name, DeployerWarning(f"{cause}, and the latter is used", facts, hint))
 
 
-def _agrees(found: TensorType, said: Declared) -> bool:
-    """Whether a declaration leaves room for a type; one element may have any rank."""
-    if said.dtype not in ("", found.dtype) or said.shape is None:
-        return said.dtype in ("", found.dtype)
-    same_rank = len(said.shape) == len(found.shape)
-    exact = same_rank and all(a in (-1, b) for a, b in zip(said.shape, found.shape, strict=False))
-    return exact or (found.size == 1 and all(a in (-1, 1) for a in said.shape))
+def _agrees(kind: TensorType, declared: Declared) -> bool:
+    """Whether a declaration permits a type; a tensor of one element may have any rank."""
+    if declared.dtype not in ("", kind.dtype) or declared.shape is None:
+        return declared.dtype in ("", kind.dtype)
+    same_rank = len(declared.shape) == len(kind.shape)
+    exact = same_rank and all(a in (-1, b) for a, b in zip(declared.shape, kind.shape, strict=False))
+    return exact or (kind.size == 1 and all(a in (-1, 1) for a in declared.shape))

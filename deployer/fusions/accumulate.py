@@ -1,4 +1,4 @@
-"""With one pass per update a gradient is computed in its accumulator: overwriting it is all accumulation does."""
+"""Fusion of gradients into accumulators: with one pass per update, a gradient is computed in its accumulator."""
 
 from dataclasses import replace
 
@@ -9,29 +9,29 @@ from deployer.core.plan import Options
 
 
 def apply(program: Program, options: Options) -> Program:
-    """Give each gradient the memory of its accumulator and drop the copying node.
+    """Give each gradient the memory of its accumulator and remove the node that accumulates.
 
-    A gradient that is no computed value, or that already lies in another accumulator, keeps its copy.
+    A gradient that is not a computed value, or that already lies in another accumulator, keeps that node.
     """
     if not options.sole_pass:
         return program
     tensors = dict(program.tensors)
     graphs = []
     for graph in program.graphs:
-        kept: list[Node] = []
+        nodes: list[Node] = []
         for node in graph.nodes:
             accumulator = accumulator_of(node)
             if accumulator is None or not _merged(tensors, node, accumulator):
-                kept.append(node)
-        graphs.append(Graph(graph.name, tuple(kept)))
-    used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
-    used = {link for name in (*used, *program.outputs) for link in _chain(tensors, name)}
-    tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in used}
+                nodes.append(node)
+        graphs.append(Graph(graph.name, tuple(nodes)))
+    names = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
+    names = {link for name in (*names, *program.outputs) for link in _chain(tensors, name)}
+    tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in names}
     return replace(program, tensors=tensors, graphs=tuple(graphs))
 
 
 def _merged(tensors: dict[str, Tensor], node: Node, accumulator: Accumulator) -> bool:
-    """Move the gradient into the accumulator where that is possible; whether it was."""
+    """Move the gradient into the accumulator if possible; return whether it was."""
     buffer, gradient = node.inputs[accumulator.buffer], _root(tensors, node.inputs[accumulator.gradient])
     source, target = tensors[gradient], tensors[buffer]
     if source.role != "value" or source.type.bytes != target.type.bytes:
@@ -45,8 +45,8 @@ def _root(tensors: dict[str, Tensor], name: str) -> str:
 
 
 def _chain(tensors: dict[str, Tensor], name: str) -> list[str]:
-    """The tensor, the one it lies in, and so on to the one whose memory it is."""
-    found = [name]
-    while tensors[found[-1]].storage != found[-1]:
-        found.append(tensors[found[-1]].storage)
-    return found
+    """The tensor, the tensor whose memory it uses, and so on to the one that has memory of its own."""
+    names = [name]
+    while tensors[names[-1]].storage != names[-1]:
+        names.append(tensors[names[-1]].storage)
+    return names

@@ -1,4 +1,4 @@
-"""Two nodes made one: a value that only the next node reads never reaches memory."""
+"""Fusion of two nodes into one, so that a value that only the second reads never reaches memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,15 +7,15 @@ from deployer.core.ir import Graph, Node, Program
 from deployer.core.plan import Options
 
 Join = Callable[[Graph, Node, Node], Node | None]
-"""The producer as it is with the consumer in it, or None where the two stay apart; names and outputs are set here."""
+"""Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
 def absorb(program: Program, options: Options, op: str, join: Join) -> Program:
-    """Move each node of that op into the producer of its first input, where `join` has a form for both.
+    """Fuse each node of operator `op` into the producer of its first input, if `join` returns a joint node.
 
-    The value between has to be computed memory of its own with one reader, and the result memory of its own or an
-    accumulator, of the same type; a node that an option names stays as it is. The joint node stands at the producer's
-    place, under both names.
+    The value between the two must be computed, have memory of its own and a single reader. The result must have the
+    same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node replaces
+    the producer and has both names.
     """
     for graph in program.graphs:
         for consumer in graph.nodes:
@@ -46,9 +46,9 @@ def _absorbed(program: Program, options: Options, graph_name: str, consumer: Nod
 
 
 def _is_private(program: Program, value: str, reader: Node) -> bool:
-    """Whether a value is memory of its own that nobody sees but one node, and that once."""
+    """Whether a value has memory of its own, and `reader` is its only reader and reads it once."""
     tensor = program.tensors[value]
-    shared = [t for t in program.tensors.values() if t.name != value and t.storage == value]
+    views = [t for t in program.tensors.values() if t.name != value and t.storage == value]
     reads = [name for node in program.nodes for name in node.inputs if name == value]
-    kept = value in program.outputs or value in program.updated
-    return tensor.role == "value" and tensor.storage == value and not shared and not kept and reads == [value]
+    outlives = value in program.outputs or value in program.updated
+    return tensor.role == "value" and tensor.storage == value and not views and not outlives and reads == [value]

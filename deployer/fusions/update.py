@@ -1,4 +1,4 @@
-"""Pass and update in one graph: a weight is updated behind its last reader, and its gradient dies there."""
+"""Fusion of pass and update into one graph: a weight is updated after its last reader, and its gradient dies there."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from deployer.core.plan import Options
 
 
 def apply(program: Program, options: Options) -> Program:
-    """Append the optimizer graph to the training graph, where options say so; needs one pass per update."""
+    """Append the optimizer graph to the training graph if the options ask for it; this needs one pass per update."""
     if not options.fused:
         return program
     if not options.sole_pass or len(program.graphs) != 2:
@@ -30,13 +30,13 @@ def apply(program: Program, options: Options) -> Program:
 
 
 def _gradient(program: Program, train: Graph, tensors: dict[str, Tensor], buffer: str) -> str:
-    """What the training graph last left in an accumulator, seen in the accumulator's type."""
-    written = [n for node in train.nodes for n in node.outputs if n and program.storage(n) == buffer]
+    """The last value that the training graph writes to an accumulator, through a view if its type differs."""
+    values = [n for node in train.nodes for n in node.outputs if n and program.storage(n) == buffer]
     kind = program.tensors[buffer].type
-    if not written or program.tensors[written[-1]].type == kind:
-        return written[-1] if written else buffer
+    if not values or program.tensors[values[-1]].type == kind:
+        return values[-1] if values else buffer
     view = f"{buffer}/gradient"
-    tensors[view] = Tensor(view, kind, "value", written[-1])
+    tensors[view] = Tensor(view, kind, "value", values[-1])
     return view
 
 

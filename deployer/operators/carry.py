@@ -13,7 +13,7 @@ CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"), ("block", "u32
 
 def result_count(kernel: Kernel) -> int:
     """How many outputs the kernel has besides what it carries."""
-    return sum(written for name, _, written in kernel.pointers if name != CARRIED)
+    return sum(is_output for name, _, is_output in kernel.pointers if name != CARRIED)
 
 
 def carry_operands(node: Node, kernel: Kernel, sums: Sums, result: Operand) -> tuple[Operand, ...]:

@@ -87,7 +87,7 @@ def relu_args(node: Node) -> dict[str, ArgValue]:
 def through(node: Node, dout: str, b: GradientBuilder, position: int | None = None) -> str:
     """The gradient of what Relu or a gate were applied to. Y of another Relu is no input to differentiate by."""
     gate = gate_of(node, position) if position is not None else ""
-    if position is not None and gate and b.wanted(position):
+    if position is not None and gate and b.needs_grad(position):
         raise NotDifferentiable(f"node {node.name!r} ({node.op}): its gate, {gate!r}, has no gradient")
     if gate:
         inner = b.temp("gated")

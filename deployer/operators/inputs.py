@@ -17,7 +17,7 @@ def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> lis
 
 
 def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
-    """As `operands`; UnsupportedOperator where one is not float32."""
+    """The types of the first `count` inputs, as `operands` gives them; UnsupportedOperator where one is not float32."""
     present = operands(node, inputs, count)
     if any(t.dtype != "float32" for t in present):
         raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "float32 operands")
@@ -34,7 +34,7 @@ def check_scalar(node: Node, name: str, x: TensorType) -> None:
 
 
 def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
-    """The first `count` inputs, which `infer` has found present."""
+    """The first `count` inputs; `infer` has checked that none is absent."""
     return [x for x in inputs[:count] if x is not None]
 
 

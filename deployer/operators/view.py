@@ -35,7 +35,7 @@ class View(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY in the shape of X."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             reshape_to(b, douts[0], b.type(node.inputs[0]).shape, b.grad(0))
 
 

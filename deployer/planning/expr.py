@@ -10,10 +10,10 @@ from typing import Any, Self, Union
 
 @dataclass(frozen=True)
 class Tree:
-    """A node: its fields are other nodes, tuples of nodes, or plain values, in the order in which C mentions them."""
+    """A node: its fields are nodes, tuples of nodes, or plain values, in the order in which they stand in C."""
 
     def children(self) -> Iterator["Tree"]:
-        """The nodes right below."""
+        """The child nodes, in order."""
         for field in fields(self):
             value = getattr(self, field.name)
             for item in value if isinstance(value, tuple) else (value,):
@@ -21,7 +21,7 @@ class Tree:
                     yield item
 
     def mapped(self, change: Callable[["Tree"], "Tree"]) -> Self:
-        """The same node with the nodes right below changed."""
+        """A copy of the node with each child replaced by `change` of it."""
         changed: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -32,7 +32,7 @@ class Tree:
         return replace(self, **changed) if changed else self
 
     def walk(self) -> Iterator["Tree"]:
-        """This node and all below, each before what is below it."""
+        """This node and all its descendants, each before its children."""
         yield self
         for child in self.children():
             yield from child.walk()
@@ -55,7 +55,7 @@ class Var(Node):
 
 @dataclass(frozen=True)
 class Size(Node):
-    """A constant with a name: where steps that differ in it share a function, it is a parameter of that name."""
+    """A constant with a name. If steps with different values share a function, it becomes a parameter of that name."""
 
     value: int
     name: str
@@ -70,7 +70,7 @@ class Home(Node):
 
 @dataclass(frozen=True)
 class Slot(Node):
-    """The address of the first slot of a step's operand: those of its tiles, or those of its stage."""
+    """The address of the first slot of a step's operand: a slot of the stage if `staged`, else of the tile loop."""
 
     step: int
     arg: str
@@ -79,28 +79,28 @@ class Slot(Node):
 
 @dataclass(frozen=True)
 class Sum(Node):
-    """Terms, constants last."""
+    """The sum of terms, constants last."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Product(Node):
-    """Factors, the constant last."""
+    """The product of factors, the constant last."""
 
     factors: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Difference(Node):
-    """The first term less all others; it is not negative."""
+    """The first term minus all others; it is not negative."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Signed(Node):
-    """A value as a signed integer, less other signed integers."""
+    """A value as a signed integer, minus other signed integers."""
 
     value: Expr
     less: tuple[Expr, ...] = ()
@@ -131,7 +131,7 @@ class Least(Node):
 
 @dataclass(frozen=True)
 class Clipped(Node):
-    """An index less the `before` indices that lie before an axis, within 0..extent."""
+    """An index minus the `before` indices that lie before an axis, clipped to 0..extent."""
 
     index: Expr
     before: int
@@ -140,7 +140,7 @@ class Clipped(Node):
 
 @dataclass(frozen=True)
 class Reached(Node):
-    """The first window that holds an index: (index - reach) / stride rounded up, within 0..extent."""
+    """The first window that contains an index: (index - reach) / stride, rounded up and clipped to 0..extent."""
 
     index: Expr
     reach: int
@@ -195,7 +195,7 @@ class Real(Node):
 
 
 def add(*terms: Expr) -> Expr:
-    """Sum; zeros vanish, constants gather at the end."""
+    """The sum of the terms, without zeros, and with all constants as one term at the end."""
     parts: list[Expr] = [t for t in terms if not isinstance(t, int)]
     constant = sum(t for t in terms if isinstance(t, int))
     if constant or not parts:
@@ -204,7 +204,10 @@ def add(*terms: Expr) -> Expr:
 
 
 def mul(*factors: Expr) -> Expr:
-    """Product; ones vanish, a zero wins, the constants gather at the end. A sum stays one factor, if alone."""
+    """The product of the factors: 0 if one is, else without ones and with all constants as one factor at the end.
+
+    A sum as the only factor stays a product, so that it is printed in parentheses where needed.
+    """
     constant = 1
     parts: list[Expr] = []
     for factor in factors:
@@ -221,7 +224,7 @@ def mul(*factors: Expr) -> Expr:
 
 
 def sub(value: Expr, less: Expr) -> Expr:
-    """Difference; equal terms and zeros vanish."""
+    """The difference of two values: 0 for equal ones, and the value itself if `less` is 0."""
     if value == less:
         return 0
     if isinstance(value, int) and isinstance(less, int):
@@ -230,7 +233,7 @@ def sub(value: Expr, less: Expr) -> Expr:
 
 
 def sized(value: Expr, name: str) -> Expr:
-    """The expression with its constant, or the constant factor of its last term, named."""
+    """The expression with a name for its constant, or for the constant factor of its last term."""
     if isinstance(value, int):
         return Size(value, name)
     if isinstance(value, Product) and isinstance(value.factors[-1], int):
@@ -241,9 +244,9 @@ def sized(value: Expr, name: str) -> Expr:
 
 
 def variables(trees: "Tree | int | tuple[Tree | int, ...]") -> set[str]:
-    """Names of all variables below."""
-    found: set[str] = set()
+    """Names of all variables in the trees."""
+    names: set[str] = set()
     for tree in trees if isinstance(trees, tuple) else (trees,):
         if isinstance(tree, Tree):
-            found |= {node.name for node in tree.walk() if isinstance(node, (Var, SignedVar))}
-    return found
+            names |= {node.name for node in tree.walk() if isinstance(node, (Var, SignedVar))}
+    return names

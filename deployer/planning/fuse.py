@@ -14,7 +14,7 @@ Rule = Callable[[Program, Options], Program]
 
 
 def fuse_program(program: Program, options: Options) -> Program:
-    """Every rule in the order of their names, unless options forbid them."""
+    """The program after every rule, in the order of their names; unchanged if the options forbid fusion."""
     for rule in rules().values() if options.fuse else ():
         program = rule(program, options)
     return program

@@ -4,10 +4,11 @@ from deployer.core.plan import Lifetime, Lifetimes, Schedule
 
 
 def find_lifetimes(schedule: Schedule) -> Lifetimes:
-    """Weights live always, samples from before the first step, values from producer to last reader.
+    """The steps in which each storage of the schedule is live.
 
-    Accumulators live always where several passes add to them, else from their gradient to their update. Outputs the
-    harness reads live to the end of their graph. The lazy-reset flag is an argument, not memory.
+    Weights are live always, samples from the first step on, and values from their producer to their last reader.
+    Accumulators are live always if several passes add to them, or else from their gradient to their update. Outputs
+    that the harness reads are live to the end of their graph. The lazy-reset flag is an argument and needs no memory.
     """
     program = schedule.program
     last_step = max(len(schedule.steps) - 1, 0)

@@ -16,7 +16,7 @@ Way = Literal["in", "out"]
 
 @dataclass(frozen=True)
 class Ticket(Node):
-    """What a transfer, towards the kernels or away, is waited for by; one of several under a name has an index."""
+    """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index."""
 
     name: str
     way: Way
@@ -25,9 +25,9 @@ class Ticket(Node):
 
 @dataclass(frozen=True)
 class Transfer(Node):
-    """A transfer over a hop, towards the kernels or away: bytes per run, then (count, bytes between) per level.
+    """A transfer over a hop, towards the kernels ("in") or away; its value is the ticket.
 
-    Its value is the ticket.
+    `sizes` are the bytes per run, then for each level a count and the bytes from one repetition to the next.
     """
 
     way: Way
@@ -39,7 +39,7 @@ class Transfer(Node):
 
 @dataclass(frozen=True)
 class Done(Node):
-    """The ticket of nothing: no waiting."""
+    """The ticket of no transfer: a wait for it returns at once."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class Table(Node):
 
 
 class Statement(Tree):
-    """What is done."""
+    """A statement of a loop program."""
 
 
 @dataclass(frozen=True)
 class Block(Statement):
-    """Statements that belong together: the inside of a loop around what it feeds."""
+    """A sequence of statements, such as the inner loop of a stage with its declarations."""
 
     body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
 class Declare(Statement):
-    """Variables and their first values."""
+    """Declares variables with their first values."""
 
     names: tuple[str, ...]
     values: tuple[Expr, ...]
@@ -70,7 +70,7 @@ class Declare(Statement):
 
 @dataclass(frozen=True)
 class Tickets(Statement):
-    """Several tickets under each name, all of nothing at first."""
+    """Declares an array of tickets for each name, at first without transfers."""
 
     names: tuple[str, ...]
     counts: tuple[int, ...]
@@ -78,7 +78,7 @@ class Tickets(Statement):
 
 @dataclass(frozen=True)
 class Arguments(Statement):
-    """The argument table by a short name, for assignments."""
+    """Declares a short name for the argument table of the kernel, for assignments to its fields."""
 
     kernel: str
     table: Table
@@ -86,7 +86,7 @@ class Arguments(Statement):
 
 @dataclass(frozen=True)
 class Let(Statement):
-    """A value with a name."""
+    """Declares a constant with a value."""
 
     name: str
     value: Expr
@@ -94,7 +94,7 @@ class Let(Statement):
 
 @dataclass(frozen=True)
 class Set(Statement):
-    """A variable's new value."""
+    """Assigns a value to a variable."""
 
     variable: Var
     value: Expr
@@ -102,7 +102,7 @@ class Set(Statement):
 
 @dataclass(frozen=True)
 class Increase(Statement):
-    """A variable goes up."""
+    """Adds a value to a variable."""
 
     variable: Var
     by: Expr
@@ -110,7 +110,7 @@ class Increase(Statement):
 
 @dataclass(frozen=True)
 class Rotate(Statement):
-    """The number of a slot goes on to the next of several, from the last to 0."""
+    """Advances the number of a slot to the next of several, from the last one to 0."""
 
     variable: Var
     slots: int
@@ -118,7 +118,7 @@ class Rotate(Statement):
 
 @dataclass(frozen=True)
 class Start(Statement):
-    """Start a transfer and keep its ticket; a ticket without an index is one that the same tile waits for."""
+    """Starts a transfer and stores its ticket; if the ticket has no index, the same tile waits for it."""
 
     ticket: Ticket
     transfer: Expr
@@ -126,14 +126,14 @@ class Start(Statement):
 
 @dataclass(frozen=True)
 class Wait(Statement):
-    """Wait for the transfer of a ticket, or start a transfer and wait for it at once."""
+    """Waits for the transfer of a ticket, or starts a transfer and waits for it."""
 
     awaited: Ticket | Transfer
 
 
 @dataclass(frozen=True)
 class Assign(Statement):
-    """An argument of the next call."""
+    """Assigns an argument of the next kernel call."""
 
     argument: str
     value: Expr
@@ -141,7 +141,7 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class Call(Statement):
-    """The kernel, on all cores."""
+    """Calls the kernel on all cores."""
 
     kernel: str
     table: Table | Var
@@ -149,7 +149,7 @@ class Call(Statement):
 
 @dataclass(frozen=True)
 class If(Statement):
-    """Statements under a condition."""
+    """Runs statements under a condition."""
 
     condition: Expr
     body: tuple[Statement, ...]
@@ -157,10 +157,10 @@ class If(Statement):
 
 @dataclass(frozen=True)
 class Loop(Statement):
-    """Statements for a counter from 0 up to a count.
+    """Runs statements for each value of a counter from 0 to below a count.
 
-    With `ahead` the counter goes up to the count itself: those statements run a turn ahead of the body, which has
-    nothing to do at the first turn.
+    With `ahead` there is one more turn: those statements run a turn ahead of the body, so they are left out in the last
+    turn and the body in the first.
     """
 
     counter: Var
@@ -171,8 +171,10 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class LoopProgram:
-    """A step: its number, a title for people, the kernel, the storage of each operand by the kernel's name for it,
-    arguments that never change, and what is done.
+    """The program of a step: its number, a title for people, its kernel, and the statements in `body`.
+
+    `storages` are pairs of a kernel's pointer argument and the storage behind it; `arguments` are those that no tile
+    changes.
     """
 
     step: int

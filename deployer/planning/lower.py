@@ -1,8 +1,8 @@
-"""Lowering: a step of the plan to its loop program. Who starts, waits and rotates when is decided here alone.
+"""Lowering: the loop program of a step of the plan, with the order of all transfers, waits and slot rotations.
 
-A single-buffered loop fetches, waits, computes, stores and waits, tile by tile. A double-buffered loop fetches a tile
-ahead: it starts the ingress of the next box before it waits for the one before and computes that, and waits for an
-egress before it fills the slot again. A staged step is such a loop over the parts of its stage around one over tiles.
+A single-buffered loop fetches, waits, computes, stores and waits, tile by tile. A double-buffered loop fetches one tile
+ahead: it starts the ingress of the next box, waits for the current one and computes it, and waits for the egress of a
+slot before it fills the slot again. A staged step has a loop over the tiles of its stage around the loop over tiles.
 """
 
 import itertools
@@ -44,7 +44,7 @@ Guarded = tuple[tuple[Expr, ...], Statement]
 
 @dataclass(frozen=True)
 class Port:
-    """A hop as a step's loops see it: where an operand comes from, its slots, and how its variables are called."""
+    """A step's use of a hop: the addresses of its operands at both ends, their slots, and names of variables."""
 
     step: PlanStep
     staged: bool
@@ -55,15 +55,15 @@ class Port:
         return USUAL if self.staged else RESIDENT
 
     def moved(self) -> list[PlanOperand]:
-        """The operands that pass through."""
+        """The operands that pass through the hop."""
         return [o for o in self.step.operands if self.slots(o)]
 
     def slots(self, o: PlanOperand) -> int:
-        """Slots at the inner end."""
+        """Number of the operand's slots at the inner end."""
         return o.stage_slots if self.staged else o.slots
 
     def variable(self, o: PlanOperand, what: str) -> str:
-        """Name of a variable of the operand's."""
+        """The name of a variable that belongs to the operand."""
         return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
 
     def outer(self, o: PlanOperand) -> Expr:
@@ -71,7 +71,7 @@ class Port:
         return Home(o.storage) if self.staged or not o.stage_slots else Port(self.step, True).slot(o, "use")
 
     def slot(self, o: PlanOperand, which: str = "") -> Expr:
-        """Address of a slot at the inner end: of the one to fill or to use where there are several."""
+        """Address of a slot at the inner end; of several, the one whose number the variable `which` holds."""
         base = Slot(self.step.index, o.arg, self.staged)
         size = o.stage_bytes if self.staged else o.slot_bytes
         if not which or self.slots(o) == 1:
@@ -86,16 +86,16 @@ class Port:
 
 
 def grouped(statements: Iterable[Guarded]) -> list[Statement]:
-    """The statements in order; neighbours under the same conditions share them."""
-    found: list[Statement] = []
+    """The statements in order; consecutive ones with the same conditions are in one `If`."""
+    output: list[Statement] = []
     for conditions, group in itertools.groupby(statements, key=lambda pair: pair[0]):
         body = tuple(statement for _, statement in group)
-        found += [If(all_of(list(conditions)), body)] if conditions else body
-    return found
+        output += [If(all_of(list(conditions)), body)] if conditions else body
+    return output
 
 
 class SingleMoves:
-    """The moves of a single-buffered loop; a transfer alone on its way is waited for at once."""
+    """The transfers and waits of a single-buffered loop; the only transfer of a direction is waited for at once."""
 
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
@@ -115,31 +115,31 @@ class SingleMoves:
         return [] if self.alone[way] else [((), Wait(self._ticket(o, way)))]
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
-        """Start the ingress, where this tile begins a box and the old content matters."""
+        """Start the ingress if this tile is the first of a box and the kernel reads the old content."""
         conditions = [*self.loop.begins(o), *([Not(FLAG)] if o.fresh_on_flag else [])]
         return [] if o.mode == "out" else self._start(o, "in", conditions)
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
-        """Wait for it."""
+        """Wait for the ingress."""
         return [] if o.mode == "out" else self._wait(o, "in")
 
     def leave(self, o: PlanOperand) -> list[Guarded]:
-        """Start the egress, where this tile ends a box."""
+        """Start the egress if this tile is the last of a box."""
         return [] if o.mode == "in" else self._start(o, "out", self.loop.ends(o))
 
     def settle(self, o: PlanOperand) -> list[Guarded]:
-        """Wait for it."""
+        """Wait for the egress."""
         return [] if o.mode == "in" else self._wait(o, "out")
 
 
 class DoubleMoves:
-    """The moves of a double-buffered loop: the coordinates of `ahead` run one tile ahead of what is computed."""
+    """The transfers and waits of a double-buffered loop; coordinates of `ahead` are those of the next tile."""
 
     def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
         self.port, self.loop, self.ahead = port, loop, ahead
 
     def tickets(self) -> tuple[tuple[str, int], ...]:
-        """Names of the tickets, and how many there are of each: one per slot."""
+        """Names of the ticket arrays and their lengths: an element per slot."""
         ways = (("in", "out"), ("out", "in"))
         moved = self.port.moved()
         return tuple(
@@ -147,7 +147,7 @@ class DoubleMoves:
         )
 
     def numbers(self) -> dict[str, Expr]:
-        """The numbers of the slot to fill and the one to use, 0 at first."""
+        """The variables with the numbers of the slots to fill and to use, all 0 at first."""
         moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
         return {self.port.variable(o, w): 0 for o in moved for w in ("fill", "use") if o.mode != "out" or w == "use"}
 
@@ -162,19 +162,19 @@ class DoubleMoves:
         return [Rotate(Var(self.port.variable(o, which)), slots)] if slots > 1 else []
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
-        """Start the ingress of the next box; a slot that is also written must have left first."""
+        """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
         if o.mode == "out":
             return []
         number = self._number(o, "fill")
         transfer: Expr = self.port.transfer(self.ahead, o, "in", "fill")
         if o.fresh_on_flag:
             transfer = Choice(FLAG, Done(), transfer)
-        left = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
-        statements = [*left, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
+        statements = [*wait, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
         return [(tuple(self.ahead.begins(o)), statement) for statement in statements]
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
-        """Wait until the box has come in; a slot that is only written must be free again."""
+        """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
         ticket = self._ticket(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
         return [(tuple(self.loop.begins(o)), Wait(ticket))]
 
@@ -195,7 +195,7 @@ class DoubleMoves:
 
 
 def lower(step: PlanStep) -> LoopProgram:
-    """The program of a step."""
+    """The loop program of a step."""
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop)
@@ -208,13 +208,13 @@ def lower(step: PlanStep) -> LoopProgram:
         coming = TileLoop(step, "coming_", staged=True)
         body = _loop(Port(step, staged=True), step.staging.buffering, stage, coming, (), body)
     storages = tuple((o.arg, o.storage) for o in step.operands)
-    return LoopProgram(step.index, f"{step.shown} {step.name}", step.kernel, storages, fixed, body)
+    return LoopProgram(step.index, f"{step.op_label} {step.name}", step.kernel, storages, fixed, body)
 
 
 def _loop(
     port: Port, buffering: Buffering, loop: TileLoop, ahead: TileLoop, first: tuple[Statement, ...], inside: Block
 ) -> Block:
-    """A loop with the moves of one hop around what is inside; no loop where there is one tile."""
+    """The loop over the tiles of one hop around `inside`, with all transfers; no loop where there is only one tile."""
     moved = port.moved()
 
     def of_all(phase: Callable[[PlanOperand], list[Guarded]]) -> list[Statement]:
@@ -228,7 +228,7 @@ def _loop(
     if not loop.split:
         return Block((*first, *each))
     total, count = _count(port, loop)
-    lengths = _needed(loop.lengths(), [inside, *leave, *fetch])
+    lengths = _definitions(loop.lengths(), [inside, *leave, *fetch])
     declared = _declared(loop.coordinates())
     body = Loop(_counter(port, "tile"), count, (), (*lengths, *each, *loop.advance()))
     return Block((*total, *first, *declared, body))
@@ -242,11 +242,11 @@ def _double(
     inside: Block,
     of_all: Callable[[Callable[[PlanOperand], list[Guarded]]], list[Statement]],
 ) -> Block:
-    """The double-buffered loop; where nothing comes in there is no fetching ahead."""
+    """The double-buffered loop; without ingress it has no statements that run ahead."""
     moves = DoubleMoves(port, loop, ahead)
     fetch, leave = of_all(moves.fetch), of_all(moves.leave)
     each = [*of_all(moves.arrive), inside, *leave, *of_all(moves.turn), *loop.advance()]
-    work = [*_needed(loop.lengths(), [inside, *leave]), *each]
+    work = [*_definitions(loop.lengths(), [inside, *leave]), *each]
     names = variables(tuple(fetch))
     runs_ahead = any(name.startswith(ahead.prefix) for name in names)
     coordinates = loop.coordinates() | (ahead.coordinates() if runs_ahead else {})
@@ -258,7 +258,7 @@ def _double(
         *_declared(coordinates | moves.numbers()),
         *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
     ]
-    fetching = [*_needed(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
+    fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = _counter(port, "turn" if fetching else "tile")
     return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.finish)))
 
@@ -268,7 +268,7 @@ def _counter(port: Port, what: str) -> Var:
 
 
 def _count(port: Port, loop: TileLoop) -> tuple[list[Statement], Expr]:
-    """The definition of the number of tiles where it varies, and the number."""
+    """The number of tiles, and the definition of a variable for it where it varies."""
     count = loop.count()
     if isinstance(count, int):
         return [], sized(count, "stage_tiles" if port.staged else "tiles")
@@ -279,18 +279,18 @@ def _declared(first: dict[str, Expr]) -> list[Statement]:
     return [Declare(tuple(first), tuple(first.values()))] if first else []
 
 
-def _needed(lengths: Sequence[Let], statements: Sequence[Statement]) -> list[Statement]:
-    """Definitions of the variables that some statement mentions, or that one of them needs in turn."""
-    names, found = variables(tuple(statements)), list[Statement]()
+def _definitions(lengths: Sequence[Let], statements: Sequence[Statement]) -> list[Statement]:
+    """The definitions of the variables that the statements use, and of those that these definitions use."""
+    names, lets = variables(tuple(statements)), list[Statement]()
     for let in reversed(lengths):
         if let.name in names:
-            found.insert(0, let)
+            lets.insert(0, let)
             names |= variables(let)
-    return found
+    return lets
 
 
 def _arguments(step: PlanStep, loop: TileLoop) -> tuple[tuple[tuple[str, Expr], ...], list[tuple[str, Expr]]]:
-    """Arguments that never change and are not zero, and those that each tile or pass changes."""
+    """The arguments that are constant and not zero, and those that change from tile to tile or pass to pass."""
     fixed, varying = list[tuple[str, Expr]](), list[tuple[str, Expr]]()
     for name, value, constant in (*_pointers(step, loop), *_scalars(step, loop)):
         if not constant:
@@ -301,7 +301,7 @@ def _arguments(step: PlanStep, loop: TileLoop) -> tuple[tuple[tuple[str, Expr], 
 
 
 def _is_zero(value: Expr) -> bool:
-    """Whether a table that is all zero bits holds it already; -0.0 has a bit."""
+    """Whether the value has only zero bits, as a cleared table has; -0.0 has its sign bit set."""
     if isinstance(value, Real):
         nearest = np.float32(value.value)
         return bool(nearest == 0 and not np.signbit(nearest))
@@ -309,7 +309,7 @@ def _is_zero(value: Expr) -> bool:
 
 
 def _pointers(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]]:
-    """Per operand its address, and whether that is the same for all tiles."""
+    """For each pointer argument its name, its address, and whether that is the same for all tiles."""
     operands = {o.arg: o for o in step.operands}
     for name, _, _ in step.kernel.pointers:
         operand = operands.get(name)
@@ -323,7 +323,7 @@ def _pointers(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]
 
 
 def _scalars(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]]:
-    """Per number its value, and whether that is the same for all tiles."""
+    """For each scalar argument its name, its value, and whether that is the same for all tiles."""
     for name, _ in step.kernel.scalars:
         value = loop.argument(step.args[name])
         yield name, value, isinstance(step.args[name], Const) or isinstance(value, int)

@@ -1,4 +1,4 @@
-"""Place: an address for every home, slot and table in every level, and with it the plan."""
+"""Placement: an address in its level for every home, slot and argument table, and from these the plan."""
 
 import itertools
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ from deployer.tilers.addresses.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
-    """Live buffers fit a level in sum but were not packed into it; tile again with these bytes withheld per level.
+    """Live buffers fit a level in sum, but the packing exceeds it; the program is tiled again with `gaps` withheld.
 
-    What is withheld is what lay between buffers, which is more than before and more than what was `beyond` the budget
-    of the `level`: a plan that is smaller by the latter alone may be the same one, and lose as much again.
+    `gaps` are bytes per level: those that the packing of `level` lost between buffers, which are more than the bytes
+    `beyond` its budget. A tiling that is smaller by the latter alone may be the same one and lose as much again.
     """
 
     def __init__(self, level: Level, gaps: tuple[int, ...], beyond: int) -> None:
@@ -53,11 +53,11 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         base = 0 if number else tiling.table_bytes
         items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
         placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
-        over = placed[level.name].height - level.budget
-        if over > 0 and level.name != schedule.options.outermost:
+        excess = placed[level.name].height - level.budget
+        if excess > 0 and level.name != schedule.options.outermost:
             lost = placed[level.name].height - placed[level.name].bound
-            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), over)
-        if over > 0:
+            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), excess)
+        if excess > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
     plan_homes = [
@@ -69,12 +69,12 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         _step(step, choice, tiling, target, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
     ]
-    used = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
+    uses = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
     program = schedule.program
     return Plan(
         options=schedule.options,
         digest=digest(tiling),
-        levels=tuple(used),
+        levels=tuple(uses),
         table_bytes=tiling.table_bytes,
         homes=tuple(plan_homes),
         graphs=tuple(graph.name for graph in program.graphs),
@@ -88,7 +88,7 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
 
 
 def _above(placement: Placement, base: int) -> Placement:
-    """The same packing with `base` bytes below it: the argument tables lie at offset 0."""
+    """The same packing moved up by `base` bytes, which leaves offset 0 to the argument tables."""
     offsets = {name: at + base for name, at in placement.offsets.items()}
     return Placement(offsets, placement.height + base, placement.bound + base)
 
@@ -102,7 +102,7 @@ def _slot_name(step: Step, arg: str) -> str:
 
 
 def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target) -> int:
-    """Bytes of one slot: the largest box of the operand, on the alignment."""
+    """Bytes of one slot: the largest box of the operand, rounded up to the alignment."""
     operand = step.access.operand(arg)
     size = step.kernel.element_bytes(arg)
     for length in box_shape(operand, step.access, lengths):
@@ -111,7 +111,7 @@ def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target
 
 
 def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
-    """The slots of one operand are one buffer, live in its step alone."""
+    """The slots to place in a level: those of one operand are one buffer, live in its step alone."""
     items = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         for loop in choice.loops[number : number + 1]:
@@ -123,13 +123,13 @@ def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
 
 
 def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
-    """The slots of an operand in each level."""
-    found = []
+    """The slots of an operand in each level, the innermost first."""
+    slots = []
     for loop, placement in itertools.zip_longest(choice.loops, placed[:SPILLED]):
         count = loop.slots.get(arg, 0) if loop else 0
         size = _slot_bytes(step, loop.tile, arg, target) if count else 0
-        found.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
-    return found
+        slots.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
+    return slots
 
 
 def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
@@ -173,7 +173,7 @@ def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target
         ("available", f"{level.budget} B"),
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
-    further = target.further(level)
+    further = target.outer_level(level)
     other = f"--defaultMemLevel {further.name}, " if further else ""
     hint = f"{target.budget_flag(level, placed.height)}, {other}or fewer trainable weights"
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

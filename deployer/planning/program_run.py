@@ -1,4 +1,4 @@
-"""Loop programs run on a clock: what generated code does, without its data."""
+"""An interpreter of loop programs: it runs loops, transfers and waits of generated code on a clock, without data."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -51,9 +51,9 @@ NOTHING: Running = (0, 0)
 
 
 class ProgramRun:
-    """One run: `waits` are cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
+    """One run of a program: `waits` are the cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
 
-    `kernels` are the cycles of each call in order, `variables` at first those that the program does not define.
+    `kernels` are the cycles of each kernel call. `variables` are at first those that the program does not define.
     """
 
     def __init__(self, clock: Clock, kernels: Sequence[int], variables: Mapping[str, int]) -> None:
@@ -80,7 +80,7 @@ class ProgramRun:
         return run
 
     def _action(self, statement: Statement) -> Action:
-        """What a statement does."""
+        """The function that runs a statement."""
         variables, tickets = self.variables, self._tickets
         match statement:
             case Block(body):
@@ -134,7 +134,7 @@ class ProgramRun:
         self._calls += 1
 
     def _loop(self, loop: Loop) -> Action:
-        """A loop; what runs a turn ahead counts for the tile that it prepares."""
+        """The function that runs a loop; waits of `ahead` count for the tile that it prepares."""
         variables, name, count = self.variables, loop.counter.name, self._value(loop.count)
         ahead, body, late = self._block(loop.ahead), self._block(loop.body), bool(loop.ahead)
 
@@ -153,7 +153,7 @@ class ProgramRun:
         return run
 
     def _movement(self, statement: Statement) -> Action:
-        """Transfers and waits. A start counts as waiting where the same tile waits for the transfer."""
+        """The function that runs a transfer or a wait; a start counts as waiting if the same tile waits for it."""
         tickets = self._tickets
         match statement:
             case Start(Ticket(name, way, index), transfer):
@@ -190,18 +190,18 @@ class ProgramRun:
         raise InternalError(f"{type(statement).__name__} cannot be run")
 
     def _index(self, index: tuple[Expr, ...]) -> Value:
-        """Which of the tickets of a name: the only one has no index."""
+        """The number of a ticket among those of its name: 0 for one without an index."""
         return self._value(index[0]) if index else lambda: 0
 
     def _lost(self, hop: int, way: str, begin: int) -> None:
-        """Book the cycles since `begin` on the tile, or on the stage."""
+        """Count the cycles since `begin` as lost by the tile or, on an outer hop, by the stage."""
         if hop:
             self.stage_wait += self.clock.now - begin
         else:
             self.waits[way][self._tile] += self.clock.now - begin
 
     def _started(self, value: Expr) -> Callable[[], Running]:
-        """What a transfer, or the choice whether there is one, gives to wait for."""
+        """The function that starts a transfer, if there is one, and returns its hop and the cycle of its end."""
         match value:
             case Transfer(way, hop, _, _, sizes):
                 run, *levels = map(self._value, sizes)
@@ -224,7 +224,7 @@ class ProgramRun:
         raise InternalError(f"{type(value).__name__} starts no transfer")
 
     def _value(self, expression: Expr) -> Value:
-        """How an expression is computed."""
+        """The function that computes an expression."""
         variables = self.variables
         match expression:
             case int():
@@ -234,25 +234,25 @@ class ProgramRun:
             case Var(name):
                 return lambda: variables[name]
             case Sum(terms):
-                added = list(map(self._value, terms))
-                return lambda: sum([term() for term in added])
+                addends = list(map(self._value, terms))
+                return lambda: sum([term() for term in addends])
             case Product(factors):
                 return self._product(list(map(self._value, factors)))
             case All(terms):
                 conditions = list(map(self._value, terms))
                 return lambda: all([condition() for condition in conditions])
             case Not(inner):
-                turned = self._value(inner)
-                return lambda: not turned()
+                operand = self._value(inner)
+                return lambda: not operand()
             case Quotient(dividend, divisor):
-                divided = self._value(dividend)
-                return lambda: -(-divided() // divisor)
+                numerator = self._value(dividend)
+                return lambda: -(-numerator() // divisor)
             case Clipped(index, before, extent):
                 at, most = self._value(index), self._value(extent)
                 return lambda: min(max(at() - before, 0), most())
             case Reached(index, reach, stride, extent):
-                reached = self._value(index)
-                return lambda: min(max(-(-(reached() - reach) // stride), 0), extent)
+                position = self._value(index)
+                return lambda: min(max(-(-(position() - reach) // stride), 0), extent)
             case Choice(condition, then, other):
                 holds, one, two = map(self._value, (condition, then, other))
                 return lambda: one() if holds() else two()
@@ -261,15 +261,15 @@ class ProgramRun:
 
     def _product(self, factors: list[Value]) -> Value:
         def product() -> int:
-            found = 1
+            value = 1
             for factor in factors:
-                found *= factor()
-            return found
+                value *= factor()
+            return value
 
         return product
 
     def _of_two(self, expression: Expr) -> Value:
-        """Expressions of two values."""
+        """The function that computes an expression of two values."""
         match expression:
             case Difference((first, second)):
                 a, b = self._value(first), self._value(second)

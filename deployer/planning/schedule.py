@@ -1,4 +1,4 @@
-"""Schedule: the order of the steps, with each operator's access and kernel arguments asked for once."""
+"""Scheduling: the order of the steps, each with the access and the kernel arguments of its operator."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from deployer.core.plan import Options, Schedule, Step
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
-    """Order each graph so that little is alive at once, and what only updates memory in place runs early.
+    """Order each graph so that few bytes are alive at once and nodes that only update memory in place run early.
 
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
     """
@@ -28,7 +28,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
 
 
 def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
-    """The order of least peak: the graph's own with its sinks moved up, or the greedy one."""
+    """The order with the lower peak of live bytes: the graph's own with its sinks moved up, or the greedy one."""
     own = _ordered(program, graph)
     lives = _Lives(program, own, sole)
     greedy = lives.greedy()
@@ -36,14 +36,14 @@ def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
 
 
 class _Lives:
-    """Which nodes wait for which, and the memory that comes and goes with them.
+    """The dependences between nodes, and the memory that is live from node to node.
 
-    Counted is what lives within the graph: values, and gradients in their accumulators where one pass makes an update.
+    It counts what lives within the graph: values, and accumulators if each pass has an update of its own (`sole`).
     """
 
     def __init__(self, program: Program, nodes: Sequence[Node], sole: bool) -> None:
-        kept = {program.storage(name) for name in program.outputs}
-        self.after: list[set[int]] = [set() for _ in nodes]
+        outputs = {program.storage(name) for name in program.outputs}
+        self.followers: list[set[int]] = [set() for _ in nodes]
         self.waits: list[set[int]] = [set() for _ in nodes]
         self.touches: list[set[str]] = []
         self.users: dict[str, set[int]] = {}
@@ -57,47 +57,47 @@ class _Lives:
                 before |= readers.get(storage, set()) if storage in writes else set()
                 for other in before - {index}:
                     self.waits[index].add(other)
-                    self.after[other].add(index)
+                    self.followers[other].add(index)
                 if storage in writes:
                     writer[storage], readers[storage] = index, set()
                 else:
                     readers.setdefault(storage, set()).add(index)
-            here = set()
+            storages = set()
             for storage in sorted(reads | writes):
                 role = program.tensors[storage].role
                 if role == "value" or (role == "accumulator" and sole):
-                    here.add(storage)
+                    storages.add(storage)
                     self.bytes[storage] = program.tensors[storage].type.bytes
                     self.users.setdefault(storage, set()).add(index)
-            self.touches.append(here)
+            self.touches.append(storages)
         for storage in self.users:
-            if storage in kept or program.tensors[storage].role == "accumulator":
+            if storage in outputs or program.tensors[storage].role == "accumulator":
                 self.users[storage].add(len(nodes))
 
     def peak(self, order: Sequence[int]) -> int:
         """Most bytes alive during a node."""
-        left = {storage: set(users) for storage, users in self.users.items()}
+        pending = {storage: set(users) for storage, users in self.users.items()}
         alive: set[str] = set()
         most = 0
         for index in order:
             alive |= self.touches[index]
             most = max(most, sum(self.bytes[s] for s in alive))
             for storage in self.touches[index]:
-                left[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not left[s]}
+                pending[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not pending[s]}
         return most
 
     def greedy(self) -> list[int]:
-        """Of the nodes that can run, always the one after which least is alive; the earliest where several are."""
+        """The order that always runs the ready node after which the fewest bytes are alive, or the first of several."""
         waits = [set(w) for w in self.waits]
-        left = {storage: set(users) for storage, users in self.users.items()}
+        pending = {storage: set(users) for storage, users in self.users.items()}
         ready = {i for i, w in enumerate(waits) if not w}
         alive: set[str] = set()
         order: list[int] = []
 
         def growth(index: int) -> tuple[int, int]:
             born = sum(self.bytes[s] for s in self.touches[index] - alive)
-            freed = sum(self.bytes[s] for s in self.touches[index] if left[s] == {index})
+            freed = sum(self.bytes[s] for s in self.touches[index] if pending[s] == {index})
             return born - freed, index
 
         while ready:
@@ -106,9 +106,9 @@ class _Lives:
             order.append(index)
             alive |= self.touches[index]
             for storage in self.touches[index]:
-                left[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not left[s]}
-            for follower in self.after[index]:
+                pending[storage].discard(index)
+            alive -= {s for s in self.touches[index] if not pending[s]}
+            for follower in self.followers[index]:
                 waits[follower].discard(index)
                 if not waits[follower]:
                     ready.add(follower)
@@ -116,7 +116,7 @@ class _Lives:
 
 
 def _ordered(program: Program, graph: Graph) -> list[Node]:
-    """Graph order, each in-place sink moved up to right behind the last node it needs."""
+    """The nodes in graph order, but with each in-place sink directly behind the last node that it depends on."""
     positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
 
     def key(item: tuple[int, Node]) -> tuple[int, int, int]:
@@ -131,7 +131,7 @@ def _ordered(program: Program, graph: Graph) -> list[Node]:
 
 
 def _is_sink(program: Program, node: Node) -> bool:
-    """Whether all a node does is update memory in place that outlives the graph."""
+    """Whether a node does nothing but update, in place, memory that outlives the graph."""
     inplace = operator_of(node).inplace
     owners = [program.tensors[program.storage(n)].role for i, n in enumerate(node.outputs) if n and i in inplace]
     return bool(owners) and all(role in ("weight", "accumulator") for role in owners)

@@ -1,4 +1,4 @@
-"""Tile: level by level from the outermost, tiles, loop order and buffering per step and homes, by CP-SAT."""
+"""Tiling: by CP-SAT, level by level from the outermost, the tiles, loop order and buffering of steps, and the homes."""
 
 from deployer.core.errors import InternalError
 from deployer.core.level import RESIDENT, USUAL
@@ -13,16 +13,16 @@ from deployer.tilers.strategies.strategy import strategy
 
 
 def no_gaps(target: Target) -> tuple[int, ...]:
-    """Nothing withheld from any level."""
+    """Gaps of 0 bytes for each level but the last."""
     return (0,) * len(target.hops)
 
 
 def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
-    """Solve the levels under the options' strategy; where it has rivals, the best of all under the exact timeline.
+    """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
 
-    `gaps` are bytes withheld from the budgets of levels, for a placement that could not be packed; where too little is
-    left of the innermost, nothing becomes resident, and slots alone always pack. Raises TilingInfeasible with the step
-    that needs most, its bytes and what would fit.
+    `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves too
+    little of the innermost level, nothing is resident there, as slots alone always pack. Raises TilingInfeasible with
+    the step that needs the most bytes, and a budget that suffices.
     """
     options = lifetimes.schedule.options
     target = target_for(lifetimes.schedule)
@@ -47,7 +47,7 @@ def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
 
 
 def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
-    """The tiling under one strategy. Only where the homes do not fit the level between is anything spilled."""
+    """The tiling under one strategy. Storages are spilled only if the homes do not fit the level between."""
     lifetimes, target, room = inner.lifetimes, inner.target, between.capacity
     may_spill = lifetimes.schedule.options.outermost != target.usual.name
     everything_fits = fits(lifetimes, target, room, frozenset())

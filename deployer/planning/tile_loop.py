@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, strides, whole_axes
+from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, full_axes, strides
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
@@ -30,19 +30,22 @@ from deployer.planning.expr import (
 from deployer.planning.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
 
 FLAG = Var("lazy_reset")
-"""Whether accumulators hold nothing yet: set in the first of the passes that add to them."""
+"""The lazy-reset flag: 1 in the first of the passes that add to an accumulator, whose old content does not count."""
 
 
 @dataclass(frozen=True)
 class BoxMove:
-    """How a box moves: its first element, bytes per run, and (count, bytes between) per level, innermost first."""
+    """The geometry of a box's transfer: the index of its first element, the bytes per run, and the strided levels.
+
+    A level is (count, bytes from one repetition to the next); the innermost comes first.
+    """
 
     offset: Expr
     run: Expr
     levels: tuple[tuple[Expr, Expr], ...]
 
     def transfer(self, way: Way, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
-        """The transfer between what it is cut from at `outer` and a slot; sizes are named after `name`."""
+        """The transfer between the array at address `outer` and a slot at `inner`; names of sizes start with `name`."""
         address = add(outer, self.offset)
         sizes = [sized(self.run, f"{name}_bytes")]
         for count, pitch in self.levels:
@@ -52,9 +55,9 @@ class BoxMove:
 
 
 class TileLoop:
-    """Expressions over the loop variables of a step, of its stage where `staged`; `outer` is the loop around it.
+    """Expressions over the variables of a step's tile loop or, if `staged`, its stage's; `outer` is the next loop.
 
-    `prefix` tells the fetched tile's variables from the computed one's, and the stage's from both.
+    Names of variables begin with `prefix`, which is different for the tile to fetch, the tile in use and the stage.
     """
 
     def __init__(self, step: PlanStep, prefix: str = "", outer: "TileLoop | None" = None, staged: bool = False) -> None:
@@ -65,57 +68,57 @@ class TileLoop:
         self.pieces = {d.name: d.parts if staged else d.pieces for d in step.dims}
         self.split = [n for n in order if self.tile[n] < (self.dims[n].size if staged else self.dims[n].outer)]
 
-    def whole(self, name: str) -> tuple[Expr, Expr]:
-        """First index and length of what the loop cuts along a dim."""
+    def outer_span(self, name: str) -> tuple[Expr, Expr]:
+        """First index and length, along a dim, of the range that the loop divides into tiles."""
         return (self.outer.start(name), self.outer.length(name)) if self.outer else (0, self.dims[name].size)
 
     def coordinate(self, name: str) -> Var:
-        """The variable of a dim that the loop cuts."""
+        """The loop variable of a dim: the first index of the current tile."""
         return Var(f"{self.prefix}{name}")
 
     def start(self, name: str) -> Expr:
         """First index of the tile along a dim."""
-        return self.coordinate(name) if name in self.split else self.whole(name)[0]
+        return self.coordinate(name) if name in self.split else self.outer_span(name)[0]
 
     def end(self, name: str) -> Expr:
-        """One past the last index of what the loop cuts along a dim."""
-        start, length = self.whole(name)
+        """End, exclusive, of the range along a dim that the loop divides into tiles."""
+        start, length = self.outer_span(name)
         end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
         return add(start, end)
 
     def step_length(self, name: str) -> Size:
-        """Tile length along a dim, named."""
+        """The length of a full tile along a dim, as a constant with a name."""
         return Size(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
 
     def length(self, name: str) -> Expr:
-        """Tile length along a dim; a variable where some tiles are shorter."""
+        """Length of the current tile along a dim; a variable if some tiles are shorter."""
         if name not in self.split:
-            return self.whole(name)[1]
+            return self.outer_span(name)[1]
         lengths = {length for _, length in self.pieces[name]}
         return lengths.pop() if len(lengths) == 1 else Var(f"{self.prefix}{name}_len")
 
     def lengths(self) -> list[Let]:
-        """Definitions of the lengths that vary, and of the clipped windows."""
-        found: dict[str, Expr] = {}
+        """Definitions of the tile lengths that vary, and of first indices and lengths of clipped windows."""
+        definitions: dict[str, Expr] = {}
         for name in self.split:
             length = self.length(name)
             if isinstance(length, Var):
                 rest = Difference((self.end(name), self.start(name)))
-                found[length.name] = Least(self.step_length(name), rest)
+                definitions[length.name] = Least(self.step_length(name), rest)
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
                 if isinstance(axis, Windowed) and axis.dim in self.split:
-                    found |= self._window(operand, index, axis, extent)
-        return [Let(name, value) for name, value in found.items()]
+                    definitions |= self._window(operand, index, axis, extent)
+        return [Let(name, value) for name, value in definitions.items()]
 
     def _window(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> dict[str, Expr]:
-        """First index and length of a windowed axis, clipped to the axis."""
+        """Definitions of the box's first index and length on a windowed axis, both clipped to the axis."""
         low, length = self._window_names(operand, index)
-        start, found, empty = self.start(axis.dim), dict[str, Expr](), None
+        start, definitions, empty = self.start(axis.dim), dict[str, Expr](), None
         end = add(start, self.length(axis.dim))
         if isinstance(axis, Around):
             names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
-            found |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
+            definitions |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
             start, end = map(Var, names)
             empty = Equal(end, start)
         first: Expr
@@ -123,27 +126,27 @@ class TileLoop:
         if isinstance(axis, Reach):
             first, last = self._reached(axis, extent)
         else:
-            behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
-            over = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
+            pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
+            overlap = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
             size = Size(extent, f"{operand.arg}_{index}_size")
-            first = Clipped(add(mul(start, axis.stride), ahead), behind, size)
-            last = Clipped(add(mul(end, axis.stride), over + ahead), behind, size)
+            first = Clipped(add(mul(start, axis.stride), crop), pad, size)
+            last = Clipped(add(mul(end, axis.stride), overlap + crop), pad, size)
         rest = Difference((last, Var(low)))
-        found[low] = first
-        found[length] = Choice(empty, 0, rest) if empty else rest
-        return found
+        definitions[low] = first
+        definitions[length] = Choice(empty, 0, rest) if empty else rest
+        return definitions
 
     def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
-        """The first window that holds an index of the tile, and one past the last."""
+        """The first window that contains an index of the tile, and the one after the last."""
         start, count = self.start(axis.dim), self.length(axis.dim)
-        behind, ahead, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
+        pad, crop, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
         return (
-            Reached(add(start, behind), reach + ahead, axis.stride, extent),
-            Reached(add(start, count, behind), ahead, axis.stride, extent),
+            Reached(add(start, pad), reach + crop, axis.stride, extent),
+            Reached(add(start, count, pad), crop, axis.stride, extent),
         )
 
     def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
-        """The lengths on a windowed axis over all tiles."""
+        """The set of lengths that boxes have on a windowed axis, over all tiles."""
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
     def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
@@ -152,54 +155,54 @@ class TileLoop:
 
     def coordinates(self) -> dict[str, Expr]:
         """The loop variables at the first tile."""
-        return {self.coordinate(n).name: self.whole(n)[0] for n in self.split}
+        return {self.coordinate(n).name: self.outer_span(n)[0] for n in self.split}
 
     def count(self) -> Expr:
         """Number of tiles in one pass of the loop."""
         counts: list[Expr] = []
         for name in self.split:
-            length, tile = self.whole(name)[1], self.tile[name]
+            length, tile = self.outer_span(name)[1], self.tile[name]
             counts.append(-(-length // tile) if isinstance(length, int) else Quotient(length, tile))
         return mul(*counts)
 
     def advance(self) -> list[Statement]:
-        """On to the next tile, innermost dim first."""
+        """Statements that advance the loop variables to the next tile, the innermost dim first."""
         return self._advance(self.split)
 
     def _advance(self, dims: list[str]) -> list[Statement]:
         if not dims:
             return []
         name, at = dims[-1], self.coordinate(dims[-1])
-        found: list[Statement] = [Increase(at, self.step_length(name))]
+        statements: list[Statement] = [Increase(at, self.step_length(name))]
         if dims[:-1]:
-            back = Set(at, self.whole(name)[0])
-            found.append(If(AtLeast(at, self.end(name)), (back, *self._advance(dims[:-1]))))
-        return found
+            reset = Set(at, self.outer_span(name)[0])
+            statements.append(If(AtLeast(at, self.end(name)), (reset, *self._advance(dims[:-1]))))
+        return statements
 
     def inner(self, operand: PlanOperand) -> list[str]:
-        """Split dims that advance without changing the operand's box."""
-        used = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
-        last = max((i for i, name in enumerate(self.split) if name in used), default=-1)
+        """The innermost split dims, along which the operand's box stays the same."""
+        dims = {a.dim for a in operand.axes if not isinstance(a, (Whole, Broadcast))}
+        last = max((i for i, name in enumerate(self.split) if name in dims), default=-1)
         return self.split[last + 1 :]
 
     def begins(self, operand: PlanOperand) -> list[Expr]:
-        """Conditions that this tile is the first on its box; none where every tile is."""
+        """Conditions under which this tile is the first with its box; none if every tile is."""
         return self._at_first(self.inner(operand))
 
     def ends(self, operand: PlanOperand) -> list[Expr]:
-        """Conditions that this tile is the last on its box; none where every tile is."""
+        """Conditions under which this tile is the last with its box; none if every tile is."""
         return self._at_last(self.inner(operand))
 
     def _sums(self) -> list[str]:
-        """The reductions that are split."""
+        """Names of the split reductions."""
         return [name for name in self.split if self.dims[name].reduction]
 
     def _at_first(self, names: list[str]) -> list[Expr]:
-        """That the tile is the first along all these dims."""
-        return [Equal(self.start(n), self.whole(n)[0]) for n in names]
+        """Conditions under which the tile is the first along each of the dims."""
+        return [Equal(self.start(n), self.outer_span(n)[0]) for n in names]
 
     def _at_last(self, names: list[str]) -> list[Expr]:
-        """The same for the last tile."""
+        """Conditions under which the tile is the last along each of the dims."""
         return [AtLeast(add(self.start(n), self.step_length(n)), self.end(n)) for n in names]
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
@@ -223,15 +226,15 @@ class TileLoop:
         return spans
 
     def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
-        """(first index, length) per view axis of what the operand's boxes are cut from: tensor or stage's slot."""
+        """(first index, length) per view axis of the array that holds the boxes: the tensor, or a slot of the stage."""
         if self.outer and operand.stage_slots:
             return self.outer.box(operand)
         return [(0, extent) for extent in operand.view]
 
     def move(self, operand: PlanOperand) -> BoxMove:
-        """The move of the operand's box from where it is cut; one of no bytes where the box is empty.
+        """The geometry of the transfer of the operand's box; an empty box has runs of 0 bytes.
 
-        An axis on which tiles have one element or none needs no level: its length is a factor of the run.
+        An axis on which no tile has more than one element needs no level: its length is a factor of the run.
         """
         run: Expr = 1
         element = self.step.kernel.element_bytes(operand.arg)
@@ -240,43 +243,48 @@ class TileLoop:
         stride: Expr = 1
         contiguous, joined = True, False
         axes = zip(
-            operand.axes, operand.view, self.container(operand), self.box(operand), self._whole(operand), strict=True
+            operand.axes,
+            operand.view,
+            self.container(operand),
+            self.box(operand),
+            self._full_axes(operand),
+            strict=True,
         )
-        for axis, extent, (base, room), (low, length), whole in reversed(list(axes)):
+        for axis, extent, (base, room), (low, length), full in reversed(list(axes)):
             if isinstance(axis, Windowed) and max(self._clipped_lengths(axis, extent)) <= 1:
                 run, length = mul(length, run), 1
             if contiguous:
                 run = mul(length, run)
-            elif length != 1 or whole:
+            elif length != 1 or full:
                 if joined:
                     levels[-1] = (mul(length, levels[-1][0]), levels[-1][1])
                 elif length != 1:
                     levels.append((length, mul(stride, element)))
             offsets.insert(0, self._pitched(operand, axis, mul(sub(low, base), stride)))
-            joined = not contiguous and bool(levels) and (joined or length != 1) and (whole or room == 1)
-            contiguous = contiguous and (whole or room == 1)
+            joined = not contiguous and bool(levels) and (joined or length != 1) and (full or room == 1)
+            contiguous = contiguous and (full or room == 1)
             stride = mul(room, stride)
         return BoxMove(add(*offsets), mul(run, element), tuple(levels))
 
     def _pitched(self, operand: PlanOperand, axis: Axis, offset: Expr) -> Expr:
-        """An offset along an axis with its factor, the elements between neighbours, named."""
+        """An offset along an axis, with a name for its factor, the elements from one index to the next."""
         if isinstance(offset, int) or isinstance(axis, (Whole, Broadcast)):
             return offset
         return sized(offset, f"{operand.arg}_{axis.dim}_pitch")
 
-    def _whole(self, operand: PlanOperand) -> tuple[bool, ...]:
-        """Per view axis, whether every tile has all of what it is cut from."""
+    def _full_axes(self, operand: PlanOperand) -> tuple[bool, ...]:
+        """For each view axis, whether every box covers all of the array that holds it."""
         staged = bool(self.outer and operand.stage_slots)
         cuts = {n: (d.size, d.outer if self.outer else d.size, self.tile[n]) for n, d in self.dims.items()}
-        return whole_axes(operand.axes, operand.view, cuts, staged)
+        return full_axes(operand.axes, operand.view, cuts, staged)
 
     def element(self, operand: PlanOperand) -> Expr:
-        """Index in the whole tensor of the box's first element."""
+        """Index of the box's first element in the tensor."""
         axes = zip(operand.axes, self.box(operand), strides(operand.view), strict=True)
         return add(*(self._pitched(operand, axis, mul(low, stride)) for axis, (low, _), stride in axes))
 
     def stride(self, operand: PlanOperand, axis: int) -> Expr:
-        """Elements between neighbours along an axis: of the tensor where resident, of the packed box in a slot."""
+        """Elements from one index to the next along an axis: in the tensor if resident, else in the packed box."""
         if isinstance(operand.axes[axis], Broadcast):
             return 0
         if operand.slots == 0:
@@ -310,7 +318,7 @@ class TileLoop:
         return next(o for o in self.step.operands if o.arg == arg)
 
     def _offset(self, operand: PlanOperand, index: int) -> Expr:
-        """Where windows begin, counted from the box's first index."""
+        """Index at which the tile's windows begin on an axis, relative to the box's first index."""
         axis, extent = operand.axes[index], operand.view[index]
         if not isinstance(axis, Windowed):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
@@ -319,14 +327,14 @@ class TileLoop:
             return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
         if isinstance(axis, Around):
             return Signed(self.start(axis.dim), (SignedVar(low.name),))
-        behind, ahead = max(axis.pad, 0), max(-axis.pad, 0)
+        pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
-            first = add(mul(self.start(axis.dim), axis.stride), ahead)
-            return Signed(first, (behind, SignedVar(low.name)))
-        less = (ahead,) if ahead else ()
-        return Signed(add(self.start(axis.dim), behind), (*less, Signed(mul(low, axis.stride))))
+            first = add(mul(self.start(axis.dim), axis.stride), crop)
+            return Signed(first, (pad, SignedVar(low.name)))
+        less = (crop,) if crop else ()
+        return Signed(add(self.start(axis.dim), pad), (*less, Signed(mul(low, axis.stride))))
 
 
 def all_of(conditions: list[Expr]) -> Expr:
-    """That all conditions hold; 1 where there are none."""
+    """The conjunction of the conditions; 1 if there are none."""
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions)) if conditions else 1

@@ -17,7 +17,7 @@ Tiles = list[dict[str, Span]]
 
 @dataclass(frozen=True)
 class StepRun:
-    """What a step costs under the model: cycles in all, of each kernel call, waits per tile, and bytes moved."""
+    """The cost of a step under the model: cycles of the step and of each kernel call, waits per tile, bytes moved."""
 
     cycles: int
     tile_cycles: tuple[int, ...]
@@ -28,7 +28,7 @@ class StepRun:
 
 
 def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> StepRun:
-    """Run the step's program. `fresh` says that the pass runs with the lazy-reset flag set."""
+    """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set."""
     kernels = _kernels(step, choice, target, list(choice.walk(step.access)))
     clock = Clock(target.hops, target.contention if choice.buffering == "double" else 0)
     clock.run(target.step)
@@ -46,7 +46,7 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:
-    """The step as a plan will have it: without addresses, with tensors for their storages, before it was run."""
+    """The plan's step before placement and simulation: without addresses and cycles, with tensors for storages."""
     access, outer, stage = step.access, choice.outer(step.access), choice.stage
     operands = [
         PlanOperand(
@@ -92,20 +92,20 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
 def _kernels(
     step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
-    """Cycles of each kernel call and the loop code around it; the first call's code may be cold."""
+    """Cycles of each kernel call with its loop code; those of the first call include the cold start, if any."""
     operator = operator_of(step.node)
     costs: dict[tuple[int, ...], int] = {}
-    found = []
+    cycles = []
     for _, walk in parts:
         for tile in walk:
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:
                 work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
                 costs[key] = kernel_cycles(target, step.kernel.symbol, work)
-            found.append(costs[key] + target.tile)
+            cycles.append(costs[key] + target.tile)
     form = operator.work(step.node, step.access, choice.tile).form
     cold = kernel_cost(target, step.kernel.symbol, form).cold
-    found[0] -= target.tile
+    cycles[0] -= target.tile
     if step.cold or (step.switched and cold >= target.evicted):
-        found[0] += cold
-    return tuple(found)
+        cycles[0] += cold
+    return tuple(cycles)

@@ -1,1 +1,1 @@
-"""Generated C to a verdict: built, run, reported."""
+"""From generated C to a verdict: build, run and report."""

@@ -31,18 +31,18 @@ from deployer.running.objects import Recipe
 
 T = TypeVar("T")
 U = TypeVar("U")
-SPENT = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
-"""What a tool says where the machine, not its input, ends it; so in the C locale."""
+NO_SPACE = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
+"""Messages of a tool that the machine ended, not its input, in the C locale."""
 BROKEN = ("internal compiler error", "signal terminated program", "terminated with signal")
-"""What gcc says where a program that it started was killed, or has a fault."""
+"""Messages of gcc after a program that it started was killed or crashed."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """A compiler's command: its own words, which `chosen`, a variable of the environment, may have named; and flags."""
+    """A compiler's command and flags; `variable` is the environment variable that names the command, else empty."""
 
     command: tuple[str, ...]
-    chosen: str
+    variable: str
     flags: tuple[str, ...]
     includes: tuple[str, ...]
 
@@ -72,25 +72,25 @@ def build_program(
         *([f"-DHAL_PROFILE={profile}"] if profile else []),
     ]
     includes = [*(f"-I{folder}" for folder in folders), "-idirafter", str(directory)]
-    chosen = tools.compiler_env if os.environ.get(tools.compiler_env) else ""
-    words = Words(tuple(compiler(tools)), chosen, tuple(flags), tuple(includes))
+    variable = tools.compiler_env if os.environ.get(tools.compiler_env) else ""
+    words = Words(tuple(compiler(tools)), variable, tuple(flags), tuple(includes))
     generated = [_present(directory / name) for name in (generate.sources(plan) if sources is None else sources)]
     with output.scratch(directory) as place:
         lasting = _lasting(plan, tools, Recipe(words.command, words.flags, folders, directory), words, place)
-        made = [place / f"{source.stem}.o" for source in generated]
-        _parallel(lambda pair: _compile(pair[0], pair[1], words), list(zip(generated, made, strict=True)))
+        compiled = [place / f"{source.stem}.o" for source in generated]
+        _parallel(lambda pair: _compile(pair[0], pair[1], words), list(zip(generated, compiled, strict=True)))
         program = place / program_name(profile)
-        _link(plan, tools, words.all(*map(str, (*made, *lasting))), program)
-        output.take(directory, {file.name: file for file in (*made, program)})
+        _link(plan, tools, words.all(*map(str, (*compiled, *lasting))), program)
+        output.take(directory, {file.name: file for file in (*compiled, program)})
     return directory / program.name
 
 
 def _check_headers(directory: Path, folders: Sequence[Path]) -> None:
-    """OptionProblem where a file beside the generated C would be included in the place of one of ours."""
+    """Raise OptionProblem where a header in the folder would be included instead of the deployer's own."""
     names = {header.name for folder in folders for header in folder.rglob("*.h")}
-    found = sorted(path.name for path in directory.glob("*.h") if path.name in names)
-    if found:
-        cause = f"{directory} holds {', '.join(found)}, which generated C would include instead of the deployer's own"
+    clashes = sorted(path.name for path in directory.glob("*.h") if path.name in names)
+    if clashes:
+        cause = f"{directory} holds {', '.join(clashes)}, which generated C would include instead of the deployer's own"
         raise OptionProblem(cause, hint="move it away, or another -o")
 
 
@@ -101,18 +101,18 @@ def _present(source: Path) -> Path:
 
 
 def _lasting(plan: Plan, tools: Toolchain, recipe: Recipe, words: Words, place: Path) -> list[Path]:
-    """Objects of the plan's kernels, of runtime and HAL; those that are missing or damaged are made."""
+    """The objects of the plan's kernels, runtime and HAL; missing and damaged ones are compiled."""
     cache = objects.folder()
 
     def object_of(numbered: tuple[int, Path]) -> Path:
         number, source = numbered
         key = recipe.key(source)
-        found = objects.find(cache, source, key)
-        if found is None:
-            made = place / f"lasting-{number}.o"
-            _compile(source, made, words, lasting=True)
-            found = objects.keep(cache, source, key, made)
-        return found
+        path = objects.find(cache, source, key)
+        if path is None:
+            fresh = place / f"lasting-{number}.o"
+            _compile(source, fresh, words, lasting=True)
+            path = objects.keep(cache, source, key, fresh)
+        return path
 
     return _parallel(object_of, list(enumerate(lasting_sources(plan, tools))))
 
@@ -123,7 +123,7 @@ def _parallel(call: Callable[[T], U], jobs: Sequence[T]) -> list[U]:
 
 
 def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None:
-    """Link; where the program does not fit beside the plan, say by how much."""
+    """Link the program; PlacementInfeasible with the numbers where it does not fit next to the plan's buffers."""
     target, peaks = target_of(plan.options), {level.name: level.peak for level in plan.levels}
     try:
         _call([*words, *link_words(tools, words[0], target, peaks), "-o", str(program)], f"linking {program}", program)
@@ -141,7 +141,7 @@ def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None
         if peak <= room:
             raise
         facts = [("program", f"{end - begin} B"), ("plan", f"{peak} B"), (level.name, f"{level.bytes} B")]
-        further = target.further(level)
+        further = target.outer_level(level)
         more = f", with --defaultMemLevel {further.name} where the plan needs more" if further else ""
         cause = f"program and plan together do not fit {level.name} of target {target.name!r}"
         raise PlacementInfeasible(cause, facts, f"{target.budget_flag(level, room)}{more}") from fault
@@ -149,10 +149,10 @@ def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None
 
 def _symbol(layout: str, name: str) -> int:
     """A symbol's address in a linker's map."""
-    found = re.search(rf"^ *0x([0-9a-f]+) +{name} = ", layout, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^ *0x([0-9a-f]+) +{name} = ", layout, re.MULTILINE)
+    if match is None:
         raise InternalError(f"the linker's map has no symbol {name}")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def program_name(profile: int) -> str:
@@ -161,17 +161,17 @@ def program_name(profile: int) -> str:
 
 
 def _placeholder(level: Level) -> str:
-    """What the words of a linker call the bytes that the plan takes of a level."""
+    """The placeholder in the linker's words for the bytes that a plan uses in a level."""
     return f"{level.name.lower()}_bytes"
 
 
-def link_words(tools: Toolchain, command: str, target: Target, used: Mapping[str, int]) -> list[str]:
-    """The linker's words with their placeholders filled in; `used` are the plan's bytes by level, 0 where not there."""
+def link_words(tools: Toolchain, command: str, target: Target, bytes_by_level: Mapping[str, int]) -> list[str]:
+    """The linker's words with their placeholders filled in; `bytes_by_level` are the plan's, 0 for absent levels."""
     library = ""
     if tools.libgcc:
         query = [command, *tools.libgcc, "-print-libgcc-file-name"]
         library = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    sizes = {_placeholder(level): used.get(level.name, 0) for level in target.levels}
+    sizes = {_placeholder(level): bytes_by_level.get(level.name, 0) for level in target.levels}
     return [word.format(targets=TARGETS_DIR, libgcc=library, **sizes) for word in tools.link]
 
 
@@ -184,11 +184,11 @@ def toolchain(target: Target) -> Toolchain:
 
 def compiler(tools: Toolchain) -> list[str]:
     """The compiler's command words: the environment's choice or the target's; ToolMissing where neither exists."""
-    given = os.environ.get(tools.compiler_env, "")
+    setting = os.environ.get(tools.compiler_env, "")
     try:
-        words = shlex.split(given) or list(tools.compiler)
+        words = shlex.split(setting) or list(tools.compiler)
     except ValueError as error:
-        raise OptionProblem(f"{tools.compiler_env}={given} is no command: {error}", hint="close the quote") from error
+        raise OptionProblem(f"{tools.compiler_env}={setting} is no command: {error}", hint="close the quote") from error
     if shutil.which(words[0]) is None:
         raise ToolMissing(
             f"compiler {words[0]!r} is not installed",
@@ -200,15 +200,15 @@ def compiler(tools: Toolchain) -> list[str]:
 def flags_of(tools: Toolchain) -> tuple[str, ...]:
     """The toolchain's flags, with those of the optional ones that its compiler takes."""
     command = tuple(compiler(tools))
-    known = objects.identity(command) if tools.optional else ()
-    return (*tools.flags, *(flag for flag in tools.optional if _takes((*command, *tools.flags, flag), known)))
+    compiler_id = objects.identity(command) if tools.optional else ()
+    return (*tools.flags, *(flag for flag in tools.optional if _takes((*command, *tools.flags, flag), compiler_id)))
 
 
 @cache
 def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
-    """Whether a compiler, known by its identity, compiles an empty file without a warning under these words."""
+    """Whether a compiler compiles an empty file with this command without a warning; cached by its identity."""
     try:
-        _ran([*command, "-x", "c", "-c", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
+        _run_tool([*command, "-x", "c", "-c", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
     except BuildFailed:
         return False
     return True
@@ -216,33 +216,33 @@ def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
 
 def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
     """The plan's kernels (a target's own before the common one), runtime and HAL."""
-    found = [kernel_source(symbol, tools) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
-    found += sorted((COMMON / "runtime").glob("*.c"))
+    files = [kernel_source(symbol, tools) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
+    files += sorted((COMMON / "runtime").glob("*.c"))
     for folder in source_folders(tools):
-        found += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
-    return found
+        files += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
+    return files
 
 
-def _compile(source: Path, made: Path, words: Words, lasting: bool = False) -> None:
+def _compile(source: Path, target: Path, words: Words, lasting: bool = False) -> None:
     """Compile one file; ToolFailed where a compiler of the user's choice cannot even compile what never changes."""
     try:
-        _call(words.all("-c", str(source), "-o", str(made)), f"compiling {source}", made)
+        _call(words.all("-c", str(source), "-o", str(target)), f"compiling {source}", target)
     except BuildFailed as fault:
-        if not (lasting and words.chosen):
+        if not (lasting and words.variable):
             raise
-        cause = f"{words.command[0]!r}, which {words.chosen} names, does not compile {source.name}"
-        raise ToolFailed(cause, fault.facts, f"leave {words.chosen} unset, or another compiler") from fault
+        cause = f"{words.command[0]!r}, which {words.variable} names, does not compile {source.name}"
+        raise ToolFailed(cause, fault.facts, f"leave {words.variable} unset, or another compiler") from fault
 
 
-def _call(command: list[str], what: str, made: Path) -> None:
-    """Run a tool that makes a file; ToolFailed where it makes none, and what running it raises."""
-    facts = _ran(command, what)
-    if not made.is_file():
-        raise ToolFailed(f"{what} failed: {command[0]!r} wrote no {made.name}", facts, "another compiler")
+def _call(command: list[str], task: str, target: Path) -> None:
+    """Run a tool that writes the file `target`; ToolFailed where it writes none, and the errors of running it."""
+    facts = _run_tool(command, task)
+    if not target.is_file():
+        raise ToolFailed(f"{task} failed: {command[0]!r} wrote no {target.name}", facts, "another compiler")
 
 
-def _ran(command: list[str], what: str) -> list[tuple[str, str]]:
-    """Run a tool; ToolFailed where the machine or a fault of its own ends it, else BuildFailed. What it said."""
+def _run_tool(command: list[str], task: str) -> list[tuple[str, str]]:
+    """Run a tool and return its messages; ToolFailed where it crashed or the machine ended it, else BuildFailed."""
     try:
         result = subprocess.run(
             command,
@@ -256,11 +256,11 @@ def _ran(command: list[str], what: str) -> list[tuple[str, str]]:
     except OSError as error:
         raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
     facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
-    if any(text in result.stderr for text in SPENT):
-        raise ToolFailed(f"{what} failed: the machine is out of space", facts, "free some, or another -o")
+    if any(text in result.stderr for text in NO_SPACE):
+        raise ToolFailed(f"{task} failed: the machine is out of space", facts, "free some, or another -o")
     if result.returncode < 0 or any(text in result.stderr for text in BROKEN):
         ended = f"ended by signal {-result.returncode}" if result.returncode < 0 else "a part of it broke down"
-        raise ToolFailed(f"{what} failed: {command[0]!r}: {ended}", facts, "start it again, or another compiler")
+        raise ToolFailed(f"{task} failed: {command[0]!r}: {ended}", facts, "start it again, or another compiler")
     if result.returncode != 0:
-        raise BuildFailed(f"{what} failed", facts)
+        raise BuildFailed(f"{task} failed", facts)
     return facts

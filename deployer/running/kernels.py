@@ -19,14 +19,14 @@ def kernel_source(symbol: str, tools: Toolchain) -> Path:
     """The C file of a kernel: a target's own before the one for all; PackageProblem where two are for all."""
     own = [p for p in _own(symbol, tools) if p.is_file()]
     general = [folder / f"{symbol}.c" for folder in (COMMON / "kernels", *kernel_folders().values())]
-    there = [p for p in general if p.is_file()]
-    if len(there) > 1:
-        facts = [("files", "\n".join(map(str, there)))]
-        raise PackageProblem(f"kernel {symbol} has {len(there)} C files", facts, "another name for one of them")
-    if not own + there:
+    shared = [p for p in general if p.is_file()]
+    if len(shared) > 1:
+        facts = [("files", "\n".join(map(str, shared)))]
+        raise PackageProblem(f"kernel {symbol} has {len(shared)} C files", facts, "another name for one of them")
+    if not own + shared:
         places = [*_own(symbol, tools), *general]
         raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
-    return (own + there)[0]
+    return (own + shared)[0]
 
 
 def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:

@@ -53,18 +53,18 @@ def _level(plan: Plan, level: LevelUse) -> str:
 def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int, int]]:
     """(name, kind, offset, bytes, first, last) of everything that lies in a level."""
     last = len(plan.steps) - 1
-    found = []
+    rows = []
     number = plan.levels.index(level)
     if number == RESIDENT and plan.table_bytes:
-        found.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
+        rows.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
     for home in plan.homes:
         if home.level == level.name:
             kind = "persistent" if home.persistent else "value"
-            found.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
+            rows.append((home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
     for step in plan.steps:
         for o in step.operands:
             for slots in o.places[number : number + 1]:
                 if slots.count:
                     name = f"{step.name} {o.arg}: {slots.count} slots for {o.tensor}"
-                    found.append((name, "slot", slots.offset, slots.count * slots.bytes, step.index, step.index))
-    return found
+                    rows.append((name, "slot", slots.offset, slots.count * slots.bytes, step.index, step.index))
+    return rows

@@ -1,7 +1,7 @@
-"""Objects of files that no plan changes: compiled once per content, flags and compiler, and known by digest.
+"""Objects of files that no plan changes: compiled once per content, flags and compiler, checked by digest.
 
-An object's name is `<stem>-<key>-<digest>.o`: the key is of all it is made from, the digest of what it is. One whose
-content has another digest is damaged, and made again.
+An object's name is `<stem>-<key>-<digest>.o`: the key hashes all inputs of the compilation, the digest
+its own content. An object whose content has another digest is damaged, and compiled again.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ from deployer.core.errors import FileProblem, ToolFailed
 from deployer.running.output import digest
 
 DIGITS = 24
-"""Hexadecimal digits of a key or a digest in a name."""
+"""The hexadecimal digits of a key, and of a digest, in a file name."""
 VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH")
-"""What gcc reads from the environment besides its words."""
+"""Environment variables that gcc reads."""
 PROGRAMS = ("cc1", "as")
-"""What gcc starts to compile: they may be replaced without it."""
+"""Programs that gcc starts; they may be replaced while gcc stays the same."""
 
 
 def folder() -> Path:
-    """The user's cache folder for objects, made where it is missing; FileProblem where there can be none."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
+    """The user's cache folder for objects, created if missing; FileProblem where that is impossible."""
+    setting = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        root = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+        root = Path(setting) if os.path.isabs(setting) else Path.home() / ".cache"
         place = root / "deployer" / "objects"
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
@@ -65,28 +65,28 @@ class Recipe:
 
     def _headers(self, source: Path) -> list[str]:
         own = self.own / f"{source.stem}.h"
-        return [*_found(source.parent), *self._shared, f"own {digest(own)}"]
+        return [*_header_digests(source.parent), *self._shared, f"own {digest(own)}"]
 
     @cached_property
     def _shared(self) -> list[str]:
-        return [f"{place} {header}" for place, folder in enumerate(self.folders) for header in _found(folder)]
+        return [f"{place} {header}" for place, folder in enumerate(self.folders) for header in _header_digests(folder)]
 
 
-def _found(folder: Path) -> list[str]:
+def _header_digests(folder: Path) -> list[str]:
     """Name and digest of each header in a folder."""
     return [f"{header.relative_to(folder)} {digest(header)}" for header in sorted(folder.rglob("*.h"))]
 
 
 def identity(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Which compiler a command is: what it says of itself, and the state of the files it consists of."""
+    """The identity of a compiler: its version text, and path, size and time of each file it consists of."""
     files = [Path(file) for file in map(shutil.which, command) if file]
-    said, programs = _described(command, tuple(map(_state, files)))
-    return (said, *map(_state, (*files, *programs)))
+    version, programs = _described(command, tuple(map(_state, files)))
+    return (version, *map(_state, (*files, *programs)))
 
 
 @cache
 def _described(command: tuple[str, ...], states: tuple[str, ...]) -> tuple[str, tuple[Path, ...]]:
-    """A compiler's own words, and the programs that it starts; asked again where `states`, of its files, change."""
+    """A compiler's version text and the programs that it starts; cached until `states`, of its files, change."""
     answers = [_answer([*command, f"-print-prog-name={program}"]).strip() for program in PROGRAMS]
     files = [shutil.which(answer) for answer in answers if answer and "\n" not in answer]
     return _answer([*command, "--version"]), tuple(Path(file) for file in files if file)
@@ -95,19 +95,19 @@ def _described(command: tuple[str, ...], states: tuple[str, ...]) -> tuple[str, 
 def _answer(command: list[str]) -> str:
     quiet = subprocess.DEVNULL
     try:
-        said = subprocess.run(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False).stdout
+        answer = subprocess.run(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False).stdout
     except OSError as error:
         raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
-    return said.decode(errors="replace")
+    return answer.decode(errors="replace")
 
 
 def _state(file: Path) -> str:
-    found = file.stat()
-    return f"{file.resolve()} {found.st_size} {found.st_mtime_ns}"
+    status = file.stat()
+    return f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
 
 
 def find(place: Path, source: Path, key: str) -> Path | None:
-    """The object of a key that is what its name says; damaged ones are removed."""
+    """The cached object of a key whose content has the digest in its name; damaged objects are removed."""
     for path in sorted(place.glob(f"{source.stem}-{key}-*.o")):
         if path.stem.rpartition("-")[2] == digest(path)[:DIGITS]:
             return path
@@ -115,11 +115,11 @@ def find(place: Path, source: Path, key: str) -> Path | None:
     return None
 
 
-def keep(place: Path, source: Path, key: str, made: Path) -> Path:
+def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     """Move a new object to its name in the cache folder, as a whole; another process may have brought the same."""
-    path = place / f"{source.stem}-{key}-{digest(made)[:DIGITS]}.o"
+    path = place / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
     with tempfile.TemporaryDirectory(prefix=".part-", dir=place) as name:
         part = Path(name) / path.name
-        shutil.copyfile(made, part)
+        shutil.copyfile(compiled, part)
         part.replace(path)
     return path

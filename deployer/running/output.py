@@ -1,7 +1,7 @@
-"""Output folders: what was written there is known by its digest, what is somebody else's stays, one process at a time.
+"""Output folders: the digests of written files are recorded, foreign files stay, and one process works at a time.
 
 A folder that is written to gets a subfolder `.deployer`: `manifest.json` lists every file with the digest it was
-written with, `lock` is held while a command works there, and files grow in a scratch folder until they are whole.
+written with, `lock` is held while a command works there, and files grow in a scratch folder until they are complete.
 """
 
 import errno
@@ -23,8 +23,8 @@ OWN = ".deployer"
 MANIFEST = "manifest.json"
 LOCK = "lock"
 SCRATCH = "scratch-"
-SHOWN = 8
-"""How many foreign files an error names."""
+MOST_NAMES = 8
+"""An error names at most so many foreign files."""
 Digests = dict[str, list[str]]
 
 
@@ -65,7 +65,7 @@ def _lock(directory: Path) -> int:
 
 
 def _own(directory: Path) -> Path:
-    """The folder's subfolder of ours, made with it; OptionProblem where something else is in the place of either."""
+    """Make the folder and its subfolder `.deployer`; OptionProblem where one of the two is not a folder."""
     for path in (directory, directory / OWN):
         if path.is_symlink() and not path.exists():
             raise OptionProblem(f"{path} is a link to {os.readlink(path)}, which is not there", hint="another -o")
@@ -93,37 +93,37 @@ def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False
     changed = {n: c for n, c in contents.items() if digest(directory / n) != hashlib.sha256(c).hexdigest()}
     claim(directory, changed, force)
     with scratch(directory) as folder:
-        made = {}
+        paths = {}
         for name, content in changed.items():
-            made[name] = folder / name
-            _put(made[name], content, directory / name)
-        take(directory, made)
+            paths[name] = folder / name
+            _write_file(paths[name], content, directory / name)
+        take(directory, paths)
 
 
-def take(directory: Path, made: Mapping[str, Path]) -> None:
+def take(directory: Path, files: Mapping[str, Path]) -> None:
     """Move finished files from a scratch folder to their names; OptionProblem where what is there is not ours.
 
     The manifest knows each file's old and new digest while they are moved: a process that is killed then leaves
     nothing that the next one takes for somebody else's.
     """
-    claim(directory, made)
-    digests = {name: _digest(path) for name, path in made.items()}
-    known = _manifest(directory)
-    _record(directory, known | {n: sorted({*known.get(n, ()), d}) for n, d in digests.items()})
-    for name, path in made.items():
+    claim(directory, files)
+    digests = {name: _digest(path) for name, path in files.items()}
+    records = _manifest(directory)
+    _record(directory, records | {n: sorted({*records.get(n, ()), d}) for n, d in digests.items()})
+    for name, path in files.items():
         path.replace(directory / name)
-    _record(directory, known | {name: [value] for name, value in digests.items()})
+    _record(directory, records | {name: [value] for name, value in digests.items()})
 
 
 def discard(directory: Path, names: Iterable[str]) -> None:
-    """Remove files that are ours as they were written; of others only our knowledge."""
-    known = _manifest(directory)
-    gone = [name for name in names if name in known]
-    for name in gone:
-        if _is_ours(directory / name, known[name]):
+    """Remove files that are unchanged since they were written here; others stay, but leave the manifest."""
+    records = _manifest(directory)
+    removed = [name for name in names if name in records]
+    for name in removed:
+        if _is_ours(directory / name, records[name]):
             (directory / name).unlink(missing_ok=True)
-    if gone:
-        _record(directory, {name: found for name, found in known.items() if name not in gone})
+    if removed:
+        _record(directory, {name: digests for name, digests in records.items() if name not in removed})
 
 
 def listed(directory: Path) -> list[str]:
@@ -133,41 +133,41 @@ def listed(directory: Path) -> list[str]:
 
 def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
     """OptionProblem where a file of these names is not ours; under `force` they become ours, and links are removed."""
-    found = foreign(directory, names)
+    others = foreign(directory, names)
     if not force:
-        _refuse(directory, found)
-    if not found:
+        _refuse(directory, others)
+    if not others:
         return
-    known = _manifest(directory)
-    for name in found:
+    records = _manifest(directory)
+    for name in others:
         path = directory / name
         if path.is_dir() and not path.is_symlink():
             raise OptionProblem(f"{path} is a folder", hint="move it away, or another -o")
         if path.is_symlink() or not path.is_file():
             path.unlink()
         else:
-            known[name] = [_digest(path)]
-    _record(directory, known)
+            records[name] = [_digest(path)]
+    _record(directory, records)
 
 
 def foreign(directory: Path, names: Iterable[str]) -> list[str]:
-    """Those of the names under which there is something that we did not write, or that was changed since."""
-    known = _manifest(directory)
-    return sorted(name for name in names if not _is_ours(directory / name, known.get(name, ())))
+    """The names among `names` whose files were not written here, or were changed since."""
+    records = _manifest(directory)
+    return sorted(name for name in names if not _is_ours(directory / name, records.get(name, ())))
 
 
 def _is_ours(path: Path, digests: Iterable[str]) -> bool:
-    found = digest(path)
-    return not os.path.lexists(path) or (found != "" and found in digests)
+    current = digest(path)
+    return not os.path.lexists(path) or (current != "" and current in digests)
 
 
 def _refuse(directory: Path, names: list[str]) -> None:
     if names:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         raise OptionProblem(
             f"{directory} holds {len(names)} file{'s' if len(names) > 1 else ''} that would be overwritten and"
             " that were not written by the deployer, or changed since",
-            [("files", ", ".join(names[:SHOWN]) + more)],
+            [("files", ", ".join(names[:MOST_NAMES]) + more)],
             "another -o, or --force to overwrite them",
         )
 
@@ -211,7 +211,7 @@ def replace_file(path: Path, content: bytes) -> None:
     place = path.resolve()
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        _put(part, content, path)
+        _write_file(part, content, path)
         part.replace(place)
     except BaseException:
         with suppress(OSError):
@@ -219,8 +219,8 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def _put(part: Path, content: bytes, path: Path) -> None:
-    """Fill a file that is going to be `path`; FileProblem where the disk or a limit ends it."""
+def _write_file(part: Path, content: bytes, path: Path) -> None:
+    """Write the scratch file `part`, later `path`; FileProblem where the disk is full or a limit is reached."""
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
             file.write(content)
@@ -230,7 +230,7 @@ def _put(part: Path, content: bytes, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make the file's folder, and see whether a file can be made there; OSError where not."""
+    """Create the file's folder; OSError where no file can be written in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

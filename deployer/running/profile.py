@@ -1,4 +1,4 @@
-"""Where cycles go, per step and tile: under the model, and as a target's own records say."""
+"""The cycles of each step and tile: by the cost model, and by a target's own records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deployer.core.plan import Plan
 STEP, INGRESS, KERNEL, EGRESS = range(4)
 NO_STEP = 0xFFFFFFFF
 EMPTY_STEPS = 4
-"""Records of no step at a profile's beginning: the time between two is that of a record."""
+"""Records without a step at the start of a profile; the time between two of them is the cost of one record."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile
 
 
 def _visits(content: bytes) -> list[_Visit]:
-    """The records of a profile, cut at each step."""
+    """The records of a profile, grouped by the run of a step."""
     words = np.frombuffer(content, np.uint32).reshape(-1, 2)
     visits: list[_Visit] = []
     rows = iter(words.tolist())
@@ -89,19 +89,19 @@ def _visits(content: bytes) -> list[_Visit]:
         if kind != STEP:
             visits[-1].events.append((kind, value))
             continue
-        _, now = next(rows)
+        _, time = next(rows)
         if visits:
-            visits[-1].end = now
-        visits.append(_Visit(value, now, []))
+            visits[-1].end = time
+        visits.append(_Visit(value, time, []))
     return visits
 
 
 def _by_step(visits: list[_Visit]) -> dict[int, list[_Visit]]:
-    found: dict[int, list[_Visit]] = {}
+    by_step: dict[int, list[_Visit]] = {}
     for visit in visits:
         if visit.step != NO_STEP:
-            found.setdefault(visit.step, []).append(visit)
-    return found
+            by_step.setdefault(visit.step, []).append(visit)
+    return by_step
 
 
 def _per_tile(events: Sequence[tuple[int, int]], tiles: int) -> list[list[int]]:
@@ -116,7 +116,7 @@ def _per_tile(events: Sequence[tuple[int, int]], tiles: int) -> list[list[int]]:
 
 
 def profile_table(rows: Sequence[StepProfile]) -> Table:
-    """The rows in sum, with what the model predicted."""
+    """A table of the steps' cycles and of the model's prediction, with a line for the sum."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (
         "step",
@@ -132,11 +132,11 @@ def profile_table(rows: Sequence[StepProfile]) -> Table:
         table.add_column(heading, justify="left" if heading == "operator" else "right")
     for r in rows:
         waits = (len(r.kernel), sum(r.ingress_wait), sum(r.kernel), sum(r.egress_wait), r.cycles, r.predicted)
-        table.add_row(str(r.step), r.op, *map(str, waits), _off(r.predicted, r.cycles))
+        table.add_row(str(r.step), r.op, *map(str, waits), _error(r.predicted, r.cycles))
     cycles, predicted = sum(r.cycles for r in rows), sum(r.predicted for r in rows)
-    table.add_row("", "sum", "", "", "", "", str(cycles), str(predicted), _off(predicted, cycles), style="bold")
+    table.add_row("", "sum", "", "", "", "", str(cycles), str(predicted), _error(predicted, cycles), style="bold")
     return table
 
 
-def _off(predicted: int, cycles: int) -> str:
+def _error(predicted: int, cycles: int) -> str:
     return f"{100 * (predicted - cycles) / max(cycles, 1):+.1f} %"

@@ -1,4 +1,4 @@
-"""Report: what a run showed beside what was expected and predicted, for people and as JSON."""
+"""Report: the results of a run compared with the expected and predicted ones, for people and as JSON."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from deployer.running.terminal import Terminal
 from deployer.verify import verdict
 from deployer.verify.verdict import Difference, Expected, Movement
 
-SHOWN = 10
-"""Faults that are printed; report.json has all of them."""
+MOST_FAULTS = 10
+"""At most so many faults are printed; report.json has all of them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was beyond what is allowed."""
+        """Whether the run has no fault."""
         return not self.faults
 
 
@@ -58,19 +58,19 @@ def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: flo
     movements by what tolerances.toml allows.
     """
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
-    wild = verdict.wild({**expected.arrays, **expected.accumulators})
+    wild = verdict.nan_names({**expected.arrays, **expected.accumulators})
     faults += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     moved = verdict.movements(outcome.arrays, expected) if not wild else ()
-    held = verdict.accumulated(outcome.accumulators, expected) if not wild else ()
+    sums = verdict.accumulator_movements(outcome.accumulators, expected) if not wild else ()
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
-    faults += [f"{m.name} holds {m}" for m in held if not m.passed]
-    faults += [f"{name} is frozen and has changed" for name in verdict.changed(outcome.arrays, expected.frozen)]
+    faults += [f"{m.name} holds {m}" for m in sums if not m.passed]
+    faults += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
-    for found in differences:
-        wanted = expected.arrays[found.name]
-        largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
-        if not found.largest <= tolerance + relative * largest:
-            faults.append(f"{found.name}{list(found.index)}: differs by {found.largest:.3e}")
+    for difference in differences:
+        values = expected.arrays[difference.name]
+        largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+        if not difference.largest <= tolerance + relative * largest:
+            faults.append(f"{difference.name}{list(difference.index)}: differs by {difference.largest:.3e}")
     return Report(
         reference=expected.reference,
         tolerance=tolerance,
@@ -79,7 +79,7 @@ def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: flo
         loss_difference=loss_difference,
         weights=differences,
         movements=moved,
-        accumulators=held,
+        accumulators=sums,
         faults=tuple(faults),
         bench=outcome.bench,
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
@@ -87,11 +87,11 @@ def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: flo
     )
 
 
-def _losses(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
+def _losses(losses: Sequence[float], expected: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
     """The largest difference of all losses, NaN if one is, and the faults."""
-    distances = verdict.distances(np.array(found), np.array(wanted))
+    distances = verdict.distances(np.array(losses), np.array(expected))
     beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance]
-    texts = [f"loss {i}: computed {found[i]:.9g}, expected {wanted[i]:.9g}" for i in beyond]
+    texts = [f"loss {i}: computed {losses[i]:.9g}, expected {expected[i]:.9g}" for i in beyond]
     return float(distances.max(initial=0.0)), texts
 
 
@@ -123,15 +123,15 @@ def step_table(plan: Plan) -> Table:
 def step_cells(step: PlanStep) -> tuple[str, ...]:
     """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
     numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
-    return str(step.index), step.shown, tile_text(step), *map(str, numbers)
+    return str(step.index), step.op_label, tile_text(step), *map(str, numbers)
 
 
 def show(report: Report, plan: Plan, console: Terminal) -> None:
-    """The verdict in a few lines."""
+    """Print memory peaks, staging, losses, weights and the verdict."""
     for level in plan.levels:
-        over = level.peak - level.bound
+        gap = level.peak - level.bound
         console.print(
-            f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {over} B"
+            f"{level.name}: peak {level.peak} B of {level.budget} B, lower bound {level.bound} B, gap {gap} B"
         )
     staged = [s.staging for s in plan.steps if s.staging]
     if staged:
@@ -148,10 +148,10 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
         )
     _show_values(report, console)
-    for fault in report.faults[:SHOWN]:
+    for fault in report.faults[:MOST_FAULTS]:
         console.print(f"FAULT {one_line(fault)}", style="bold red")
-    if len(report.faults) > SHOWN:
-        console.print(f"and {len(report.faults) - SHOWN} more faults", style="bold red")
+    if len(report.faults) > MOST_FAULTS:
+        console.print(f"and {len(report.faults) - MOST_FAULTS} more faults", style="bold red")
     allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")
     verdict_text = "passed" if report.passed else f"FAILED: {len(report.faults)} faults, {allowed} allowed per value"
     console.print(verdict_text, style="bold green" if report.passed else "bold red")

@@ -1,4 +1,4 @@
-"""Run: start the built program, let it talk, and read what it dumped."""
+"""Run: start the built program, supervise it, and read its output file."""
 
 import os
 import re
@@ -23,9 +23,9 @@ from deployer.running.build import toolchain
 TIMEOUT = 600.0
 LOSS_BYTES = DTYPES["float32"]
 UNFIT = 4
-"""What a program ends with on a machine that does not compute as kernels need."""
+"""The exit status of a program on a machine whose arithmetic is not what kernels need."""
 RESULTS = "output.bin"
-"""What a program dumps: losses and final weights, or outputs."""
+"""The file that a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
 OUTSIDE = {
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
@@ -66,20 +66,20 @@ def run_program(
         for file in (name, "input.bin"):
             (folder / file).symlink_to((directory / file).resolve())
         command = command_line(target.name, tools, folder, flags, name)
-        status, said, errors = _supervised(command, folder, plan)
-        if status not in (0, 1) or "BENCH" not in own_lines(said):
+        status, stdout, errors = _supervised(command, folder, plan)
+        if status not in (0, 1) or "BENCH" not in own_lines(stdout):
             full = shutil.disk_usage(folder).free < sum(sizes)
-            raise _broken(f"{directory / name}", status, full, _last_words(plan, said, errors), tools)
-        found = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
-        if RESULTS not in found:
-            raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, said, errors))
-        dump = found[RESULTS].read_bytes()
-        output.take(directory, found)
-    return _outcome(plan, program, dump, passes, own_lines(said))
+            raise _broken(f"{directory / name}", status, full, _last_words(plan, stdout, errors), tools)
+        files = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
+        if RESULTS not in files:
+            raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, stdout, errors))
+        dump = files[RESULTS].read_bytes()
+        output.take(directory, files)
+    return _outcome(plan, program, dump, passes, own_lines(stdout))
 
 
 def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]], tools: Toolchain) -> DeployerError:
-    """Whose fault it is that a program did not end well."""
+    """The error of a program that did not end well: of the machine, of its user, or of the compiler."""
     if full:
         return ToolFailed(f"{place} ended with status {status}: the disk is full", facts, "free some space")
     if status == UNFIT:
@@ -94,19 +94,19 @@ def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]], t
     return RunFailed(f"{place} ended {ended}", facts)
 
 
-def own_lines(said: str) -> str:
-    """What the program itself printed, without the simulator's remarks."""
-    return "\n".join(x for x in said.splitlines() if x.startswith(("[loss", "BENCH", "Errors", "hal:")))
+def own_lines(text: str) -> str:
+    """The lines that the program itself printed, without those of the simulator."""
+    return "\n".join(x for x in text.splitlines() if x.startswith(("[loss", "BENCH", "Errors", "hal:")))
 
 
-def _last_words(plan: Plan, said: str, errors: str) -> list[tuple[str, str]]:
+def _last_words(plan: Plan, stdout: str, errors: str) -> list[tuple[str, str]]:
     """The name of the step the program was in, and its last lines."""
     facts = []
-    steps = re.findall(r"^hal: step (\d+)", f"{said}\n{errors}", re.MULTILINE)
+    steps = re.findall(r"^hal: step (\d+)", f"{stdout}\n{errors}", re.MULTILINE)
     if steps and int(steps[-1]) < len(plan.steps):
         step = plan.steps[int(steps[-1])]
         facts.append(("step", f"{step.index} {step.name!r} ({step.op})"))
-    words = [x for x in (*said.splitlines()[-12:], *errors.splitlines()[-12:]) if x.strip()]
+    words = [x for x in (*stdout.splitlines()[-12:], *errors.splitlines()[-12:]) if x.strip()]
     return [*facts, ("said", "\n".join(words) or "nothing")]
 
 
@@ -126,15 +126,15 @@ def command_line(
     words: list[str] = []
     for word in tools.run[1:]:
         words += list(flags) if word == "{flags}" else [word.format(**places)]
-    return [_found(tools, tools.run[0].format(**places)), *words]
+    return [_executable(tools, tools.run[0].format(**places)), *words]
 
 
 def check_flags(target: str, tools: Toolchain, flags: Sequence[str]) -> None:
-    """OptionProblem for options of the simulator, words that begin with two dashes, that this one does not take."""
+    """Raise OptionProblem for words that begin with two dashes and are no options of the target's simulator."""
     refused = [word for word in flags if word.startswith("--") and word not in tools.run_flags]
     if refused:
-        known = ", ".join(tools.run_flags)
-        hint = f"leave {'it' if len(refused) == 1 else 'them'} out; it takes {known or 'none of the kind'}"
+        options = ", ".join(tools.run_flags)
+        hint = f"leave {'it' if len(refused) == 1 else 'them'} out; it takes {options or 'none of the kind'}"
         raise OptionProblem(f"target {target!r} takes no {' '.join(refused)}", hint=hint)
 
 
@@ -148,17 +148,17 @@ def _search(tools: Toolchain, word: str) -> str | None:
     return shutil.which(word, path=f"{installed}/bin") if installed else shutil.which(word)
 
 
-def _found(tools: Toolchain, word: str) -> str:
+def _executable(tools: Toolchain, word: str) -> str:
     if word.startswith("/"):
         return word
-    found = _search(tools, word)
-    if found is None:
+    path = _search(tools, word)
+    if path is None:
         raise ToolMissing(f"{word} is not installed", hint=f"{tools.run_hint}, or --skipsim to build only")
-    return found
+    return path
 
 
 def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
-    """Exit status and what was said; what hangs, or outlives this process's own end, ends with all it started."""
+    """Run a command: exit status, stdout and stderr. It and its child processes end at the time limit."""
     try:
         process = subprocess.Popen(
             command,
@@ -173,16 +173,16 @@ def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, s
     except OSError as error:
         raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}") from error
     try:
-        said, errors = process.communicate(timeout=TIMEOUT)
+        stdout, errors = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired as expired:
         _end(process)
-        said, errors = process.communicate()
-        raise _too_long(plan, own_lines(said), _last_words(plan, said, errors)) from expired
+        stdout, errors = process.communicate()
+        raise _too_long(plan, own_lines(stdout), _last_words(plan, stdout, errors)) from expired
     except BaseException:
         _end(process)
         process.wait()
         raise
-    return process.returncode, said, errors
+    return process.returncode, stdout, errors
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
@@ -190,10 +190,10 @@ def _end(process: "subprocess.Popen[str]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _too_long(plan: Plan, said: str, facts: list[tuple[str, str]]) -> DeployerError:
-    """A run that ended some of its passes is long; one that ended none hangs."""
+def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> DeployerError:
+    """The error of a run beyond the time limit: RunFailed if no pass was completed, else ToolFailed."""
     cause = f"the program did not end within {TIMEOUT:.0f} s"
-    ended = said.count("[loss ")
+    ended = stdout.count("[loss ")
     if ended == 0:
         return RunFailed(cause, facts)
     return ToolFailed(f"{cause}, in which it made {ended} of {plan.running.passes} passes", facts, "fewer --n-steps")
@@ -206,8 +206,8 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
     at = losses.nbytes
     arrays: dict[str, Array] = {}
     results = plan.weights if training else plan.outputs
-    kept = tuple(home.storage for home in plan.kept)
-    for name in (*results, *kept):
+    accumulators = tuple(home.storage for home in plan.accumulators)
+    for name in (*results, *accumulators):
         kind = program.tensors[name].type
         arrays[name] = np.frombuffer(dump[at : at + kind.bytes], kind.dtype).reshape(kind.shape)
         at += kind.bytes
@@ -221,5 +221,5 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         {name: arrays[name] for name in results},
         dict(re.findall(r"(\w+)=(\S+)", line)),
         int(errors[1]) if errors else 0,
-        {name: arrays[name] for name in kept},
+        {name: arrays[name] for name in accumulators},
     )

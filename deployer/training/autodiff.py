@@ -18,17 +18,17 @@ _WAY_OUT = "freeze these weights (leave them out of --trainable), or write the n
 
 @dataclass
 class Names:
-    """The names that are taken in a graph."""
+    """The names of a graph, of which new ones must differ."""
 
-    taken: set[str]
+    reserved: set[str]
 
     def fresh(self, base: str) -> str:
-        """`base`, or `base_2`, `base_3`, ... where it is taken; the result is taken from now on."""
+        """`base`, or `base_2`, `base_3`, ... if it is reserved; reserves the result."""
         name, count = base, 1
-        while name in self.taken:
+        while name in self.reserved:
             count += 1
             name = f"{base}_{count}"
-        self.taken.add(name)
+        self.reserved.add(name)
         return name
 
 
@@ -50,7 +50,7 @@ class Tape:
     names: Names
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
-    known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    constant_names: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def append(
         self, owner: str, op: str, inputs: Sequence[str], outputs: Sequence[str], attrs: dict[str, AttrValue]
@@ -66,17 +66,17 @@ class Tape:
     def constant(self, label: str, value: Array) -> str:
         """A constant's name; equal constants of one label share it."""
         key = (label, value.dtype.str, value.shape, value.tobytes())
-        if key not in self.known:
+        if key not in self.constant_names:
             name = self.names.fresh(label)
-            self.known[key], self.constants[name], self.state.constants[name] = name, value, value
+            self.constant_names[key], self.constants[name], self.state.constants[name] = name, value, value
             dtype = "float32" if value.dtype.kind == "f" else "int32"
             self.state.types[name] = TensorType(dtype, value.shape)
-        return self.known[key]
+        return self.constant_names[key]
 
 
 @dataclass
 class Rule:
-    """The GradientBuilder of one node: `targets` maps each wanted input to the name its gradient must get."""
+    """The GradientBuilder of one node: `targets` maps each input that needs a gradient to the gradient's name."""
 
     tape: Tape
     node: Node
@@ -86,7 +86,7 @@ class Rule:
         """dtype and shape of any value."""
         return self.tape.state.types[name]
 
-    def wanted(self, index: int) -> bool:
+    def needs_grad(self, index: int) -> bool:
         """Whether the gradient of this input is needed."""
         return index in self.targets
 
@@ -95,7 +95,7 @@ class Rule:
         return self.targets.get(index) or self.temp("unwanted")
 
     def temp(self, label: str) -> str:
-        """A fresh name for a value in between."""
+        """A fresh name for an intermediate value."""
         return self.tape.names.fresh(f"{self.node.name}_Grad/{label}")
 
     def emit(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
@@ -122,27 +122,27 @@ def differentiate(
     """
     tape = Tape(Resolved(dict(state.types), dict(state.constants)), names)
     fixed = [fixed_form(state, node) for node in nodes]
-    needed = _depending(fixed, state, parameters)
-    active, uses = _between(fixed, needed, loss)
+    dependents = _dependents(fixed, state, parameters)
+    active, uses = _between(fixed, dependents, loss)
     for name in parameters:
         if not uses[name]:
-            raise unreached(name, [n for n in fixed if name in n.inputs])
+            raise unreachable(name, [n for n in fixed if name in n.inputs])
     gradients = _Gradients(tape, uses)
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
-        targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in needed}
+        targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in dependents}
         try:
             apply_rule(tape, node, douts, targets)
         except NotDifferentiable as problem:
             behind = ", ".join(p for p in parameters if _feeds(fixed, p, node))
             facts = [*problem.facts, ("weights behind it", behind)]
             raise NotDifferentiable(problem.cause, facts, problem.hint or _WAY_OUT) from None
-    found = {name: gradients.total(name) for name in parameters}
-    kept = live_nodes(tape.nodes, list(found.values()), {}, lambda n: False)
-    read = {name for node in kept for name in node.inputs}
+    parameter_grads = {name: gradients.total(name) for name in parameters}
+    live = live_nodes(tape.nodes, list(parameter_grads.values()), {}, lambda n: False)
+    read = {name for node in live for name in node.inputs}
     constants = {name: value for name, value in tape.constants.items() if name in read}
-    types = {n: tape.state.types[n] for node in kept for n in node.outputs if n}
-    return Backward(kept, constants, types, found)
+    types = {n: tape.state.types[n] for node in live for n in node.outputs if n}
+    return Backward(live, constants, types, parameter_grads)
 
 
 def fixed_form(state: Resolved, node: Node) -> Node:
@@ -152,7 +152,7 @@ def fixed_form(state: Resolved, node: Node) -> Node:
 
 
 def apply_rule(tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int, str]) -> None:
-    """Run the operator's rule; NotDifferentiable where it gives no gradient for a wanted input."""
+    """Run the operator's gradient rule; raises NotDifferentiable if it leaves out the gradient of a target."""
     operator_of(node).gradient(node, douts, Rule(tape, node, targets))
     for index, target in targets.items():
         source = node.inputs[index]
@@ -160,27 +160,27 @@ def apply_rule(tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int
             raise NotDifferentiable(
                 f"node {node.name!r} ({node.op}) has no gradient with respect to input {index}, {source!r}"
             )
-        found, right = tape.state.types[target], tape.state.types[source]
-        if found != right:
+        actual, expected = tape.state.types[target], tape.state.types[source]
+        if actual != expected:
             raise InternalError(
                 f"the gradient rule of {node.op} gives input {index} of node {node.name!r} another type",
-                [("gradient", str(found)), ("input", str(right))],
+                [("gradient", str(actual)), ("input", str(expected))],
             )
 
 
-def unreached(name: str, readers: Sequence[Node]) -> GraphProblem:
+def unreachable(name: str, readers: Sequence[Node]) -> GraphProblem:
     """The error for a trainable parameter that the loss does not depend on."""
-    shown = ", ".join(f"{n.name!r} ({n.op})" for n in readers) or "no node that the model's output needs"
+    listing = ", ".join(f"{n.name!r} ({n.op})" for n in readers) or "no node that the model's output needs"
     return GraphProblem(
         f"the loss does not depend on the trainable parameter {name!r}",
-        [("read by", shown)],
+        [("read by", listing)],
         "freeze it (a --trainable expression that does not match it), or use it in the model",
     )
 
 
 @dataclass
 class _Gradients:
-    """The parts of each value's gradient, and their sum once all consumers have given theirs."""
+    """The parts of each value's gradient, one per consumer, and their sum."""
 
     tape: Tape
     uses: Counter[str]
@@ -195,7 +195,7 @@ class _Gradients:
         return parts[-1]
 
     def total(self, value: str) -> str:
-        """The whole gradient, empty where none arrives; several parts are added in the order they came."""
+        """The name of the summed gradient, empty without parts; parts are added in the order of their creation."""
         if value not in self.totals:
             parts = self.parts.get(value, [""])
             total, fresh = parts[0], self.tape.names.fresh
@@ -207,33 +207,33 @@ class _Gradients:
         return self.totals[value]
 
 
-def _depending(nodes: Sequence[Node], state: Resolved, sources: Sequence[str]) -> set[str]:
-    """The float values computed from `sources`; what is known at compile time is not among them."""
-    found = set(sources)
+def _dependents(nodes: Sequence[Node], state: Resolved, sources: Sequence[str]) -> set[str]:
+    """The float values that depend on `sources`, compile-time constants excluded."""
+    dependents = set(sources)
     for node in nodes:
-        if found.isdisjoint(node.inputs):
+        if dependents.isdisjoint(node.inputs):
             continue
         outputs = (n for n in node.outputs if n and n not in state.constants)
-        found.update(n for n in outputs if state.types[n].dtype == "float32")
-    return found
+        dependents.update(n for n in outputs if state.types[n].dtype == "float32")
+    return dependents
 
 
-def _between(nodes: Sequence[Node], needed: set[str], loss: str) -> tuple[list[Node], Counter[str]]:
-    """The nodes on a way from a source to the loss, and how often such nodes use each needed value."""
-    reached, uses, active = {loss} & needed, Counter[str](), []
+def _between(nodes: Sequence[Node], dependents: set[str], loss: str) -> tuple[list[Node], Counter[str]]:
+    """The nodes on a path from a source to the loss, and the number of times they use each value of `dependents`."""
+    live, uses, active = {loss} & dependents, Counter[str](), []
     for node in reversed(nodes):
-        if reached.isdisjoint(node.outputs):
+        if live.isdisjoint(node.outputs):
             continue
-        used = [name for name in node.inputs if name in needed]
-        reached.update(used)
+        used = [name for name in node.inputs if name in dependents]
+        live.update(used)
         uses.update(used)
         active.append(node)
     return active[::-1], uses
 
 
 def _feeds(nodes: Sequence[Node], source: str, target: Node) -> bool:
-    found = {source}
+    dependents = {source}
     for node in nodes:
-        if not found.isdisjoint(node.inputs):
-            found.update(filter(None, node.outputs))
-    return not found.isdisjoint(target.inputs)
+        if not dependents.isdisjoint(node.inputs):
+            dependents.update(filter(None, node.outputs))
+    return not dependents.isdisjoint(target.inputs)

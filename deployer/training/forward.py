@@ -20,7 +20,7 @@ from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import ELEMENTS, is_literal
 from deployer.frontend.resolve import Resolved, resolve
-from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreached
+from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreachable
 from deployer.training.onnx_writer import input_form, node_proto
 
 OPSET = 17
@@ -69,15 +69,15 @@ def load(path: Path) -> Forward:
     inputs = inference_roles(raw).types
     model = load_model(path)
     protos = [n for n, _ in inlined(model) if not is_literal(n)]
-    named = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
+    proto_by_name = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
     nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    return _written(Forward(replace(raw, nodes=nodes), named, inputs, tuple(floats), opset))
+    return _in_opset(Forward(replace(raw, nodes=nodes), proto_by_name, inputs, tuple(floats), opset))
 
 
-def _written(model: Forward) -> Forward:
-    """The model with each node in the form of the opset under which it is written."""
+def _in_opset(model: Forward) -> Forward:
+    """The model with each node in the form of the opset of the training graph."""
     raw = model.raw
     if all(_keeps(model, node) for node in raw.nodes):
         return replace(model, raw=replace(raw, versions={}))
@@ -89,15 +89,17 @@ def _written(model: Forward) -> Forward:
             nodes.append(node)
             protos[node.name] = model.protos[node.name]
             continue
-        written, made = input_form(node, model.opset, names.fresh)
-        nodes.append(written)
-        protos[node.name] = node_proto(written)
-        constants |= {name: RawConstant(array.dtype.name, array.shape, array.tobytes()) for name, array in made.items()}
+        form, arrays = input_form(node, model.opset, names.fresh)
+        nodes.append(form)
+        protos[node.name] = node_proto(form)
+        constants |= {
+            name: RawConstant(array.dtype.name, array.shape, array.tobytes()) for name, array in arrays.items()
+        }
     return replace(model, raw=replace(raw, nodes=tuple(nodes), constants=constants, versions={}), protos=protos)
 
 
 def _keeps(model: Forward, node: Node) -> bool:
-    """Whether the file's node means the same under the opset that is written."""
+    """Whether the file's node has the same schema under the opset of the training graph."""
     versions = model.raw.versions.get(node.name, ())
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 
@@ -110,42 +112,42 @@ def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
     Raises OptionProblem where nothing matches, GraphProblem where a match is unused.
     """
     if not pattern:
-        found = _default_parameters(model)
-        if not found:
+        parameters = _default_parameters(model)
+        if not parameters:
             raise OptionProblem(
                 "the model has no initializer that can be trained",
                 [("initializers", ", ".join(model.initializers) or "none")],
                 "export the weights as float initializers",
             )
-        return found
+        return parameters
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
-    chosen = tuple(n for n in model.initializers if expression.search(n) or expression.search(parameter_name(n)))
-    if not chosen:
+    parameters = tuple(n for n in model.initializers if expression.search(n) or expression.search(parameter_name(n)))
+    if not parameters:
         raise OptionProblem(
             f"--trainable {pattern!r} matches no initializer",
             [("initializers", ", ".join(model.initializers) or "none")],
             "an expression that is found in one of these names",
         )
-    for name in chosen:
+    for name in parameters:
         if not any(name in node.inputs for node in model.raw.nodes):
-            raise unreached(name, ())
-    return chosen
+            raise unreachable(name, ())
+    return parameters
 
 
 def _default_parameters(model: Forward) -> tuple[str, ...]:
     state = model.resolved()
     names = set(model.initializers)
     nodes = [n for n in model.raw.nodes if not names.isdisjoint(n.inputs)]
-    found = {name for node in nodes for name in _places(fixed_form(state, node), state) if name in names}
-    return tuple(n for n in model.initializers if n in found and model.raw.constants[n].shape)
+    candidates = {name for node in nodes for name in _places(fixed_form(state, node), state) if name in names}
+    return tuple(n for n in model.initializers if n in candidates and model.raw.constants[n].shape)
 
 
 def _places(node: Node, state: Resolved) -> set[str]:
-    """Float operands that the gradient rule serves, and those it refuses, so that the user hears of it."""
-    found = set()
+    """The float inputs for which the gradient rule gives a gradient or raises; the user sees that error later."""
+    names = set()
     for index, name in enumerate(node.inputs):
         if not name or state.types[name].dtype != "float32":
             continue
@@ -156,10 +158,10 @@ def _places(node: Node, state: Resolved) -> set[str]:
         try:
             operator_of(node).gradient(node, douts, Rule(tape, node, {index: target}))
         except NotDifferentiable:
-            found.add(name)
+            names.add(name)
         if target in tape.state.types:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
@@ -188,5 +190,5 @@ def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
 def training_forms(model: Forward, names: Names) -> Forward:
     """The model with its nodes in the form that saves what their gradients read."""
     nodes = tuple(operator_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
-    changed = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
-    return replace(model, raw=replace(model.raw, nodes=nodes), protos=model.protos | changed)
+    protos = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
+    return replace(model, raw=replace(model.raw, nodes=nodes), protos=model.protos | protos)

@@ -66,7 +66,7 @@ def save_graph(graph: gs.Graph, path: Path) -> Path:
 
 
 def _imports(opset: int, domains: set[str]) -> list[OperatorSetIdProto]:
-    """What a file imports: ONNX's operators, and version 1 of all other domains."""
+    """The opset imports of a file: `opset` of the default domain and version 1 of all others."""
     others = [MICROSOFT, *sorted(domains - {"", "ai.onnx", MICROSOFT})]
     return [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in others)]
 
@@ -80,13 +80,13 @@ def _saved(model: ModelProto, path: Path) -> Path:
 def node_proto(node: Node) -> NodeProto:
     """A node with its attributes; operators that ONNX does not have go to the domain they declare."""
     proto = helper.make_node(node.op, node.inputs, node.outputs, node.name)
-    proto.domain = written_domain(operator_of(node))
+    proto.domain = file_domain(operator_of(node))
     proto.attribute.extend(_attribute(name, value) for name, value in sorted(node.attrs.items()))
     return proto
 
 
-def written_domain(operator: Operator) -> str:
-    """The domain in which a file has an operator: ONNX's where that has it, else the one it declares."""
+def file_domain(operator: Operator) -> str:
+    """The domain of an operator in a file: the default one if ONNX has the operator, else the one it declares."""
     return "" if onnx.defs.has(operator.name) else operator.domain
 
 
@@ -102,10 +102,10 @@ def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Nod
     for position, attribute in operator_of(node).static_inputs.items():
         if attribute not in attrs or position >= most:
             continue
-        given = attrs.pop(attribute)
+        number = attrs.pop(attribute)
         name = fresh(f"{node.name}_{attribute}")
         constants[name] = (
-            np.array(given, np.float32) if isinstance(given, float) else np.array(given, np.int64, ndmin=1)
+            np.array(number, np.float32) if isinstance(number, float) else np.array(number, np.int64, ndmin=1)
         )
         inputs += [""] * (position + 1 - len(inputs))
         inputs[position] = name

@@ -1,4 +1,4 @@
-"""The numbers of a written case: samples from a seed or a file, and archives with reproducible bytes."""
+"""The arrays of a new case: samples from a seed or a file, and archives with reproducible bytes."""
 
 import io
 import zipfile
@@ -39,20 +39,20 @@ def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: in
     )
 
 
-def given(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
+def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
     """Samples from an npz archive or arrays: one per data input, by name, samples along the first axis.
 
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes or counts do not fit.
     """
     arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
-    shown = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
+    listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
     for name, kind in inputs.items():
         array = arrays.get(name)
         kinds = "f" if kind.dtype == "float32" else "iu"
         if array is None or array.shape[1:] != kind.shape or array.dtype.kind not in kinds or not len(array):
             raise DatasetMismatch(
                 f"{place} has no samples for {name!r}",
-                [("expected", f"{name} {kind.dtype}[samples, {list(kind.shape)}]"), ("found", shown)],
+                [("expected", f"{name} {kind.dtype}[samples, {list(kind.shape)}]"), ("found", listing)],
                 "one array per data input, under its name, with the samples along the first axis",
             )
     counts = {name: len(arrays[name]) for name in inputs}
@@ -76,13 +76,13 @@ def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int,
 
 
 def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:
-    """The same as a dataset without gold."""
+    """The samples and weights as a dataset without expected results."""
     narrow = [{n: a.astype(np.int32) if a.dtype.kind in "iu" else a for n, a in s.items()} for s in samples]
     return Dataset(tuple(tuple(s.values()) for s in narrow), weights, n_batches, n_accum, (), {})
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
-    """An npz archive without the time of writing, arrays of any name."""
+    """The bytes of an npz archive with a fixed time stamp and arrays of any name."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for name, array in arrays.items():
@@ -93,5 +93,5 @@ def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an npz archive under exactly this name, whole or not at all."""
+    """Write an npz archive to exactly this path; a failure leaves no partial file."""
     replace_file(path, npz_bytes(arrays))

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from deployer.core.declarations import Loss
-from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, told_by_python
+from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, written_accumulator
+from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, check_passes, check_samples
@@ -24,25 +24,25 @@ from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
 from deployer.training.onnx_writer import (
     OnnxGraph,
+    file_domain,
     flag_value,
     float_value,
     node_proto,
     save_graph,
     value,
-    written_domain,
 )
 from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
 FLAG = "lazy_reset_grad"
 DRAWN = 4
-"""Samples that are drawn where nobody says how many."""
+"""Default number of random samples."""
 GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written: folders, trained parameters (name in the graph -> in the model), frozen initializers.
+    """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
     `losses` is the gold of each forward pass.
     """
@@ -81,30 +81,30 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
-    warn: Warn = told_by_python,
+    warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; `trainable`
     is as `forward.choose_parameters` has it.
-    `data`, as `samples.given` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
+    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
-    those folders that are not of an earlier call, or were changed since; a case is written as a whole or not at all.
-    `warn` is told what is odd in the model and harmless.
+    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
     optimizer = optimizer or next(iter(optimizers()))
     _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
     source = forward.load(model)
-    case = _differentiated(source, losses()[loss], forward.choose_parameters(source, trainable))
+    case = _make_train_graph(source, losses()[loss], forward.choose_parameters(source, trainable))
     for warning in case.state.warnings.values():
         warn(warning)
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    drawn = numbers.given(case.data, data) if data is not None else _drawn(case, samples, seed)
-    batches = n_batches or n_accum * math.ceil(len(drawn) / n_accum)
+    sample_arrays = numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed)
+    batches = n_batches or n_accum * math.ceil(len(sample_arrays) / n_accum)
     check_passes(case.data.values(), batches)
-    dataset = numbers.as_dataset(drawn, case.weights, batches, n_accum)
+    dataset = numbers.as_dataset(sample_arrays, case.weights, batches, n_accum)
     with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
@@ -113,7 +113,7 @@ def build_train_graph(
             dataset = _gold(case, train.parent, dataset)
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
-        inputs = numbers.npz_bytes(numbers.input_arrays(drawn, case.weights, batches, n_accum))
+        inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, case.weights, batches, n_accum))
         outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": gold})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
@@ -124,7 +124,7 @@ def build_train_graph(
 
 @dataclass(frozen=True)
 class TrainGraph:
-    """The parts of a training graph before they are written.
+    """The parts of a training graph, before the files exist.
 
     `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
     """
@@ -148,9 +148,9 @@ class TrainGraph:
 
 
 def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None) -> None:
-    for kind, given, known in (("loss", loss, losses()), ("optimizer", optimizer, optimizers())):
-        if given not in known:
-            raise OptionProblem(f"there is no {kind} {given!r}", hint=f"one of {', '.join(known)}")
+    for kind, choice, choices in (("loss", loss, losses()), ("optimizer", optimizer, optimizers())):
+        if choice not in choices:
+            raise OptionProblem(f"there is no {kind} {choice!r}", hint=f"one of {', '.join(choices)}")
     if not (math.isfinite(rate) and rate > 0):
         raise OptionProblem(f"learning rate {rate} is not positive", hint="for example 0.01")
     if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < n_accum):
@@ -166,22 +166,22 @@ def _loss_of(operator: Operator) -> Loss:
     return operator.loss
 
 
-def _differentiated(source: Forward, operator: Operator, chosen: tuple[str, ...]) -> TrainGraph:
+def _make_train_graph(source: Forward, operator: Operator, parameters: tuple[str, ...]) -> TrainGraph:
     loss = _loss_of(operator)
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
-    names.taken |= {node.name for node in source.raw.nodes} | set(chosen)
-    for reserved in (FLAG, loss.target):
-        if reserved in names.taken:
+    names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
+    for name in (FLAG, loss.target):
+        if name in names.reserved:
             raise GraphProblem(
-                f"the model already has a value {reserved!r}, which the training graph adds",
+                f"the model already has a value {name!r}, which the training graph adds",
                 [("inputs", ", ".join(source.inputs))],
                 "rename it in the model",
             )
-    names.taken |= {FLAG, loss.target}
-    written = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in chosen}
-    model = forward.renamed(source, {old: new for old, new in written.items() if old != new})
+    names.reserved |= {FLAG, loss.target}
+    graph_names = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in parameters}
+    model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
     model = forward.training_forms(model, names)
-    trained = {new: old for old, new in written.items()}
+    trained = {new: old for old, new in graph_names.items()}
     state = model.resolved(model.parameter_types({n: n for n in trained}))
     node, target = _attach(model, operator, state, names)
     nodes = (*model.raw.nodes, node)
@@ -190,7 +190,7 @@ def _differentiated(source: Forward, operator: Operator, chosen: tuple[str, ...]
 
 
 def _attach(model: Forward, operator: Operator, state: Resolved, names: Names) -> tuple[Node, TensorType]:
-    """The loss node and the type of its target, both typed in `state`."""
+    """The loss node and the type of its target; adds both types to `state`."""
     loss, output = _loss_of(operator), state.types[model.output]
     target = loss.target_type(output) if output.dtype == "float32" else None
     if target is None:
@@ -216,8 +216,8 @@ def write_train(case: TrainGraph, path: Path) -> None:
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
     frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read and n not in types}
-    made = [n for node in (*case.model.raw.nodes, case.loss) for n in node.outputs if n]
-    infos = {n: case.state.types[n] for n in made if n != case.loss.outputs[0]} | backward.types
+    values = [n for node in (*case.model.raw.nodes, case.loss) for n in node.outputs if n]
+    infos = {n: case.state.types[n] for n in values if n != case.loss.outputs[0]} | backward.types
     OnnxGraph(
         "train",
         nodes,
@@ -230,7 +230,7 @@ def write_train(case: TrainGraph, path: Path) -> None:
 
 
 def _accumulation(parameter: str, gradient: str) -> Node:
-    operator = written_accumulator()
+    operator = usual_accumulator()
     assert operator.accumulator is not None
     places = operator.accumulator
     names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
@@ -248,9 +248,9 @@ def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Pat
     assert declared is not None, f"{operator.name} is no optimizer"
     names = Names({f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")})
     value = np.array(rate, np.float32)
-    given = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
-    constants = {i: gs.Constant(names.fresh("learning_rate"), value) for i in given}
-    attrs = {} if given else {declared.rate: float(rate)}
+    rate_inputs = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
+    constants = {i: gs.Constant(names.fresh("learning_rate"), value) for i in rate_inputs}
+    attrs = {} if rate_inputs else {declared.rate: float(rate)}
     graph = gs.Graph(name="optimizer", opset=case.model.opset)
     for name, kind in case.types.items():
         places = {declared.weight: name, declared.gradient: name + BUFFER_SUFFIX}
@@ -258,20 +258,20 @@ def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Pat
         operands = {i: gs.Variable(n, np.float32, kind.shape) for i, n in places.items()}
         updated = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
         results = {i: gs.Variable(n, np.float32, kind.shape) for i, n in updated.items()}
-        lists = _listed(operands | constants), _listed(results)
-        label, domain = f"{operator.name.lower()}_{name}", written_domain(operator)
+        lists = _tensor_list(operands | constants), _tensor_list(results)
+        label, domain = f"{operator.name.lower()}_{name}", file_domain(operator)
         graph.nodes.append(gs.Node(operator.name, label, attrs, *lists, domain))
         graph.inputs += operands.values()
         graph.outputs += results.values()
     save_graph(graph, path)
 
 
-def _listed(values: Mapping[int, gs.Tensor]) -> list[gs.Tensor]:
-    """Operands by position as a list; between them some may be absent."""
+def _tensor_list(values: Mapping[int, gs.Tensor]) -> list[gs.Tensor]:
+    """Tensors by position as a list, with an empty variable at each absent position."""
     return [values.get(i, gs.Variable.empty()) for i in range(max(values) + 1)]
 
 
-def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
+def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     check_samples(case.data.values(), count)
     target, output = case.loss.inputs[1], case.state.types[case.model.output]
     axis = _loss_of(operator_of(case.loss)).class_axis
@@ -280,7 +280,7 @@ def _drawn(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
 
 
 def _gold(case: TrainGraph, folder: Path, dataset: Dataset) -> Dataset:
-    """The dataset with the float64 meaning of the files as its gold; DatasetMismatch where it diverges."""
+    """The dataset with the results of a float64 run as expected ones; raises DatasetMismatch if the run diverges."""
     source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     program = check.check_program(source, data_inputs=len(case.data))
     verify_program(program)

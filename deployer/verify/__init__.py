@@ -1,1 +1,1 @@
-"""Judges of artefacts and of results; nothing here calls the code that made the thing."""
+"""Judges of artefacts and of results; nothing here calls the code that computed them."""

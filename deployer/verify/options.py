@@ -1,4 +1,4 @@
-"""The judge of options that come with an artefact: what the command line refuses is refused in a file as well."""
+"""The judge of options in an artefact: a file's options obey the rules of the command line."""
 
 import math
 
@@ -13,7 +13,7 @@ LARGEST_FLOAT = 3.4028234663852886e38
 
 
 def verify_options(options: Options) -> Target:
-    """The target under the options; OptionProblem where they make no sense for it."""
+    """The target with the options' budgets and cores; raises OptionProblem for options that it cannot have."""
     _need(options.target in names(), f"there is no target {options.target!r}")
     _need(options.strategy in registry(), f"there is no buffering {options.strategy!r}")
     _need(1 <= options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
@@ -27,7 +27,7 @@ def verify_options(options: Options) -> Target:
 
 
 def verify_running(running: Running) -> None:
-    """OptionProblem where a harness cannot do what is asked of it."""
+    """Raise OptionProblem for a number of passes or a tolerance of the loss that a harness cannot have."""
     _need(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
     tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT
     _need(tolerable, f"a tolerance of {running.tolerance}")

@@ -1,6 +1,6 @@
-"""The judge of a plan without its tiling: that it is whole, that its steps are kernels' uses, and that all has room.
+"""The judge of a plan without its tiling: each step is a valid call of a kernel, and each buffer has its own memory.
 
-It cannot know whether the plan trains what it was made for; its seal says that it is as the deployer wrote it.
+It does not check that the plan computes the user's model; the artefact's seal shows that the deployer wrote the plan.
 """
 
 import math
@@ -35,7 +35,7 @@ MOST_SLOTS = 3
 
 
 def verify_plan_alone(plan: Plan) -> None:
-    """Raises VerifyFailed with the rule, OptionProblem for options that make no sense.
+    """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
     Rules: plan, dataflow, lifetime, ingress, egress, tile, stage, slots, cover, table, alignment, overlap, budget or
     cycles.
@@ -60,16 +60,16 @@ def _place(step: PlanStep) -> str:
     return f"step {step.index} {step.name!r} ({step.op})"
 
 
-def _distinct(names: tuple[str, ...], what: str) -> None:
-    need(len(set(names)) == len(names), "plan", f"{what} are not distinct")
+def _distinct(names: tuple[str, ...], label: str) -> None:
+    need(len(set(names)) == len(names), "plan", f"{label} are not distinct")
 
 
 def _interface(plan: Plan, target: Target) -> None:
-    """Levels are the target's first, graphs those a harness runs; every name it uses has a storage."""
+    """The levels are the target's innermost, a harness runs the graphs, and each input and output has a storage."""
     names = [level.name for level in plan.levels]
-    known = [level.name for level in target.levels]
+    target_names = [level.name for level in target.levels]
     need(USUAL < len(names) <= DEPTH, "plan", f"a plan does not use {len(names)} levels")
-    need(names == known[: len(names)], "plan", f"levels {names} are not the target's {known}")
+    need(names == target_names[: len(names)], "plan", f"levels {names} are not the target's {target_names}")
     check_depth(len(names), plan.options, target)
     need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")
     need(0 <= plan.table_bytes <= LARGEST, "table", f"tables have {plan.table_bytes} B")
@@ -78,12 +78,12 @@ def _interface(plan: Plan, target: Target) -> None:
     _distinct(plan.outputs, "outputs")
     need(bool(plan.outputs), "plan", "there are no outputs")
     need("train" not in plan.graphs or len(plan.outputs) == 1, "plan", "a training graph has one output, its loss")
-    listed = {*plan.data, *plan.weights, *plan.outputs}
-    need(set(plan.storage_of) == listed, "plan", "storages are not those of data, weights and outputs")
+    interface = {*plan.data, *plan.weights, *plan.outputs}
+    need(set(plan.storage_of) == interface, "plan", "storages are not those of data, weights and outputs")
 
 
 def _homes(plan: Plan) -> dict[str, Home]:
-    """A home per storage, of its type's bytes; the harness fills and reads what is there for that."""
+    """The home of each storage; it has the bytes of its type, and a home for data, weights and outputs exists."""
     homes, final = {home.storage: home for home in plan.homes}, max(len(plan.steps) - 1, 0)
     _distinct(tuple(home.storage for home in plan.homes), "homes")
     levels = [level.name for level in plan.levels]
@@ -91,8 +91,8 @@ def _homes(plan: Plan) -> dict[str, Home]:
     weights = {plan.storage_of[name] for name in plan.weights}
     for home in plan.homes:
         place, kind = f"the home of {home.storage!r}", home.type
-        known = kind.dtype in DTYPES and all(1 <= n <= LARGEST for n in kind.shape)
-        need(known and home.bytes == kind.bytes <= LARGEST, "plan", f"{place} is not made for {kind}")
+        valid = kind.dtype in DTYPES and all(1 <= n <= LARGEST for n in kind.shape)
+        need(valid and home.bytes == kind.bytes <= LARGEST, "plan", f"{place} is not made for {kind}")
         need(home.level in levels, "plan", f"{place} is in {home.level!r}, which the plan does not use")
         need(0 <= home.offset <= LARGEST, "alignment", f"{place} is at {home.offset}")
         span = f"{place} is alive in steps {home.first}..{home.last} of 0..{final}"
@@ -115,7 +115,7 @@ def _homes(plan: Plan) -> dict[str, Home]:
 
 
 def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) -> None:
-    """Numbers in order, a registered kernel, dims and operands within sizes that can be walked."""
+    """The step stands at its index in its graph, calls a registered kernel, and has valid dims and operands."""
     place = _place(step)
     need(step.index == position, "plan", f"{place} stands at position {position}")
     order = [
@@ -137,8 +137,8 @@ def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) 
     for d in step.dims:
         text = f"{place}: tile {d.name}={d.tile} of {d.outer} of {d.size}"
         need(1 <= d.tile <= d.outer <= d.size <= LARGEST, "plan", text)
-        whole, rest = divmod(d.size, d.outer)
-        tiles *= whole * -(-d.outer // d.tile) + -(-rest // d.tile)
+        full, remainder = divmod(d.size, d.outer)
+        tiles *= full * -(-d.outer // d.tile) + -(-remainder // d.tile)
     need(tiles == len(step.tile_cycles), "cycles", f"{place}: {tiles} tiles, {len(step.tile_cycles)} costs")
     pointers = [name for name, _, _ in step.kernel.pointers]
     args = [o.arg for o in step.operands]
@@ -153,7 +153,7 @@ def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) 
 
 
 def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> None:
-    """An operand is a view of a live home, with an axis map over dims of its step."""
+    """An operand is a view of a home that is live in the step, and its axes depend on dims of the step only."""
     place = f"{_place(step)}: operand {operand.arg!r}"
     need(operand.storage in homes, "plan", f"{place} has no home")
     home = homes[operand.storage]
@@ -165,8 +165,8 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
     need(not operand.fresh_on_flag or operand.mode == "inout", "plan", f"{place} is fresh and not in place")
     for axis in operand.axes:
         dim = getattr(axis, "dim", None)
-        known = dim is None or dim in {d.name for d in step.dims}
-        need(known, "plan", f"{place} depends on {dim!r}, which is no dim of the step")
+        valid = dim is None or dim in {d.name for d in step.dims}
+        need(valid, "plan", f"{place} depends on {dim!r}, which is no dim of the step")
         if isinstance(axis, Windowed):
             sizes = (axis.kernel, axis.stride, axis.dilation, getattr(axis, "count", 1))
             sound = all(1 <= n <= LARGEST for n in sizes) and abs(axis.pad) <= LARGEST
@@ -177,7 +177,7 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
 
 
 def _as_tiling(plan: Plan) -> Tiling:
-    """The choices a plan was made from, over the accesses it holds, for the rules that judge those."""
+    """A tiling rebuilt from the plan, so that the rules of tilings can judge it."""
     tensors = {h.storage: Tensor(h.storage, h.type, "value", h.storage) for h in plan.homes}
     for step in plan.steps:
         for o in step.operands:
@@ -208,15 +208,15 @@ def _choice(step: PlanStep) -> StepTiling:
         slots = {o.arg: o.places[USUAL].count for o in step.operands if o.places[USUAL].count}
         stage = Stage({d.name: d.outer for d in step.dims}, step.staging.order, step.staging.buffering, slots)
     else:
-        cut = [d.name for d in step.dims if d.outer != d.size]
-        need(not cut, "stage", f"{_place(step)} has no stage, which cuts {cut}")
+        split = [d.name for d in step.dims if d.outer != d.size]
+        need(not split, "stage", f"{_place(step)} has no stage, which cuts {split}")
     order = tuple(d.name for d in step.dims)
     tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.places[RESIDENT].count for o in step.operands}
     return StepTiling(step.name, tile, order, step.buffering, slots, stage)
 
 
 def _arguments(step: PlanStep) -> None:
-    """Each scalar of the kernel has a value of its type, over dims and axes that are there."""
+    """Each scalar of the kernel has a value of its type, and refers to existing dims and axes only."""
     place, scalars = _place(step), dict(step.kernel.scalars)
     need(
         set(step.args) == set(scalars),
@@ -244,18 +244,18 @@ def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
 
 
 def _axis(step: PlanStep, arg: str, index: int) -> object:
-    found = next((o for o in step.operands if o.arg == arg), None)
-    return found.axes[index] if found is not None and 0 <= index < len(found.axes) else None
+    operand = next((o for o in step.operands if o.arg == arg), None)
+    return operand.axes[index] if operand is not None and 0 <= index < len(operand.axes) else None
 
 
 def _dataflow(plan: Plan, homes: dict[str, Home]) -> None:
-    """What is read was filled, kept from the last pass, or written before; an output is written at all."""
-    made = {home.storage for home in homes.values() if home.loaded or home.persistent}
+    """Each read storage was loaded, is persistent or was written by an earlier step; some step writes each output."""
+    defined = {home.storage for home in homes.values() if home.loaded or home.persistent}
     for step in plan.steps:
         for o in step.operands:
-            there = o.storage in made or o.mode == "out" or o.fresh_on_flag
-            need(there, "dataflow", f"{_place(step)} reads {o.storage!r} before it is made")
-        made |= {o.storage for o in step.operands if o.mode != "in"}
+            available = o.storage in defined or o.mode == "out" or o.fresh_on_flag
+            need(available, "dataflow", f"{_place(step)} reads {o.storage!r} before it is made")
+        defined |= {o.storage for o in step.operands if o.mode != "in"}
     for name in plan.outputs:
-        if plan.storage_of[name] not in made:
+        if plan.storage_of[name] not in defined:
             raise VerifyFailed("dataflow", f"no step makes the output {name!r}")

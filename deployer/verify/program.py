@@ -1,4 +1,4 @@
-"""The judge of checked programs, a rule per function; it calls nothing of what made them."""
+"""The judge of checked programs, one rule per function; nothing here calls the check stage."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from deployer.core.operator import registry
 
 
 def verify_program(program: Program) -> None:
-    """Raises VerifyFailed with the rule: ssa, producer, storage, order, typed or reachable."""
+    """Raise VerifyFailed where a program breaks a rule: ssa, producer, storage, order, typed or reachable."""
     _dtypes(program)
     _ssa(program)
     _operators(program)
@@ -31,7 +31,7 @@ def _names(names: Iterable[str]) -> list[str]:
 
 
 def _ssa(program: Program) -> None:
-    """Every name is one thing, every mentioned name exists, and the role lists say what the tensors say."""
+    """Names are unique, each name in use exists, and the program's list of each role holds the tensors of that role."""
     for key, tensor in program.tensors.items():
         _need(key == tensor.name, "ssa", f"tensor {tensor.name!r} is filed under {key!r}")
     for label, names in (
@@ -49,30 +49,30 @@ def _ssa(program: Program) -> None:
         ("accumulator", program.accumulators),
         ("flag", (program.flag,) if program.flag else ()),
     )
-    for role, listed in lists:
-        found = [t.name for t in program.tensors.values() if t.role == role]
+    for role, role_names in lists:
+        expected = [t.name for t in program.tensors.values() if t.role == role]
         _need(
-            list(listed) == found,
+            list(role_names) == expected,
             "ssa",
             f"the list of role {role} differs from the tensors",
-            ("tensors", str(found)),
+            ("tensors", str(expected)),
         )
     for name in (*program.outputs, *program.updated, *program.updated.values()):
         _need(name in program.tensors, "ssa", f"output {name!r} does not exist")
 
 
 def _producers(program: Program) -> None:
-    """A value has one producer, a node or the view it is; nothing else is produced."""
-    made = Counter(name for node in program.nodes for name in _names(node.outputs))
+    """Exactly one node produces a value, at most one if it is a view; no node produces any other tensor."""
+    producers = Counter(name for node in program.nodes for name in _names(node.outputs))
     for tensor in program.tensors.values():
-        count = made[tensor.name]
+        count = producers[tensor.name]
         view = tensor.role == "value" and tensor.storage != tensor.name
-        allowed = (0, 1) if view else (1,) if tensor.role == "value" else (0,)
-        _need(count in allowed, "producer", f"{tensor.role} {tensor.name!r} has {count} producers")
+        counts = (0, 1) if view else (1,) if tensor.role == "value" else (0,)
+        _need(count in counts, "producer", f"{tensor.role} {tensor.name!r} has {count} producers")
 
 
 def _storage(program: Program) -> None:
-    """Storage chains end, in memory of the same size; in-place outputs lie where the operator writes them."""
+    """A view fits its storage, a constant has content, and an in-place output overwrites its operand."""
     for tensor in program.tensors.values():
         root = program.tensors[_chain(program, tensor.name)[-1]]
         _need(
@@ -83,15 +83,15 @@ def _storage(program: Program) -> None:
         same = tensor.type.bytes == root.type.bytes and tensor.type.dtype == root.type.dtype
         types = f"{tensor.type} in {root.type}"
         _need(same, "storage", f"{tensor.name!r} does not fit the memory of {root.name!r}", ("types", types))
-        there = tensor.data is not None
-        holds = there and len(tensor.data or b"") == tensor.type.bytes
-        right = {"constant": holds, "weight": holds or not there}.get(tensor.role, not there)
-        _need(right, "storage", f"{tensor.name!r} has wrong content")
+        filled = tensor.data is not None
+        holds = filled and len(tensor.data or b"") == tensor.type.bytes
+        valid = {"constant": holds, "weight": holds or not filled}.get(tensor.role, not filled)
+        _need(valid, "storage", f"{tensor.name!r} has wrong content")
     for node in program.nodes:
         _in_place(program, node)
     for output, weight in program.updated.items():
-        there = program.tensors[weight].role == "weight" and _chain(program, output)[-1] == weight
-        _need(there, "storage", f"{output!r} does not lie in weight {weight!r}")
+        in_place = program.tensors[weight].role == "weight" and _chain(program, output)[-1] == weight
+        _need(in_place, "storage", f"{output!r} does not lie in weight {weight!r}")
     _need(
         len(set(program.updated.values())) == len(program.updated),
         "storage",
@@ -100,7 +100,7 @@ def _storage(program: Program) -> None:
 
 
 def _in_place(program: Program, node: Node) -> None:
-    """Outputs of a node are new memory, an accumulator as a whole, or the operand that the operator overwrites."""
+    """Each output of a node has its own memory, fills an accumulator, or overwrites the operator's in-place operand."""
     inplace = registry()[node.op].inplace
     for position, name in enumerate(node.outputs):
         if not name:
@@ -108,14 +108,14 @@ def _in_place(program: Program, node: Node) -> None:
         source = node.inputs[inplace[position]] if position in inplace else name
         place = f"node {node.name!r} ({node.op})"
         storage = program.tensors[name].storage
-        computed_there = position not in inplace and program.tensors[storage].role == "accumulator"
-        _need(storage == source or computed_there, "storage", f"{place}: {name!r} does not lie in {source!r}")
+        accumulates = position not in inplace and program.tensors[storage].role == "accumulator"
+        _need(storage == source or accumulates, "storage", f"{place}: {name!r} does not lie in {source!r}")
         role = program.tensors[_chain(program, name)[-1]].role
         _need(role in ("value", "weight", "accumulator"), "storage", f"{place} overwrites a {role}")
 
 
 def _chain(program: Program, name: str) -> list[str]:
-    """The names from `name` to the tensor whose memory it uses."""
+    """The tensors from `name` along its storage to the tensor that owns the memory, which comes last."""
     chain = [name]
     while program.tensors[chain[-1]].storage != chain[-1]:
         following = program.tensors[chain[-1]].storage
@@ -135,17 +135,17 @@ def _chain(program: Program, name: str) -> list[str]:
 
 
 def _order(program: Program) -> None:
-    """Every input is made before use and not overwritten since; graphs share lasting memory only."""
+    """An earlier node of the same graph computes each value that a node reads, and no node overwrites it in between."""
     produced = {name for node in program.nodes for name in _names(node.outputs)}
     for graph in program.graphs:
-        made: set[str] = set()
+        defined: set[str] = set()
         newest: dict[str, str] = {}
         for node in graph.nodes:
             for name in _names(node.inputs):
                 chain = _chain(program, name)
                 source = next((link for link in chain if link in produced), chain[-1])
-                there = source in made if source in produced else program.tensors[source].role != "value"
-                _need(there, "order", f"node {node.name!r} reads {name!r} before it is made")
+                available = source in defined if source in produced else program.tensors[source].role != "value"
+                _need(available, "order", f"node {node.name!r} reads {name!r} before it is made")
                 fresh = newest.get(chain[-1], chain[-1])
                 _need(
                     fresh in chain,
@@ -153,7 +153,7 @@ def _order(program: Program) -> None:
                     f"node {node.name!r} reads {name!r}, which {fresh!r} has overwritten",
                 )
             for name in _names(node.outputs):
-                made.add(name)
+                defined.add(name)
                 newest[_chain(program, name)[-1]] = name
 
 
@@ -169,34 +169,34 @@ def _operators(program: Program) -> None:
 
 
 def _dtypes(program: Program) -> None:
-    """Known dtypes, and at least one element."""
+    """Each tensor has a dtype of the target and at least one element."""
     for tensor in program.tensors.values():
-        known = tensor.type.dtype in DTYPES and all(size > 0 for size in tensor.type.shape)
-        _need(known, "typed", f"{tensor.name!r} has no usable type", ("type", str(tensor.type)))
+        valid = tensor.type.dtype in DTYPES and all(size > 0 for size in tensor.type.shape)
+        _need(valid, "typed", f"{tensor.name!r} has no usable type", ("type", str(tensor.type)))
 
 
 def _typed(program: Program) -> None:
-    """Every node gives its outputs their types."""
+    """The types that each operator infers are those of the node's outputs."""
     for node in program.nodes:
         try:
-            given = registry()[node.op].infer(node, [program.tensors[n].type if n else None for n in node.inputs])
+            types = registry()[node.op].infer(node, [program.tensors[n].type if n else None for n in node.inputs])
         except DeployerError as error:
             raise VerifyFailed("typed", error.cause, error.facts) from error
-        for name, expected in zip(node.outputs, given, strict=False):
-            found = program.tensors[name].type if name else expected
+        for name, expected in zip(node.outputs, types, strict=False):
+            declared = program.tensors[name].type if name else expected
             place = f"node {node.name!r} ({node.op}) gives {name!r} another type"
-            _need(found == expected, "typed", place, ("types", f"{found}, by its inputs {expected}"))
+            _need(declared == expected, "typed", place, ("types", f"{declared}, by its inputs {expected}"))
 
 
 def _no_dead_nodes(program: Program) -> None:
-    """Every node leads to an output, or into a weight or an accumulator."""
-    wanted = _links(program, (*program.outputs, *program.updated))
+    """A program output depends on each node, or the node writes a weight or an accumulator."""
+    live = _links(program, (*program.outputs, *program.updated))
     for graph in reversed(program.graphs):
         for node in reversed(graph.nodes):
             lasting = any(_lasting(program.tensors[_chain(program, n)[-1]]) for n in _names(node.outputs))
-            used = lasting or not wanted.isdisjoint(_names(node.outputs))
+            used = lasting or not live.isdisjoint(_names(node.outputs))
             _need(used, "reachable", f"nothing needs node {node.name!r} ({node.op}) of the {graph.name} graph")
-            wanted |= _links(program, _names(node.inputs))
+            live |= _links(program, _names(node.inputs))
 
 
 def _lasting(tensor: Tensor) -> bool:
@@ -207,35 +207,35 @@ def _links(program: Program, names: Iterable[str]) -> set[str]:
     return {link for name in names for link in _chain(program, name)}
 
 
-def _needed_by(program: Program, graph: Graph, name: str) -> set[str]:
-    """All names in a graph that `name` is computed from, with the memory they lie in."""
-    found = _links(program, (name,))
+def _ancestors(program: Program, graph: Graph, name: str) -> set[str]:
+    """All tensors of a graph that `name` depends on, `name` and their storages included."""
+    ancestors = _links(program, (name,))
     for node in reversed(graph.nodes):
-        if not found.isdisjoint(_names(node.outputs)):
-            found |= _links(program, _names(node.inputs))
-    return found
+        if not ancestors.isdisjoint(_names(node.outputs)):
+            ancestors |= _links(program, _names(node.inputs))
+    return ancestors
 
 
 def _loss_reaches_weights(program: Program) -> None:
-    """The loss depends on each updated weight but an optimizer's state; updates read accumulators that are written."""
+    """The loss depends on each trained weight, and its update reads accumulators that the training graph writes."""
     if not program.updated:
         return
     train, optimizer = program.graphs[0], program.graphs[-1]
-    before_loss = _needed_by(program, train, program.outputs[0])
-    written = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
+    before_loss = _ancestors(program, train, program.outputs[0])
+    train_outputs = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
     states = set(_states(program, optimizer))
     for output, weight in program.updated.items():
         if weight in states:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
-        read = _needed_by(program, optimizer, output) & set(program.accumulators)
-        _need(bool(read), "reachable", f"the update of {weight!r} reads no accumulator")
-        for name in sorted(read):
-            _need(name in written, "reachable", f"no node of the training graph writes accumulator {name!r}")
+        accumulators = _ancestors(program, optimizer, output) & set(program.accumulators)
+        _need(bool(accumulators), "reachable", f"the update of {weight!r} reads no accumulator")
+        for name in sorted(accumulators):
+            _need(name in train_outputs, "reachable", f"no node of the training graph writes accumulator {name!r}")
 
 
 def _states(program: Program, graph: Graph) -> Iterator[str]:
-    """The memory of what optimizers keep from update to update."""
+    """The storage of each optimizer state, which lasts from one update to the next."""
     for node in graph.nodes:
         declared = registry()[node.op].optimizer
         for position in declared.states if declared else ():

@@ -1,4 +1,4 @@
-"""The program's meaning in numpy: every node through its operator's reference, in any float dtype."""
+"""An interpreter of programs in numpy: it runs each node by its operator's reference, in any float dtype."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,14 @@ Trace = Callable[[Node, Sequence[Array]], None]
 
 @dataclass(frozen=True, eq=False)
 class Memory(MutableMapping[str, Array]):
-    """Values by name over one array per storage, so views and in-place operands behave as on a target."""
+    """Values by tensor name in one array per storage, so views and in-place operands share memory as on a target."""
 
     program: Program
     dtype: type[np.floating]
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
-        """The value of a tensor in its own shape; a constant is there from the start."""
+        """The value of a tensor in its own shape; tensors with content, such as constants, need no assignment."""
         tensor, root = self.program.tensors[name], self.program.storage(name)
         if root not in self.arrays and self.program.tensors[root].data is not None:
             self[root] = self.program.tensors[root].array
@@ -33,20 +33,20 @@ class Memory(MutableMapping[str, Array]):
         self.arrays[self.program.storage(name)] = np.asarray(value).astype(kind)
 
     def __delitem__(self, name: str) -> None:
-        """Forget a storage."""
+        """Remove the array of a tensor's storage."""
         del self.arrays[self.program.storage(name)]
 
     def __iter__(self) -> Iterator[str]:
-        """The storages that hold something."""
+        """The names of the storages that have an array."""
         return iter(self.arrays)
 
     def __len__(self) -> int:
-        """Number of storages that hold something."""
+        """Number of storages that have an array."""
         return len(self.arrays)
 
 
 def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None) -> None:
-    """Execute the nodes in order; `trace` sees each node with its results."""
+    """Execute the nodes in order; `trace` is called with each node and its results."""
     for node in graph.nodes:
         operands = [memory[name] if name else None for name in node.inputs]
         results = operator_of(node).reference(node, operands)
@@ -78,7 +78,7 @@ def run_training(
 def final_memory(
     program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
 ) -> tuple[list[float], Memory]:
-    """The loss of each forward pass, and what memory holds after the last.
+    """The loss of each forward pass, and the memory after the last one.
 
     The first pass of an update sets the flag; the optimizer runs after each full `n_accum` passes.
     """
@@ -99,7 +99,7 @@ def final_memory(
 
 
 def with_oracle(program: Program, dataset: Dataset) -> Dataset:
-    """The dataset with float64 interpretation as its gold, for runs that outputs.npz does not record."""
+    """The dataset with expected losses and weights from a float64 run, for runs that outputs.npz does not record."""
     losses, weights = run_training(program, dataset, np.float64)
     narrow = {name: value.astype(np.float32) for name, value in weights.items()}
     return replace(dataset, expected_losses=tuple(losses), expected_weights=narrow)

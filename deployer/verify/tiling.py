@@ -1,4 +1,4 @@
-"""The judge of tilings: schedule, lifetimes, tiles and slots, a rule per function; never calls what chose them."""
+"""The judge of tilings: schedule, lifetimes, tiles and slots, one rule per function; nothing here calls the planner."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ DMA_LEVELS = 2
 
 
 def verify_tiling(tiling: Tiling) -> None:
-    """Raises VerifyFailed with the rule: schedule, lifetime, tile, stage, slots, cover or table."""
+    """Raise VerifyFailed where a tiling breaks a rule: schedule, lifetime, tile, stage, slots, cover or table."""
     verify_options(tiling.lifetimes.schedule.options)
     _order(tiling)
     _declared(tiling)
@@ -37,7 +37,7 @@ def verify_tiling(tiling: Tiling) -> None:
 
 
 def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """Tile, stage and slots of a step: what they touch is inside its tensors, and outputs are written once."""
+    """A step's tile, stage and slots are valid, its boxes lie inside its tensors, and it writes each output once."""
     _tile(step, choice)
     _stage(step, choice, tiling)
     _slots(step, choice, tiling)
@@ -46,25 +46,25 @@ def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
 
 
 def need(holds: bool, rule: str, cause: str, *facts: tuple[str, str]) -> None:
-    """VerifyFailed under the rule unless the condition holds."""
+    """Raise VerifyFailed with the rule, the cause and the facts unless the condition holds."""
     if not holds:
         raise VerifyFailed(rule, cause, facts)
 
 
 def target_of(tiling: Tiling) -> Target:
-    """The target under the options the tiling was made for."""
+    """The target with the budgets and cores of the tiling's options."""
     options = tiling.lifetimes.schedule.options
     return load(options.target).with_options(options.budgets or {}, options.cores)
 
 
 def check_depth(depth: int, options: Options, target: Target) -> None:
-    """Homes lie no further out than the outermost level that the options allow."""
+    """A tiling uses no level further out than its options allow; `depth` is the number of levels in use."""
     reach = len(target.within(options.outermost))
     need(depth <= reach, "stage", f"tensors lie in {depth} levels, by the options in {reach}")
 
 
 def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
-    """The argument structs of all steps fit their share of the inner level."""
+    """The argument structs of all steps fit into `table_bytes` of the inner level."""
     total = 0
     for kernel in kernels:
         size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
@@ -81,15 +81,15 @@ def _place(step: Step) -> str:
 
 
 def _order(tiling: Tiling) -> None:
-    """The program's nodes once each, graph by graph in its order, counted through, with a choice per step."""
+    """The schedule has one step per node, graph by graph, with its position as its index, and one tiling per step."""
     schedule = tiling.lifetimes.schedule
-    found = [s.graph for s in schedule.steps]
+    graphs = [s.graph for s in schedule.steps]
     expected = [g.name for g in schedule.program.graphs for _ in g.nodes]
     need(
-        found == expected,
+        graphs == expected,
         "schedule",
         "the steps are not those of the graphs, one graph after the other",
-        ("steps", f"{len(found)}, in the program {len(expected)}"),
+        ("steps", f"{len(graphs)}, in the program {len(expected)}"),
     )
     for index, step in enumerate(schedule.steps):
         need(step.index == index, "schedule", f"{_place(step)} stands at position {index}")
@@ -108,7 +108,7 @@ def _order(tiling: Tiling) -> None:
 
 
 def _declared(tiling: Tiling) -> None:
-    """A step is what its operator declares, and its operands are the node's: all outputs are written."""
+    """A step has its operator's kernel, access and arguments; it takes its node's operands and writes all outputs."""
     program = tiling.lifetimes.schedule.program
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for step in tiling.lifetimes.schedule.steps:
@@ -121,41 +121,41 @@ def _declared(tiling: Tiling) -> None:
             same = step.args == operator.args(step.node, access)
             need(same, "schedule", f"{place}: other arguments than the operator declares")
         for o in step.access.operands:
-            there = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)
-            need(there, "schedule", f"{place}: operand {o.arg!r} is {o.tensor!r}, which is not the node's")
-        written = {program.storage(o.tensor) for o in step.access.operands if o.writes}
+            belongs = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)
+            need(belongs, "schedule", f"{place}: operand {o.arg!r} is {o.tensor!r}, which is not the node's")
+        storages = {program.storage(o.tensor) for o in step.access.operands if o.writes}
         outputs = {program.storage(name) for name in step.node.outputs if name}
-        need(written == outputs, "schedule", f"{place} does not write exactly its outputs")
-        shared = [o.arg for o in step.access.operands if program.storage(o.tensor) in written]
+        need(storages == outputs, "schedule", f"{place} does not write exactly its outputs")
+        shared = [o.arg for o in step.access.operands if program.storage(o.tensor) in storages]
         need(
-            len(shared) == len(written),
+            len(shared) == len(storages),
             "schedule",
             f"{place}: operands {shared} share memory that is written",
         )
 
 
 def _dataflow(tiling: Tiling) -> None:
-    """Every input is made before it is read, in its own graph, and not overwritten in between."""
+    """An earlier step of the same graph computes each value that a step reads, and no step overwrites it in between."""
     program = tiling.lifetimes.schedule.program
     produced = {name for node in program.nodes for name in node.outputs if name}
-    graph, made, newest = "", set[str](), dict[str, str]()
+    graph, defined, newest = "", set[str](), dict[str, str]()
     for step in tiling.lifetimes.schedule.steps:
         if step.graph != graph:
-            graph, made, newest = step.graph, set(), {}
+            graph, defined, newest = step.graph, set(), {}
         for name in filter(None, step.node.inputs):
             chain = _chain(program, name)
             source = next((link for link in chain if link in produced), chain[-1])
-            there = source in made if source in produced else program.tensors[source].role != "value"
-            need(there, "schedule", f"{_place(step)} reads {name!r} before it is made")
+            available = source in defined if source in produced else program.tensors[source].role != "value"
+            need(available, "schedule", f"{_place(step)} reads {name!r} before it is made")
             fresh = newest.get(chain[-1], chain[-1])
             need(fresh in chain, "schedule", f"{_place(step)} reads {name!r}, which {fresh!r} has overwritten")
         for name in filter(None, step.node.outputs):
-            made.add(name)
+            defined.add(name)
             newest[_chain(program, name)[-1]] = name
 
 
 def _chain(program: Program, name: str) -> list[str]:
-    """The names from `name` to the tensor whose memory it uses."""
+    """The tensors from `name` along its storage to the tensor that owns the memory, which comes last."""
     chain = [name]
     while program.tensors[chain[-1]].storage != chain[-1]:
         chain.append(program.tensors[chain[-1]].storage)
@@ -164,7 +164,7 @@ def _chain(program: Program, name: str) -> list[str]:
 
 @dataclass
 class _Use:
-    """Steps that touch a storage, or read it after them: first, last and the graphs they are in."""
+    """The first and the last step in which a storage is in use, and the graphs of these uses."""
 
     first: int
     last: int
@@ -172,9 +172,10 @@ class _Use:
 
 
 def _uses(tiling: Tiling) -> dict[str, _Use]:
-    """Every storage that needs memory. The harness reads an output at the end of the graph that makes it.
+    """The use of every storage that needs memory.
 
-    It fills and reads every weight, one that no step reads, too.
+    The harness reads an output after the last step of its graph. It loads and reads every weight, even one that no
+    step uses.
     """
     schedule = tiling.lifetimes.schedule
     uses: dict[str, _Use] = {}
@@ -195,11 +196,11 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
 
 
 def _lifetimes(tiling: Tiling) -> None:
-    """Each storage in use has one lifetime over all its uses, what the harness fills or keeps included."""
+    """Each storage in use has one lifetime, which covers its uses by steps and by the harness, and its bytes."""
     schedule = tiling.lifetimes.schedule
     final, uses = len(schedule.steps) - 1, _uses(tiling)
-    listed = [life.storage for life in tiling.lifetimes.storages]
-    need(sorted(listed) == sorted(uses), "lifetime", "the storages are not those in use, once each")
+    storages = [life.storage for life in tiling.lifetimes.storages]
+    need(sorted(storages) == sorted(uses), "lifetime", "the storages are not those in use, once each")
     for life in tiling.lifetimes.storages:
         tensor, use = schedule.program.tensors[life.storage], uses[life.storage]
         first = 0 if life.loaded or life.persistent else use.first
@@ -211,16 +212,17 @@ def _lifetimes(tiling: Tiling) -> None:
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
-    unknown = sorted(set(tiling.resident) - set(listed))
+    unknown = sorted(set(tiling.resident) - set(storages))
     need(not unknown, "lifetime", f"resident {unknown} have no lifetime")
-    unknown = sorted(set(tiling.spilled) - set(listed) | set(tiling.spilled) & set(tiling.resident))
+    unknown = sorted(set(tiling.spilled) - set(storages) | set(tiling.spilled) & set(tiling.resident))
     need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
 
 
 def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
-    """The harness loads weights, constants and samples; weights and constants last, accumulators over all passes.
+    """Whether a lifetime is loaded and persistent as its role requires.
 
-    With one pass per update an accumulator may die at its update; other values stay in their graph.
+    The harness loads weights, constants and samples. Weights and constants are persistent. So are accumulators, unless
+    each update follows one pass (`sole`). Other values live in one graph.
     """
     if life.loaded != (role in ("weight", "constant", "data")):
         return False
@@ -230,7 +232,10 @@ def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
 
 
 def _tile(step: Step, choice: StepTiling) -> None:
-    """Lengths within the dims, each dim once in the order, reductions innermost and split in lexicographic order."""
+    """Tile lengths are within their dims, and the loop order has each dim once, the reductions innermost.
+
+    A reduction may be split only if the tiles of all reductions outside of it have length 1.
+    """
     place, dims = _place(step), step.access.dims
     names = sorted(d.name for d in dims)
     need(sorted(choice.tile) == names, "tile", f"{place}: tile {choice.tile} is not over dims {names}")
@@ -257,7 +262,7 @@ def _tile(step: Step, choice: StepTiling) -> None:
 
 
 def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """A stage is there where an operand is spilled, with slots for just those; it splits no reduction."""
+    """A step with a spilled operand has a stage, others have none; it has their slots and splits no reduction."""
     place, program, stage = _place(step), tiling.lifetimes.schedule.program, choice.stage
     spilled = [o for o in step.access.operands if program.storage(o.tensor) in tiling.spilled]
     need(
@@ -289,7 +294,10 @@ def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
 
 
 def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """No slot where the storage is resident, else one; two, three in place, in a double step whose box changes."""
+    """A resident operand has no slot, another has one.
+
+    In a double-buffered step an operand whose box changes has two slots, or three if it is read and written.
+    """
     place, program = _place(step), tiling.lifetimes.schedule.program
     args = sorted(o.arg for o in step.access.operands)
     need(sorted(choice.slots) == args, "slots", f"{place}: slots {choice.slots} are not over operands {args}")
@@ -307,12 +315,12 @@ def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
             text = f"{place} is double-buffered: {o.arg!r} has {count} slots, its box {moves}"
             need((count > 1) == changes, "slots", text)
         need(count < 2 or choice.buffering == "double", "slots", f"{place} is single: {o.arg!r} has {count} slots")
-    whole = choice.tile == choice.outer(step.access)
-    need(whole or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
+    single_tile = choice.tile == choice.outer(step.access)
+    need(single_tile or any(choice.slots.values()), "slots", f"{place} is resident and yet has more than one tile")
 
 
 def _inside(step: Step, choice: StepTiling, program: Program) -> None:
-    """Every box lies inside its tensor, and an operand's view is all of its tensor."""
+    """Every box lies inside its operand's view, and the view has as many elements as its tensor."""
     pieces = all_pieces(step.access, choice)
     for o in step.access.operands:
         place = f"{_place(step)}: operand {o.arg!r}"
@@ -326,7 +334,7 @@ def _inside(step: Step, choice: StepTiling, program: Program) -> None:
 
 
 def _covers(step: Step, choice: StepTiling) -> None:
-    """All tiles write each element of each output once; tiles on one box differ in reductions only."""
+    """The tiles write each element of each output once; tiles on the same box may differ in reduction dims only."""
     for o in step.access.operands:
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
         once = not o.writes or written_once(o, step.access, choice)

@@ -1,4 +1,4 @@
-"""The numbers a verdict rests on, read from tolerances.toml, which derives each of them."""
+"""The tolerances of verdicts, read from tolerances.toml, which explains each of them."""
 
 import tomllib
 from dataclasses import dataclass

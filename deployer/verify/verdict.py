@@ -1,4 +1,4 @@
-"""The verdict on values: how far they are from what is expected, and on trained tensors how far they moved."""
+"""The verdict on values: their distance to the expected ones and, of trained tensors, the distance they moved."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,12 @@ Arrays = Mapping[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What a run must show.
+    """The results that a run must reproduce.
 
-    `losses` per pass, `arrays` final weights or outputs by name; `initial` holds what those of them had before that an
-    optimizer moves, in `updates` updates. `frozen` are weights that nothing moves. `accumulators` holds the content of
-    gradient accumulators at the end of the run; empty where it is not known. `reference` says who expects all that.
+    `losses` has one loss per forward pass, `arrays` the final weights or the outputs by name. `initial` has the values
+    before the run of those weights that an optimizer changes, in `updates` updates. `frozen` has the weights that
+    nothing may change. `accumulators` has the gradient accumulators after the run, or nothing if there is no
+    reference for them. `reference` names the source of these values.
     """
 
     reference: str
@@ -32,7 +33,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Difference:
-    """Largest absolute difference of a tensor from its expected value, and where."""
+    """The largest absolute difference of a tensor from its expected value, and the index of that element."""
 
     name: str
     largest: float
@@ -41,9 +42,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Movement:
-    """How far a tensor went, in 2-norms: `moved`, `expected` to, the `error` between both, and what is `allowed` of it.
+    """The change of a tensor over a run, in 2-norms.
 
-    `relative_error` is the error as a share of what is expected. Of an accumulator all is counted from zero.
+    `moved` is the norm of its change, `expected` that of the expected change, `error` that of their difference, and
+    `allowed` the bound of the error. `relative_error` is error / expected. The change of an accumulator is its value.
     """
 
     name: str
@@ -55,75 +57,78 @@ class Movement:
 
     @property
     def passed(self) -> bool:
-        """Whether the error is allowed; what is not a number is not."""
+        """Whether the error is within its bound; NaN is not."""
         return self.error <= self.allowed
 
     @property
     def severity(self) -> float:
-        """The error as a share of what is allowed; infinite where it is not a number."""
+        """The error divided by its bound; infinite if the error is NaN."""
         return _share(self.error, self.allowed) if self.error == self.error else math.inf
 
     def __str__(self) -> str:
-        allowed = _percent(_share(self.allowed, self.expected))
-        return f"{self.moved:.3g} of {self.expected:.3g}, {_percent(self.relative_error)} off, {allowed} allowed"
+        percent = _percent(_share(self.allowed, self.expected))
+        return f"{self.moved:.3g} of {self.expected:.3g}, {_percent(self.relative_error)} off, {percent} allowed"
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: float, total: float) -> float:
     if math.isinf(part):
         return math.inf
-    return part / whole if whole else math.inf if part else 0.0
+    return part / total if total else math.inf if part else 0.0
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 10 else f"{share:.2g} times that"
 
 
-def distances(found: Array, wanted: Array) -> Array:
-    """|found - wanted| per element: 0 between equal infinities, infinite between others, NaN where one of both is."""
-    left = _wide(found)
-    return np.abs(_minus(left, _wide(wanted).reshape(left.shape)))
+def distances(actual: Array, expected: Array) -> Array:
+    """|actual - expected| per element, in float64 and flat.
+
+    Equal infinities have distance 0, an infinity and any other number an infinite one; NaN gives NaN.
+    """
+    values = _wide(actual)
+    return np.abs(_minus(values, _wide(expected).reshape(values.shape)))
 
 
-def difference(name: str, found: Array, wanted: Array) -> Difference:
-    """The largest difference; NaN, which is larger than any, where a value or the expected one is NaN."""
-    distance = distances(found, wanted)
+def difference(name: str, actual: Array, expected: Array) -> Difference:
+    """The largest difference of a tensor; NaN, which counts as the largest, if an actual or expected value is NaN."""
+    distance = distances(actual, expected)
     if not distance.size:
         return Difference(name, 0.0, ())
     at = int(np.argmax(distance))  # the first NaN where there is one
-    return Difference(name, float(distance[at]), tuple(int(i) for i in np.unravel_index(at, found.shape)))
+    return Difference(name, float(distance[at]), tuple(int(i) for i in np.unravel_index(at, actual.shape)))
 
 
-def movements(found: Arrays, expected: Expected) -> tuple[Movement, ...]:
-    """How far each tensor moved that an optimizer moves, in the order of their names."""
-    wanted = {n: _minus(_wide(expected.arrays[n]), _wide(expected.initial[n])) for n in sorted(expected.initial)}
-    scale = _root_mean_square(list(wanted.values()))
+def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
+    """The movement of each tensor that an optimizer changes, sorted by name."""
+    displacements = {n: _minus(_wide(expected.arrays[n]), _wide(expected.initial[n])) for n in sorted(expected.initial)}
+    scale = _root_mean_square(list(displacements.values()))
     rows = []
-    for name, way in wanted.items():
+    for name, displacement in displacements.items():
         before, after = _wide(expected.initial[name]), _wide(expected.arrays[name])
         largest = _finite(np.maximum(np.abs(before), np.abs(after)))
         halves = np.spacing(largest.astype(np.float32)).astype(np.float64) / 2
         rounding = TOLERANCES.roundings * (expected.updates + 1) * _norm(halves)
-        rows.append(_movement(name, _minus(_wide(found[name]), before), way, rounding, scale))
+        rows.append(_movement(name, _minus(_wide(actual[name]), before), displacement, rounding, scale))
     return tuple(rows)
 
 
-def accumulated(found: Arrays, expected: Expected) -> tuple[Movement, ...]:
-    """The same for what the accumulators hold in the end, of those that the program dumped."""
-    names = sorted(set(found) & set(expected.accumulators))
+def accumulator_movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
+    """The final content of each gradient accumulator that the run returned, as a movement from zero, sorted by name."""
+    names = sorted(set(actual) & set(expected.accumulators))
     scale = _root_mean_square([_wide(expected.accumulators[n]) for n in names])
-    return tuple(_movement(n, _wide(found[n]), _wide(expected.accumulators[n]), 0.0, scale) for n in names)
+    return tuple(_movement(n, _wide(actual[n]), _wide(expected.accumulators[n]), 0.0, scale) for n in names)
 
 
-def _movement(name: str, moved: Array, wanted: Array, rounding: float, scale: float) -> Movement:
-    """What is allowed follows from the finite elements; the others have to be the very infinities."""
-    share = TOLERANCES.movement * _norm(_finite(wanted))
-    allowed = share + rounding + TOLERANCES.cancellation * scale * math.sqrt(wanted.size)
-    error = _norm(_minus(moved, wanted))
-    return Movement(name, _norm(moved), _norm(wanted), error, allowed, _share(error, _norm(wanted)))
+def _movement(name: str, displacement: Array, expected: Array, rounding: float, scale: float) -> Movement:
+    """The movement of one tensor; its bound follows from the finite elements, and infinities must be equal."""
+    share = TOLERANCES.movement * _norm(_finite(expected))
+    bound = share + rounding + TOLERANCES.cancellation * scale * math.sqrt(expected.size)
+    error = _norm(_minus(displacement, expected))
+    return Movement(name, _norm(displacement), _norm(expected), error, bound, _share(error, _norm(expected)))
 
 
 def _minus(left: Array, right: Array) -> Array:
-    """The difference per element, zero where both are the same infinity."""
+    """The difference per element; that of equal infinities is 0."""
     with np.errstate(invalid="ignore"):
         return np.where(left == right, 0.0, left - right)
 
@@ -143,20 +148,20 @@ def _norm(values: Array) -> float:
 
 
 def _root_mean_square(parts: list[Array]) -> float:
-    """Of the finite elements."""
+    """The root mean square of the finite elements of all parts; 0 without any."""
     finite = [_finite(p) for p in parts]
     count = sum(p.size for p in finite)
     return math.sqrt(sum(float(np.square(p).sum()) for p in finite) / count) if count else 0.0
 
 
-def wild(arrays: Arrays) -> list[str]:
-    """Names of arrays that hold NaN, which nothing is equal to, NaN neither."""
+def nan_names(arrays: Arrays) -> list[str]:
+    """Sorted names of the arrays that hold NaN."""
     return [name for name in sorted(arrays) if np.isnan(arrays[name]).any()]
 
 
-def changed(found: Arrays, frozen: Arrays) -> list[str]:
-    """Names of arrays that do not have the very bits they had."""
-    return [name for name in sorted(frozen) if _bits(found[name]) != _bits(frozen[name])]
+def changed_names(actual: Arrays, frozen: Arrays) -> list[str]:
+    """Sorted names of the arrays whose bits differ from those in `frozen`."""
+    return [name for name in sorted(frozen) if _bits(actual[name]) != _bits(frozen[name])]
 
 
 def _bits(array: Array) -> bytes:

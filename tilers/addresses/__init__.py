@@ -1,1 +1,1 @@
-"""Addresses: buffers with lifetimes packed into a level."""
+"""Addresses: the packing of buffers with lifetimes into a level."""

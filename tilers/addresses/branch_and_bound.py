@@ -1,9 +1,9 @@
 """Branch and bound for placement: can buffers with fixed lifetimes be packed within a capacity?
 
-A packing can be pushed down until every buffer lies on offset 0 or on another buffer. So buffers are placed in
-ascending order of offset, each on those already placed, and no packing that is pushed down is missed. Whatever is still
-unplaced lies at the last offset or above, which bounds the height of every section from below. Where no unplaced buffer
-spans the border of two sections any more, the two sides are problems of their own.
+A section is a step whose set of live buffers no other step's set contains. Any packing can be pushed down until every
+buffer lies at offset 0 or on another buffer, so the search places buffers in ascending order of offset, each on those
+placed before. Unplaced buffers lie at the last offset or above, which bounds the height of every section from below.
+Once no unplaced buffer spans the border between two sections, the two sides are independent problems.
 
 All that is MiniMalloc's (M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine
 Learning", ASPLOS 2023), as are the fixed orders of ties, their turns with growing limits, and the pruning of buffers on
@@ -22,15 +22,15 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 PLACED = 1 << 60
-"""Least offset of a buffer that is placed: above all others, so that minima pass over it."""
+"""The entry of a placed buffer in arrays of least offsets: larger than any offset, so that minima ignore it."""
 BATCH = 8
 """Children that are bounded together."""
 GRAIN = 8192
-"""A node counts once more for as many crossings of a buffer and a section, so that a node limit limits the work."""
+"""A node counts once more per this many crossings of a buffer and a section, so that a node limit limits the work."""
 FIRST_RUN = 2
-"""Nodes of the first run of an order, per buffer; a run that finds its way down at once needs one per buffer."""
+"""Nodes per buffer in the first run of an order; a run without backtracking needs one per buffer."""
 GROWTH = 4
-"""By how much turns grow. Most instances are solved by a short run in some order or a long one in another."""
+"""Factor by which turns grow. A short run in some order or a long one in another solves most instances."""
 FIXED_ORDERS = (("load", "life", "area"), ("load", "area", "life"), ("life", "area", "load"))
 """Which of two buffers that may start at the same offset comes first: the one with more of the first key, and so on;
 after MiniMalloc's orders by total load, width and area."""
@@ -40,7 +40,7 @@ buffer's area times how often it was unplaced in an overfull section."""
 
 
 class Sized(Protocol):
-    """A buffer: bytes and the steps first..last in which it is live."""
+    """A buffer with its bytes, and the steps first..last in which it is live."""
 
     @property
     def bytes(self) -> int:
@@ -59,7 +59,7 @@ class Sized(Protocol):
 
 
 class Answer(NamedTuple):
-    """Offsets in the order of the items, or None; whether that None is a proof; and the nodes it took."""
+    """Offsets in bytes in the order of the items, or None; whether no packing exists (`proven`); and the nodes used."""
 
     offsets: list[int] | None
     proven: bool
@@ -90,7 +90,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Node:
-    """Where a part stands: least offsets, unplaced bytes per section, buffers across each border; the last placed."""
+    """A state of a part: least offsets of buffers, unplaced units per section, and unplaced buffers across each border.
+
+    `floor` and `rank` are the offset and the index of the last placed buffer.
+    """
 
     part: _Part
     least: Ints
@@ -101,30 +104,33 @@ class _Node:
 
 
 class _Child(NamedTuple):
-    """The buffer placed next, and least offsets and unplaced bytes after it."""
+    """The index of the buffer to place next, with least offsets and unplaced units per section after that."""
 
-    chosen: int
+    buffer: int
     least: Ints
     load: Ints
 
 
 def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Answer:
-    """Offsets on the alignment and within the capacity, unless there are none or the nodes do not suffice."""
-    used = [i for i, x in enumerate(items) if x.bytes]
+    """Offsets that are multiples of the alignment and fit the capacity in bytes, or none if no packing was found."""
+    nonempty = [i for i, x in enumerate(items) if x.bytes]
     offsets = [0] * len(items)
-    if not used:
+    if not nonempty:
         return Answer(offsets, False, 0)
-    search = _Search([items[i] for i in used], capacity // alignment, alignment)
-    found, proven = search.solve(node_limit)
-    if not found:
+    search = _Search([items[i] for i in nonempty], capacity // alignment, alignment)
+    success, proven = search.solve(node_limit)
+    if not success:
         return Answer(None, proven, search.nodes)
-    for i, at in zip(used, search.offsets.tolist(), strict=True):
+    for i, at in zip(nonempty, search.offsets.tolist(), strict=True):
         offsets[i] = at * alignment
     return Answer(offsets, False, search.nodes)
 
 
 class _Search:
-    """One instance: its sections, what earlier runs have learnt, and the offsets on the way."""
+    """The search on one instance: its sections, the statistics of earlier runs, and the offsets so far.
+
+    Sizes, offsets and the capacity are in units of the alignment.
+    """
 
     def __init__(self, items: Sequence[Sized], capacity: int, alignment: int) -> None:
         self.capacity = capacity
@@ -141,10 +147,10 @@ class _Search:
         self.order: tuple[str, ...] = FIXED_ORDERS[0]
 
     def solve(self, node_limit: int) -> tuple[bool, bool]:
-        """Whether a packing was found; if not, whether there is none. Orders take turns, with more nodes each turn.
+        """(whether it found a packing, whether it proved that there is none). Orders take turns with growing limits.
 
-        A fixed order takes a turn in one run. An order that is learnt takes it in short ones, as each starts anew with
-        what the last has learnt.
+        A fixed order uses its turn for one run. An order that learns uses it for several short ones, each of which
+        starts with the statistics of those before.
         """
         unit = FIRST_RUN * len(self.size)
         turn = 1
@@ -154,15 +160,15 @@ class _Search:
                     for _ in range(runs):
                         self.run_limit = min(self.nodes + unit * turn // runs, node_limit)
                         try:
-                            found = self._run()
+                            success = self._run()
                         except _Spent:
                             continue
-                        return found, not found
+                        return success, not success
             turn *= GROWTH
         return False, False
 
     def _run(self) -> bool:
-        """A depth-first search. Generators stand in for recursion, which would be as deep as there are buffers."""
+        """One depth-first search; whether it found a packing. Generators replace a recursion as deep as the buffers."""
         everything = np.arange(len(self.size))
         for root in self._split(everything, np.zeros_like(everything), 0, len(self.overfull)):
             stack = [self._complete(root)]
@@ -180,7 +186,7 @@ class _Search:
         return True
 
     def _complete(self, node: _Node) -> Generator[_Node, bool | None, bool]:
-        """Whether the node can be completed; yields the nodes it depends on and is sent whether those can."""
+        """Whether the node can be completed: a generator of its child nodes, to which the result of each is sent."""
         part = node.part
         if self.nodes >= self.run_limit:
             raise _Spent
@@ -188,19 +194,19 @@ class _Search:
         if len(part.starts) == 1:
             return self._stack(node)
         for child in self._children(node):
-            chosen = child.chosen
-            self.offsets[part.index[chosen]] = node.least[chosen]
+            buffer = child.buffer
+            self.offsets[part.index[buffer]] = node.least[buffer]
             for below in self._after(node, child):
                 if not (yield below):
                     break
             else:
                 return True
-            if not (part.overlaps[chosen] & (child.least != PLACED)).any():
+            if not (part.overlaps[buffer] & (child.least != PLACED)).any():
                 return False  # nothing lies on it, so that another place for it changes nothing (MiniMalloc)
         return False
 
     def _stack(self, node: _Node) -> bool:
-        """All at once: one on the other, the one that may start lowest first."""
+        """Stack the buffers of a single section, in ascending order of least offset; whether they fit the capacity."""
         part, at = node.part, 0
         for i in np.argsort(node.least, kind="stable").tolist():
             if node.least[i] == PLACED:
@@ -211,7 +217,7 @@ class _Search:
         return at <= self.capacity
 
     def _children(self, node: _Node) -> Iterator[_Child]:
-        """Buffers that can be the next, lowest first, with the state after each; those that overfill a section not."""
+        """The buffers that can be placed next, in ascending order of offset, except those that overfill a section."""
         part, least = node.part, node.least
         ascending = (least > node.floor) | ((least == node.floor) & (np.arange(len(least)) >= node.rank))
         # A buffer that starts where another could have ended already can wait until that one is placed.
@@ -221,41 +227,43 @@ class _Search:
         candidates = np.flatnonzero(ascending & useful & low_enough)
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
         for begin in range(0, len(candidates), BATCH):
-            chosen = candidates[begin : begin + BATCH]
-            at, size = least[chosen][:, None], part.size[chosen][:, None]
-            load = node.load - size * part.covers[chosen]
-            after = np.where(part.overlaps[chosen], np.maximum(least, at + size), least)
-            after[np.arange(len(chosen)), chosen] = PLACED
+            batch = candidates[begin : begin + BATCH]
+            at, size = least[batch][:, None], part.size[batch][:, None]
+            load = node.load - size * part.covers[batch]
+            after = np.where(part.overlaps[batch], np.maximum(least, at + size), least)
+            after[np.arange(len(batch)), batch] = PLACED
             floors = np.maximum(np.minimum.reduceat(after[:, part.crossing], part.starts, axis=1), at)
-            over = (floors + load > self.capacity) & (load > 0)
-            bad = over.any(axis=1)
+            overfull = (floors + load > self.capacity) & (load > 0)
+            bad = overfull.any(axis=1)
             if bad.any():
-                self._learn(part, over[bad].argmax(axis=1), after[bad])
+                self._learn(part, overfull[bad].argmax(axis=1), after[bad])
             for i in np.flatnonzero(~bad).tolist():
-                yield _Child(int(chosen[i]), after[i], load[i])
+                yield _Child(int(batch[i]), after[i], load[i])
 
     def _learn(self, part: _Part, sections: Ints, after: Ints) -> None:
-        """Count sections that would be overfull, and the buffers then unplaced in them."""
+        """Update the statistics of the orders that learn: overfull sections, and the unplaced buffers in them."""
         if self.order in FIXED_ORDERS:
             return
         np.add.at(self.overfull, sections + part.section, 1)
         self.moments[part.index] += (part.covers[:, sections] & (after != PLACED).T).sum(axis=1)
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
-        """What is left once the child is placed: nothing, the same part, or the parts it falls into."""
-        part, chosen = node.part, child.chosen
-        low, high = int(part.low[chosen]), int(part.high[chosen])
+        """The nodes that remain after a child: none, one of the same part, or one of each part it falls into."""
+        part, buffer = node.part, child.buffer
+        low, high = int(part.low[buffer]), int(part.high[buffer])
         spanning = node.spanning.copy()
         spanning[low : high - 1] -= 1
         if high - low == 1 or spanning[low : high - 1].all():
             if child.load.any():
-                yield _Node(part, child.least, child.load, spanning, int(node.least[chosen]), chosen)
+                yield _Node(part, child.least, child.load, spanning, int(node.least[buffer]), buffer)
             return
-        left = child.least != PLACED
-        yield from self._split(part.index[left], child.least[left], part.section, part.section + len(part.starts))
+        unplaced = child.least != PLACED
+        yield from self._split(
+            part.index[unplaced], child.least[unplaced], part.section, part.section + len(part.starts)
+        )
 
     def _split(self, index: Ints, least: Ints, begin: int, end: int) -> Iterator[_Node]:
-        """The parts that buffers of the sections begin..end fall into."""
+        """The root nodes of the parts into which the buffers of sections begin..end fall."""
         low, high = self.low[index], self.high[index]
         covers = _covers(low - begin, high - begin, end - begin)
         spanning = _covers(low - begin, high - begin - 1, end - begin - 1).sum(axis=0)
@@ -267,7 +275,7 @@ class _Search:
                 yield self._root(index[inside], least[inside], begin + a, load[a:b])
 
     def _root(self, index: Ints, least: Ints, section: int, load: Ints) -> _Node:
-        """The first node of a part."""
+        """The root node of a part."""
         low, high = self.low[index] - section, self.high[index] - section
         covers = _covers(low, high, len(load))
         keys = {
@@ -298,7 +306,7 @@ class _Search:
 
 
 def _sections(items: Sequence[Sized]) -> Ints:
-    """Steps at which the live buffers are a set that no other step's contain: births that a death follows first."""
+    """The steps with maximal sets of live buffers: each birth after which a death comes before the next birth."""
     births = sorted({x.first for x in items})
     deaths = sorted({x.last for x in items})
     ends = [*births[1:], deaths[-1] + 1]
@@ -307,6 +315,6 @@ def _sections(items: Sequence[Sized]) -> Ints:
 
 
 def _covers(low: Ints, high: Ints, count: int) -> Bools:
-    """A row per buffer, a column per section: low <= section < high."""
+    """A boolean array [buffers, sections]: whether low <= section < high."""
     sections = np.arange(count)
     return (low[:, None] <= sections) & (sections < high[:, None])

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from deployer.tilers.addresses.branch_and_bound import pack
 
 NODES = 24_000
-"""Nodes of branch and bound, for a packing within the capacity where first fit has none: one or two seconds."""
+"""Node limit of the search for a packing within the capacity, where first fit finds none: one or two seconds."""
 SHARE = 8
-"""A packing that is only to be lower gets one part in as many, one at the bound itself half of all."""
+"""Divisor of the node limit for a search in dense steps, and for one at a height above the bound."""
 DENSE = (97, 92, 80)
-"""Steps are dense where at least so many hundredths of the bound are live."""
+"""Steps are dense if at least this many percent of the bound are live; tried in this order."""
 SLACK = (0, 10, 20)
-"""Heights that are asked for where dense steps go first, in thousandths above the bound."""
+"""Heights to try for the buffers of dense steps alone, in thousandths above the bound."""
 GAPS = (5, 10, 20, 40, 80, 160)
-"""The same for all buffers at once."""
+"""Heights to try for all buffers at once, in thousandths above the bound."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def lower_bound(items: Sequence[Item]) -> int:
 
 
 def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
-    """Pack the items. The height may exceed `capacity` where nothing better was found; the caller decides what then.
+    """The lowest packing of the items that the methods below find; it may still exceed `capacity` (bytes).
 
-    First fit in several orders; where none reaches the bound, branch and bound for what is live in dense steps, with
-    first fit for the rest; then branch and bound for all buffers: at the bound, within the capacity where nothing is
-    yet, and last at heights from the bound upwards, until one is found.
+    They are: first fit in several orders; if none reaches the bound, branch and bound for the buffers live in dense
+    steps and first fit for the others; then branch and bound for all buffers. That is tried at the bound and within the
+    capacity if the best packing exceeds it, and last at ascending heights above the bound until one succeeds.
     """
     bound = lower_bound(items)
     best = _first_fits(items, bound)
@@ -77,9 +77,9 @@ def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int =
 
 
 def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int) -> Placement:
-    """First fit in that order beside what is placed: each at the lowest offset where it overlaps no live one.
+    """First fit of the items, in their order, beside the placed ones: each at the lowest offset without an overlap.
 
-    `bound` is that of all together.
+    `bound` is the lower bound of all of them together.
     """
     placed = list(placed)
     for item in items:
@@ -95,12 +95,14 @@ def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: in
 
 
 def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
-    """The lowest packing with what is live in dense steps by branch and bound, the rest by first fit; or `best`."""
+    """The lowest packing with branch and bound for buffers live in dense steps and first fit for others; or `best`."""
     # What is live grows at births alone: they stand for all steps up to the next one, of which there may be a million.
     live = {step: sum(x.bytes for x in items if x.first <= step <= x.last) for step in sorted({x.first for x in items})}
     for share in DENSE:
         dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
-        parts = [[x for x in items if any(x.first <= s <= x.last for s in dense) == now] for now in (True, False)]
+        parts = [
+            [x for x in items if any(x.first <= s <= x.last for s in dense) == in_dense] for in_dense in (True, False)
+        ]
         for slack in SLACK:
             limit = best.bound + best.bound * slack // 1000
             if limit >= best.height:
@@ -116,7 +118,7 @@ def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placem
 
 
 def _first_fits(items: Sequence[Item], bound: int, placed: Sequence[tuple[Item, int]] = ()) -> Placement:
-    """The lowest of all orders beside what is placed; orders after one that reaches the bound are left out."""
+    """The lowest first fit over all orders, beside the placed items; it stops at an order that reaches the bound."""
     first, *others = _orders(items)
     best = _filled([items[i] for i in first], placed, bound)
     for order in others:

@@ -1,4 +1,4 @@
-"""The level between the inner one and the outermost, as the solver sees it: what is spilled, and in what tiles."""
+"""The tiling problem of the level between the inner one and the outermost: storages to spill, and tiles of stages."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ from deployer.tilers.levels.staging import Inside, Spill, stage_grid, staged_can
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 1000
-"""A storage below this part of the level stays: to spill it frees next to nothing."""
+"""A storage of less than one part in this many of the level is not spilled, as that frees next to nothing."""
 
 
 class BetweenLevel:
-    """Homes here or in the outermost level; each step's operands from there pass through slots here."""
+    """The level between: storages have homes in it or are spilled, and spilled operands pass through its slots."""
 
     def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int) -> None:
         self.lifetimes, self.target, self.capacity = lifetimes, target, capacity
@@ -32,8 +32,8 @@ class BetweenLevel:
         self.fixed = alive(lifetimes, target, frozenset(x.storage for x in self.eligible))
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
-        """What a strategy spills. Raises TilingInfeasible where a step, or what is kept without one, does not fit with
-        everything spilled.
+        """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
+        storages of a program without steps, do not fit with everything spilled.
         """
         if not self.schedule.steps and max(self.fixed) > self.capacity:
             raise self._too_full()
@@ -57,32 +57,37 @@ class BetweenLevel:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
             fixed, fresh, target = self.fixed[step.index], options.sole_pass, self.target
-            found = staged_candidates(step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes)
-            candidates.append(tuple(found))
+            choices = staged_candidates(
+                step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes
+            )
+            candidates.append(tuple(choices))
         return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
 
     def _least(self, name: str) -> tuple[int, Step]:
-        """The step that needs most with all it may spill spilled, and its bytes."""
-        needed = []
+        """The step that needs the most bytes with all its eligible operands spilled, after these bytes."""
+        needs = []
         options, names = self.schedule.options, frozenset(x.storage for x in self.eligible)
         for step in self.schedule.steps:
             modes = strategy(name).stage_modes(step, options)
             inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
             fixed, target = self.fixed[step.index], self.target
-            found = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
-            needed.append((min(c.bytes for c in found if not c.resident), -step.index))
-        most, index = max(needed)
+            candidates = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
+            needs.append((min(c.bytes for c in candidates if not c.resident), -step.index))
+        most, index = max(needs)
         return most, self.schedule.steps[-index]
 
     def _too_full(self) -> TilingInfeasible:
         """The error of a program without steps, whose outputs are constants."""
-        level, needed = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
-        facts = [("needed", f"{needed} B"), ("free", f"{self.capacity} B of {level.budget} B")]
+        level, need = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
+        facts = [("needed", f"{need} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
-        return TilingInfeasible(cause, facts, self.target.budget_flag(level, needed))
+        return TilingInfeasible(cause, facts, self.target.budget_flag(level, need))
 
     def _too_small(self, name: str) -> TilingInfeasible:
-        """The error of that step. What may be spilled depends on the capacity, so does what is enough."""
+        """The error of the step that needs the most bytes, with a budget that suffices.
+
+        Which storages are eligible depends on the capacity, so a larger capacity may need still more bytes.
+        """
         enough, (most, step) = self, self._least(name)
         while most > enough.capacity:
             enough = BetweenLevel(self.lifetimes, self.target, most)
@@ -100,15 +105,15 @@ class BetweenLevel:
 
 
 def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[str]) -> bool:
-    """Whether the homes that are not `resident` fit so many bytes together at every step."""
+    """Whether, at every step, the live storages that are not `resident` fit `room` bytes."""
     return max(alive(lifetimes, target, resident)) <= room
 
 
 def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
-    """Bytes of all storages but those `without` that are alive at each step."""
-    found = [0] * max(len(lifetimes.schedule.steps), 1)
+    """Bytes of all live storages at each step, except those in `without`."""
+    totals = [0] * max(len(lifetimes.schedule.steps), 1)
     for life in lifetimes.storages:
         if life.storage not in without:
             for step in range(life.first, life.last + 1):
-                found[step] += rounded(life.bytes, target.alignment)
-    return found
+                totals[step] += rounded(life.bytes, target.alignment)
+    return totals

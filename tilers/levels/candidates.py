@@ -22,14 +22,17 @@ from deployer.tilers.levels.grid import Grid, Ints, boxes, distinct_boxes, grid_
 MAX_TRANSFER_LEVELS = 2
 """Strided levels a DMA descriptor has besides the contiguous run."""
 FRONT_LIMIT = 10
-"""Points of a Pareto front that are kept; the smallest and the fastest always are."""
+"""Most points of a Pareto front; thinning keeps the smallest and the fastest."""
 RESIDENT_LIMIT = 4
-"""The same where something is resident."""
+"""Most points of a Pareto front of candidates with a resident storage."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run a step. `resident` are storages at home at the inner level; `slots` is per kernel argument."""
+    """One way to run a step, with its bytes and cycles.
+
+    `resident` are the step's storages with homes in the level; `slots` maps a kernel argument to its number of slots.
+    """
 
     tile: dict[str, int]
     order: tuple[str, ...]
@@ -42,7 +45,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Movement:
-    """One operand over the grid in each loop order: bytes of a slot, loads, and cycles of all its transfers."""
+    """The transfers of one operand: bytes of a slot, number of loads, and cycles of all transfers in and out.
+
+    Each array has an entry per loop order and combination of the grid, [orders * combinations].
+    """
 
     arg: str
     storage: str
@@ -54,24 +60,24 @@ class Movement:
     possible: npt.NDArray[np.bool_]
 
     def slots(self, in_place: int) -> Ints:
-        """Slots where an inout operand has `in_place` and another at most two, none more than it has boxes."""
+        """Number of slots: `in_place` for an inout operand and at most two for any other, but no more than boxes."""
         return np.minimum(in_place if self.inout else min(in_place, 2), self.loads)
 
 
 class Walks:
-    """The tile and the loop order behind an index into the arrays over a grid in each of some orders."""
+    """The tile and the loop order of each index into arrays [orders * combinations of a grid]."""
 
     def __init__(self, access: Access, grid: Grid, orders: list[tuple[str, ...]]) -> None:
         self.access, self.grid, self.orders = access, grid, orders
-        self._known: dict[int, tuple[dict[str, int], tuple[str, ...]]] = {}
+        self._cache: dict[int, tuple[dict[str, int], tuple[str, ...]]] = {}
 
     def __getitem__(self, index: int) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Both; few of many are ever asked for, but those by many candidates."""
-        if index not in self._known:
+        """(tile lengths, loop order) of an index; cached, as few indices are used, but by many candidates."""
+        if index not in self._cache:
             order, row = divmod(index, self.grid.size)
             tile = self.grid.tile(row)
-            self._known[index] = tile, used_order(self.orders[order], tile, self.access)
-        return self._known[index]
+            self._cache[index] = tile, canonical_order(self.orders[order], tile, self.access)
+        return self._cache[index]
 
 
 def enumerate_candidates(
@@ -83,10 +89,10 @@ def enumerate_candidates(
     capacity: int,
     fresh: bool,
 ) -> dict[Buffering, list[Candidate]]:
-    """The fronts of a step over `access`, its own or a part of it, by the buffering they were asked for.
+    """The Pareto fronts of a step over `access`, the step's own or a part of it, for each buffering.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. Only what
-    fits `capacity` bytes on its own is returned.
+    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. All
+    candidates fit `capacity` bytes.
     """
     grid, orders = grid_of(access), loop_orders(access)
     moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, RESIDENT) for o in access.operands]
@@ -94,7 +100,7 @@ def enumerate_candidates(
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
     calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
-    found: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
+    fronts: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
     for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
         moved = [m for m in moves if m.storage not in mask]
         allowed = (calls == 1) | (mask != everything)
@@ -102,29 +108,29 @@ def enumerate_candidates(
             allowed = allowed & m.possible
         for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
             parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
-            chosen = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
+            slot_choices = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
             fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
                 variant, place = divmod(int(index), kernels.size)
-                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in chosen[variant].items()}
+                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in slot_choices[variant].items()}
                 pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
                 candidate = Candidate(*walks[place], pipelined, mask, slots, int(size[index]), int(cycles[index]))
-                found["single" if mode == "single" else "double"].append(candidate)
-    return found
+                fronts["single" if mode == "single" else "double"].append(candidate)
+    return fronts
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
-    """Per residency the candidates no other beats in both bytes and cycles, thinned evenly to `limit`."""
+    """The Pareto front in bytes and cycles of the candidates of each residency, thinned evenly to `limit`."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(tuple(sorted(candidate.resident)), []).append(candidate)
-    kept: list[Candidate] = []
+    points: list[Candidate] = []
     for key in sorted(groups):
         group = sorted(groups[key], key=lambda c: c.buffering != "single")
         size, cycles = (np.array([getattr(c, field) for c in group]) for field in ("bytes", "cycles"))
-        kept += [group[i] for i in front(size, cycles, limit)]
-    return kept
+        points += [group[i] for i in front(size, cycles, limit)]
+    return points
 
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
@@ -133,15 +139,15 @@ def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: 
     return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
 
 
-def used_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
-    """The order with the dims that are not split in declaration order behind those that are."""
+def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
+    """The order with split parallel dims first, then the others in declaration order, and reductions last."""
     parallel = [d.name for d in access.dims if d.kind == "parallel"]
     split = [n for n in order if n in parallel and tile[n] < access.dim(n).size]
     return (*split, *(n for n in parallel if n not in split), *(n for n in order if n not in parallel))
 
 
 def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
-    """Indices of what nothing beats in both, by size, thinned evenly to `limit`."""
+    """Indices of the Pareto front in size and cycles, in ascending order of size, thinned evenly to `limit`."""
     order = np.lexsort((cycles, size))
     if not order.size:
         return order
@@ -186,7 +192,7 @@ def movement(
 
 
 def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
-    """Cycles of all kernel calls together, as if border tiles cost their share of a whole one."""
+    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one."""
     operator = operator_of(step.node)
     symbol, sizes = step.kernel.symbol, grid.access.sizes
     totals, all_calls = np.empty(grid.size, np.int64), grid.calls
@@ -200,12 +206,12 @@ def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
 
 
 def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, target: Target) -> tuple[Ints, Ints]:
-    """Bytes and cycles of all candidates with one slot per moved operand, or two where `in_place` is 2 or 3.
+    """Bytes and cycles of all candidates with one slot per moved operand, or two if `in_place` is 2 or 3.
 
-    With two, transfers run under the kernels but for the first box in and the last out; where transfers take longer,
-    one kernel call stays visible.
+    With two, transfers run under the kernels except for the first ingress and the last egress. Where the transfers take
+    longer, one kernel call is visible instead.
 
-    With two slots the box after next waits for the egress of a box just finished; the third hides it under a kernel.
+    With two slots an inout operand's ingress waits for the egress of an earlier box; a third hides it under a kernel.
     """
     hop, none = target.hops[RESIDENT], np.zeros_like(kernels)
     size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))

@@ -1,4 +1,4 @@
-"""The tile lengths to try for a step, all at once: boxes, runs and loads of `deployer.core.access` over arrays."""
+"""The tile lengths to try for a step, and the geometry of `deployer.core.access` for all of them at once, in arrays."""
 
 import itertools
 import math
@@ -13,14 +13,14 @@ from deployer.core.access import Access, At, Dim, Operand, Windowed, order_dims
 Ints = npt.NDArray[np.int64]
 
 GAP_RATIO = 3
-"""Neighbouring tile lengths further apart than this get lengths in between."""
+"""Neighbouring tile lengths with a larger ratio than this get lengths in between."""
 LENGTHS = {1: 40, 2: 14, 3: 9, 4: 6}
 """Lengths tried per dim, by the number of dims that may be split; more dims get `LENGTHS_MANY`."""
 LENGTHS_MANY = 4
 INNER_LENGTHS = 4
-"""Lengths tried of a reduction inside another one, whose tiles are then of length 1."""
+"""Lengths tried for a reduction inside another one, whose tiles then have length 1."""
 PERMUTED = 3
-"""Up to so many dims every loop order is tried, beyond that each dim once as the outermost."""
+"""Up to this many dims every loop order is tried; with more, each dim is once the outermost."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Grid:
 
 
 def tile_sizes(size: int, limit: int) -> list[int]:
-    """Lengths to try for a dim, largest first: its divisors, whose tiles are all alike, and 1; at most `limit`.
+    """Lengths to try for a dim, largest first and at most `limit`: its divisors, which give tiles of equal length.
 
-    Where neighbouring divisors are far apart, equal parts with a shorter last tile fill the gap.
+    Gaps between neighbouring divisors are filled with lengths whose last tile is shorter.
     """
     divisors = [n for n in range(size, 0, -1) if size % n == 0]
     lengths = {*divisors}
@@ -67,7 +67,7 @@ def tile_sizes(size: int, limit: int) -> list[int]:
 def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0) -> Grid:
     """All combinations of tile lengths; dims in `frozen` are not split.
 
-    `limit` lengths are tried per dim, by default as many as the number of dims allows; the reductions count as one dim.
+    A dim has at most `limit` lengths, by default fewer for more dims; all reductions together count as one dim.
     """
     reductions = [d for d in access.dims if d.kind == "reduction"]
     parallel = [d for d in access.dims if d.kind == "parallel"]
@@ -77,35 +77,35 @@ def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0
     sums = np.array(_sum_lengths(reductions, free, most), np.int64)
     choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in parallel]
     mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), np.arange(len(sums)), indexing="ij")
-    found = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
-    found |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
-    lengths = {d.name: found[d.name] for d in access.dims}
+    columns = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
+    columns |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
+    lengths = {d.name: columns[d.name] for d in access.dims}
     counts = {d.name: -(-d.size // lengths[d.name]) for d in access.dims}
     return Grid(access, lengths, counts)
 
 
 def grid_at(access: Access, tile: Mapping[str, int]) -> Grid:
-    """One combination alone."""
+    """The grid of a single combination."""
     lengths = {d.name: np.array([tile[d.name]], np.int64) for d in access.dims}
     return Grid(access, lengths, {d.name: -(-d.size // lengths[d.name]) for d in access.dims})
 
 
 def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[int]]:
-    """Tile lengths of all reductions: none split, then one of them under tiles of length 1 of those before it."""
+    """Tile lengths of all reductions: first none is split, then one, with tiles of length 1 of all before it."""
     sizes = [d.size for d in reductions]
-    found, limit = [sizes], most
+    rows, limit = [sizes], most
     for i, d in enumerate(reductions):
         if d.size == 1:
             continue
         if d.name not in free:
             break
-        found += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
+        rows += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
         limit = INNER_LENGTHS
-    return found
+    return rows
 
 
 def loop_orders(access: Access) -> list[tuple[str, ...]]:
-    """Orders of the parallel dims that can differ in how often operands are loaded, reductions innermost."""
+    """The loop orders to try: of the parallel dims longer than 1, with all others behind and reductions innermost."""
     names = [d.name for d in access.dims if d.kind == "parallel" and d.size > 1]
     if len(names) <= PERMUTED:
         return [order_dims(access, p) for p in itertools.permutations(names)]
@@ -136,30 +136,30 @@ def boxes(operand: Operand, grid: Grid) -> Boxes:
             length = one * axis.span({}, extent)[1]
         elements = elements * length
         run = np.where(contiguous, run * length, run)
-        apart = ~contiguous & (length > 1)
-        joined = apart & (levels > 0) & (top == stride)
-        levels = levels + (apart & ~joined)
-        top = np.where(joined, top * length, np.where(apart, length * stride, top))
+        strided = ~contiguous & (length > 1)
+        joined = strided & (levels > 0) & (top == stride)
+        levels = levels + (strided & ~joined)
+        top = np.where(joined, top * length, np.where(strided, length * stride, top))
         # A window clipped to the whole axis may be shorter in another tile, and code is one for all tiles.
-        alike = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
-        contiguous &= (length == extent) & alike
+        uniform = grid.counts[axis.dim] == 1 if isinstance(axis, Windowed) and extent > 1 else True
+        contiguous &= (length == extent) & uniform
         stride *= extent
     return Boxes(elements, elements // np.maximum(run, 1), levels)
 
 
 def load_counts(operand: Operand, grid: Grid, order: tuple[str, ...]) -> Ints:
     """`loads` of deployer.core.access for the whole grid."""
-    used = set(operand.dims)
-    passed = np.ones(grid.size, np.int64)
-    found = passed
+    dims = set(operand.dims)
+    turns = np.ones(grid.size, np.int64)
+    counts = turns
     for name in order:
-        passed = passed * grid.counts[name]
-        if name in used:
-            found = np.where(grid.counts[name] > 1, passed, found)
-    return found
+        turns = turns * grid.counts[name]
+        if name in dims:
+            counts = np.where(grid.counts[name] > 1, turns, counts)
+    return counts
 
 
 def distinct_boxes(operand: Operand, grid: Grid) -> Ints:
-    """Number of different boxes."""
+    """Number of different boxes of the operand, for each combination."""
     counts = [grid.counts[name] for name in sorted(set(operand.dims))]
     return math.prod(counts, start=np.ones(grid.size, np.int64))

@@ -1,4 +1,4 @@
-"""The innermost level as the solver sees it: a candidate per step, and which storages live there."""
+"""The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ from deployer.tilers.strategies.strategy import strategy
 Fronts = dict[Buffering, list[Candidate]]
 Geometry = tuple[str, str, dict[str, AttrValue], Access]
 ELIGIBLE_LIMIT = 192
-"""Storages that may be resident: those that most steps use per step of life."""
+"""Most storages that may be resident: those with the most uses per step of their life."""
 
 
 class InnerLevel:
-    """Candidates are enumerated once for steps of the same geometry, whatever the strategy."""
+    """The innermost level; it enumerates candidates once for all strategies and all steps with the same geometry."""
 
     def __init__(self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True) -> None:
         self.lifetimes, self.target = lifetimes, target
@@ -44,12 +44,12 @@ class InnerLevel:
                     uses[self.storage_of[operand.tensor]] += 1
         fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
-        self._found: dict[str, Fronts] = {}
+        self._candidates: dict[str, Fronts] = {}
         self._kernels: dict[str, Ints] = {}
         self._fronts: dict[tuple[int, tuple[Buffering, ...], str], list[Candidate]] = {}
 
     def problem(self, name: str, spill: Spill) -> Problem:
-        """The solver's input for one strategy: what is spilled does not live here."""
+        """The solver's problem for one strategy; spilled storages are not eligible for homes in the level."""
         options = self.schedule.options
         eligible = tuple(x for x in self.eligible if x.storage not in spill.storages)
         names = frozenset(x.storage for x in eligible)
@@ -60,7 +60,7 @@ class InnerLevel:
         return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
     def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, ...]) -> Tiling:
-        """A solver's choice as an artefact."""
+        """The tiling of a solver's choice."""
         steps = []
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
             c = candidates[pick]
@@ -71,12 +71,12 @@ class InnerLevel:
     def front(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
     ) -> list[Candidate]:
-        """The step's Pareto front, found under stand-in names so that equal steps share it."""
-        may = frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names
-        known = (step.index, modes, digest((stage, tuple(sorted(may)))))
-        if known not in self._fronts:
-            self._fronts[known] = self._compute(step, modes, may, stage)
-        return self._fronts[known]
+        """The step's Pareto front for these bufferings; it is cached, and steps with equal geometry share the work."""
+        eligible = frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names
+        key = (step.index, modes, digest((stage, tuple(sorted(eligible)))))
+        if key not in self._fronts:
+            self._fronts[key] = self._compute(step, modes, eligible, stage)
+        return self._fronts[key]
 
     def _compute(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None
@@ -86,32 +86,32 @@ class InnerLevel:
         operands = tuple(replace(o, tensor=stand_in[self.storage_of[o.tensor]]) for o in access.operands)
         key = digest((geometry(step), Access(access.dims, operands)))
         fresh = self.schedule.options.sole_pass
-        if key not in self._found:
+        if key not in self._candidates:
             of = {o.tensor: stand_in[self.storage_of[o.tensor]] for o in step.access.operands}
-            may = frozenset(name for name in stand_in.values() if name.startswith("+"))
-            self._found[key] = enumerate_candidates(step, access, of, may, self.target, self.capacity, fresh)
-        found = pareto(c for mode in modes for c in self._found[key][mode])
-        back = {name: storage for storage, name in stand_in.items()}
-        found = [replace(c, resident=frozenset(back[name] for name in c.resident)) for c in found]
+            eligible = frozenset(name for name in stand_in.values() if name.startswith("+"))
+            self._candidates[key] = enumerate_candidates(step, access, of, eligible, self.target, self.capacity, fresh)
+        front = pareto(c for mode in modes for c in self._candidates[key][mode])
+        storages = {name: storage for storage, name in stand_in.items()}
+        front = [replace(c, resident=frozenset(storages[name] for name in c.resident)) for c in front]
         if stage is None:
-            return found
+            return front
         costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
-        return [replace(c, cycles=costs.around(c.cycles, stage.buffering)) for c in found]
+        return [replace(c, cycles=costs.around(c.cycles, stage.buffering)) for c in front]
 
     def _stand_ins(self, step: Step, names: frozenset[str]) -> dict[str, str]:
-        """A name per storage of the step by first use, `+` in front where it may be resident."""
-        found: dict[str, str] = {}
+        """A name for each storage of the step, independent of the step; it begins with `+` if it may be resident."""
+        stand_ins: dict[str, str] = {}
         for operand in step.access.operands:
             storage = self.storage_of[operand.tensor]
-            found.setdefault(storage, f"{'+' if storage in names else '-'}{len(found)}")
-        return found
+            stand_ins.setdefault(storage, f"{'+' if storage in names else '-'}{len(stand_ins)}")
+        return stand_ins
 
     def fastest(self, step: Step, modes: tuple[Buffering, ...]) -> int:
         """Cycles of the step's best candidate with nothing resident."""
         return min(c.cycles for c in self.front(step, modes, frozenset()))
 
     def kernels(self, step: Step) -> Ints:
-        """Cycles of the step's kernel calls, were its tiles those of a stage."""
+        """Cycles of the step's kernel calls for each combination of its stage's grid."""
         key = digest(geometry(step))
         if key not in self._kernels:
             self._kernels[key] = kernel_totals(step, stage_grid(step.access), self.target)
@@ -123,50 +123,50 @@ class InnerLevel:
         return [s for s in steps if not self.front(s, strategy(name).modes(s, options), frozenset())]
 
     def too_small(self, name: str) -> TilingInfeasible:
-        """The error of the step that needs most, so that what it proposes is enough for all."""
+        """The error of the step that needs the most bytes; the budget that it proposes suffices for all steps."""
         level, target, options = self.level, self.target, self.schedule.options
         least = [(step, self._least(step, strategy(name).modes(step, options))) for step in self.unfit(name)]
-        step, wanted = max(least, key=lambda x: x[1].bytes)
+        step, candidate = max(least, key=lambda x: x[1].bytes)
         single = self._least(step, ("single",))
-        lengths = " ".join(f"{k}={v}" for k, v in wanted.tile.items())
+        lengths = " ".join(f"{k}={v}" for k, v in candidate.tile.items())
         facts = [
-            ("smallest tile", f"{lengths}: {wanted.bytes} B, {wanted.buffering} buffering"),
+            ("smallest tile", f"{lengths}: {candidate.bytes} B, {candidate.buffering} buffering"),
             ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables} B)"),
         ]
-        other = f", single buffering ({single.bytes} B)" if single.bytes < wanted.bytes else ""
+        other = f", single buffering ({single.bytes} B)" if single.bytes < candidate.bytes else ""
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"{target.budget_flag(level, wanted.bytes + self.tables)}{other}, or a smaller layer",
+            f"{target.budget_flag(level, candidate.bytes + self.tables)}{other}, or a smaller layer",
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
         """The candidate of least bytes with nothing resident."""
-        found = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
-        return min(found, key=lambda c: c.bytes)
+        candidates = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
+        return min(candidates, key=lambda c: c.bytes)
 
 
 def geometry(step: Step) -> Geometry:
-    """What decides on the cost of a step's kernel calls, whatever its tensors are called."""
+    """All that determines the cost of a step's kernel calls: kernel, operator, attributes, access without tensors."""
     attrs: dict[str, AttrValue] = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float, str))}
     operands = tuple(replace(o, tensor="") for o in step.access.operands)
     return step.kernel.symbol, step.node.op, attrs, Access(step.access.dims, operands)
 
 
 def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:
-    """A rival's tiling as a choice of this problem, where it spills the same and its candidates are all there."""
+    """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
     if frozenset(tiling.spilled) != spilled:
         return None
     for step, (candidates, choice) in enumerate(zip(problem.candidates, tiling.steps, strict=True)):
         homes = resident & problem.touches[step]
-        same = [
+        matches = [
             i
             for i, c in enumerate(candidates)
             if (c.tile, c.order, c.slots, c.resident) == (choice.tile, choice.order, choice.slots, homes)
         ]
-        if not same:
+        if not matches:
             return None
-        picks.append(same[0])
+        picks.append(matches[0])
     return Choice(tuple(picks), resident, objective(problem, picks))

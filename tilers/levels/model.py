@@ -1,4 +1,4 @@
-"""One CP-SAT model for a level: a candidate per step, a home per tensor, what is alive at a step within the level."""
+"""The CP-SAT model of a level: it picks a candidate per step and the resident storages, within the level's capacity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from deployer.core.plan import Lifetime, Lifetimes
 from deployer.tilers.levels.candidates import Candidate
 
 SOLVER_LIMIT = 0.5
-"""Deterministic seconds of one solve: one worker and a fixed seed give the same choice anywhere. Twice as much
-found nothing better for any network tried."""
+"""Deterministic seconds of one solve: one worker and a fixed seed give the same choice on any machine. Twice as much
+gave no better choice for any network tried."""
 GAP = 0.002
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Candidates per step and the storages each step touches, storages that may be resident, bytes to stay within, and
-    how often each step runs."""
+    """The candidates of each step, the eligible storages that it touches, and how often it runs (`weights`); the
+    storages that may be resident, and the capacity in bytes."""
 
     candidates: tuple[tuple[Candidate, ...], ...]
     touches: tuple[frozenset[str], ...]
@@ -26,7 +26,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """Indices of the chosen candidates, the resident storages, and the objective in cycles."""
+    """The index of a candidate for each step, the resident storages, and the objective in cycles."""
 
     picks: tuple[int, ...]
     resident: frozenset[str]
@@ -45,24 +45,24 @@ def problem_of(
 
 
 def objective(problem: Problem, picks: Sequence[int]) -> int:
-    """Weighted cycles of a choice."""
+    """Cycles of a choice, each step's times its weight."""
     return sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
 
 
 def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -> bool:
     """Whether a choice agrees with the homes and fits at every step."""
     for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
-        chosen = candidates[pick]
-        if chosen.resident != resident & problem.touches[step]:
+        candidate = candidates[pick]
+        if candidate.resident != resident & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        if homes + chosen.bytes > problem.capacity:
+        if homes + candidate.bytes > problem.capacity:
             return False
     return True
 
 
 class _Greedy:
-    """Homes fixed one after the other, with the cheapest candidate of each step kept up to date."""
+    """A greedy choice: storages become resident one by one, and each step has its cheapest candidate."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -77,11 +77,11 @@ class _Greedy:
         self.picks: list[tuple[int, int] | None] = [self._cheapest(s, 0, None) for s in range(len(self.homes))]
 
     def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
-        """(cycles, index) of the step's best candidate, were `storage` with its `more` bytes at home as well."""
+        """(cycles, index) of the step's best candidate if `storage`, with `more` bytes, were resident too; or None."""
         touched = self.problem.touches[step]
-        here = frozenset(s for s in touched if s in self.resident or s == storage)
+        resident = frozenset(s for s in touched if s in self.resident or s == storage)
         room = self.problem.capacity - self.homes[step] - more
-        for cycles, index, size in self.by_residency[step].get(here, ()):
+        for cycles, index, size in self.by_residency[step].get(resident, ()):
             if size <= room:
                 return cycles, index
         return None
@@ -92,11 +92,11 @@ class _Greedy:
         if not self.picks:
             return
         for step in range(life.first, life.last + 1):
-            now, before = self._cheapest(step, life.bytes, life.storage), self.picks[step]
-            if now is None or before is None:
+            best, current = self._cheapest(step, life.bytes, life.storage), self.picks[step]
+            if best is None or current is None:
                 return
-            saved += self.problem.weights[step] * (before[0] - now[0])
-            picks[step] = now
+            saved += self.problem.weights[step] * (current[0] - best[0])
+            picks[step] = best
         if saved <= 0:
             return
         self.resident.add(life.storage)
@@ -105,7 +105,7 @@ class _Greedy:
             self.picks[step] = pick
 
     def choice(self) -> Choice | None:
-        """What was found, None where a step does not fit at all."""
+        """The choice, or None if a step has no candidate that fits."""
         picks = [p[1] for p in self.picks if p is not None]
         if len(picks) < len(self.picks):
             return None
@@ -113,7 +113,7 @@ class _Greedy:
 
 
 def greedy(problem: Problem) -> Choice | None:
-    """Homes from the least byte-steps up, each kept where it saves cycles; the solver starts here."""
+    """The greedy choice, at which the solver starts: storages in ascending order of bytes times steps of life."""
     state = _Greedy(problem)
     for life in sorted(problem.eligible, key=lambda x: (x.bytes * (x.last - x.first + 1), x.storage)):
         state.bring(life)
@@ -121,7 +121,7 @@ def greedy(problem: Problem) -> Choice | None:
 
 
 def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
-    """The choice of least cycles CP-SAT finds, never worse than the hint; None where nothing fits."""
+    """The choice with the fewest cycles that CP-SAT finds, no worse than the hint; None if nothing fits."""
     if not problem.candidates:
         return Choice((), frozenset(), 0)
     # Loading the solver takes longer than running what was planned before.
@@ -167,5 +167,5 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
         return start
     picks = tuple(next(i for i, v in enumerate(variables) if solver.value(v)) for variables in picked)
     resident = frozenset(s for s, v in home.items() if solver.value(v))
-    found = Choice(picks, resident, objective(problem, picks))
-    return found if start is None or found.cycles <= start.cycles else start
+    choice = Choice(picks, resident, objective(problem, picks))
+    return choice if start is None or choice.cycles <= start.cycles else start

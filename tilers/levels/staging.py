@@ -1,7 +1,7 @@
-"""Candidates of a step at the level between: which operands are spilled, and in what tiles those pass through.
+"""Candidates of a step in the level between: the operands that are spilled, and the tiles in which they pass through.
 
-A spilled operand has its home in the outermost level; the model of `deployer.tilers.model` decides on homes as it does
-for the inner level, with "resident" meaning at home here.
+A spilled operand has its home in the outermost level. The model of `deployer.tilers.levels.model` decides on homes as
+for the inner level; a storage is "resident" here if its home is in the level between.
 """
 
 import itertools
@@ -27,27 +27,27 @@ from deployer.tilers.levels.grid import Grid, Ints, grid_at, grid_of, loop_order
 LENGTHS = 10
 """Tile lengths tried per dim."""
 LIMIT = 6
-"""Points of a front that are kept per residency."""
+"""Most points of a front, per residency."""
 SLOTS: dict[Buffering, int] = {"single": 1, "double": 3}
-"""Slots of an operand in place: one to fill while another is used, a third that leaves meanwhile."""
+"""Slots of an inout operand: with double buffering one to fill, one in use, and one whose egress runs."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a stage adds to a step: tiles, cycles of its engine in all, and of the transfers nothing can hide."""
+    """The cost of a stage: its number of tiles, all cycles of its engine, and those of transfers that nothing hides."""
 
     tiles: int
     busy: int
     exposed: int
 
     def around(self, cycles: int, buffering: Buffering) -> int:
-        """Cycles of a step whose inner loop takes so many per tile of the stage."""
+        """Cycles of a step whose inner loop takes `cycles` per tile of the stage."""
         return staged_cycles(cycles * self.tiles, self.tiles, self.busy, self.exposed, buffering)
 
 
 @dataclass(frozen=True)
 class Spill:
-    """Storages at home in the outermost level, and by step index how its spilled operands pass through the next."""
+    """The storages with homes in the outermost level, and the stages of steps with such operands, by step index."""
 
     storages: frozenset[str]
     stages: dict[int, Stage]
@@ -58,15 +58,15 @@ NOTHING = Spill(frozenset(), {})
 
 @dataclass(frozen=True)
 class Inside:
-    """What a step costs whose operands are all at home: its best cycles, and those of its kernel calls alone were the
-    tiles those of the stage's grid. Kernels work less well on some tiles than on others of the same work."""
+    """The cost of a step without spilled operands: its fewest cycles, and the cycles of its kernel calls alone for each
+    combination of the stage's grid. Kernels are slower on some tiles than on others with the same work."""
 
     cycles: int
     kernels: Ints
 
 
 def stage_grid(access: Access) -> Grid:
-    """Tiles to try for a stage. Reductions are not split: the sum of a tile stays in its slot until it is done."""
+    """The tiles to try for a stage. Reductions are not split, as a sum stays in its slot until it is complete."""
     reductions = frozenset(d.name for d in access.dims if d.kind == "reduction")
     return grid_of(access, reductions, LENGTHS)
 
@@ -82,9 +82,9 @@ def staged_candidates(
     inside: Inside,
     modes: tuple[Buffering, ...],
 ) -> list[Candidate]:
-    """Fronts per residency. `eligible` storages may be spilled; `inside` is what the step costs without that.
+    """The Pareto fronts of all residencies. `eligible` storages may be spilled; `inside` is the cost without that.
 
-    Of the capacity `fixed` bytes are taken by what stays, and counted to each candidate.
+    Storages that cannot be spilled need `fixed` bytes of the capacity, which are part of each candidate's bytes.
     """
     access = step.access
     grid, orders = stage_grid(access), loop_orders(access)
@@ -93,22 +93,22 @@ def staged_candidates(
     walks = Walks(access, grid, orders)
     counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
     inner = inside.cycles + kernels - inside.kernels.min() + (counts - 1) * target.step
-    found = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
+    candidates = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
     for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
         spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
         allowed = np.logical_and.reduce([m.possible for m in spilled])
         for mode in modes:
             size, busy, exposed = _priced(spilled, mode, target)
             size += fixed
-            chosen = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
+            slot_counts = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
             cycles = staged_cycles(inner, counts, busy, exposed, mode)
             fits = np.flatnonzero(allowed & (size <= capacity))
             for index in fits[front(size[fits], cycles[fits], LIMIT)]:
-                slots = {arg: int(n[index]) for arg, n in chosen.items()}
+                slots = {arg: int(n[index]) for arg, n in slot_counts.items()}
                 buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                way = walks[int(index)]
-                found.append(Candidate(*way, buffering, mask, slots, int(size[index]), int(cycles[index])))
-    return found
+                walk = walks[int(index)]
+                candidates.append(Candidate(*walk, buffering, mask, slots, int(size[index]), int(cycles[index])))
+    return candidates
 
 
 def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
@@ -127,7 +127,7 @@ def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[I
 
 
 def staged_access(access: Access, stage: Stage) -> Access:
-    """One tile of the stage as an iteration space: staged operands are seen as their boxes in it."""
+    """The access of one tile of the stage, in which the view of a staged operand is its box."""
     dims = tuple(replace(d, size=stage.tile[d.name]) for d in access.dims)
     operands = tuple(
         replace(o, view=box_shape(o, access, stage.tile)) if o.arg in stage.slots else o for o in access.operands
@@ -136,7 +136,7 @@ def staged_access(access: Access, stage: Stage) -> Access:
 
 
 def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
-    """What a stage costs by the same estimate that chose it."""
+    """The cost of a stage, by the estimate that the solver uses."""
     access = step.access
     grid = grid_at(access, stage.tile)
     staged = [o for o in access.operands if o.arg in stage.slots]

@@ -1,4 +1,4 @@
-"""The cost model decides per step."""
+"""A strategy that leaves the buffering of each step to the cost model."""
 
 from deployer.core.plan import Buffering, Options, Step
 from deployer.tilers.strategies.strategy import Strategy, register

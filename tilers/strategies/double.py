@@ -1,4 +1,4 @@
-"""Two slots per reloaded operand: the transfers of the next tile run under the kernel of this one."""
+"""Double buffering: two slots per reloaded operand, so that transfers of the next tile run during a kernel."""
 
 from deployer.core.plan import Buffering, Options, Step
 from deployer.tilers.strategies.strategy import Strategy, register

@@ -1,4 +1,4 @@
-"""One slot per operand: transfers and kernels take turns."""
+"""Single buffering: one slot per operand, so that transfers and kernels take turns."""
 
 from deployer.core.plan import Buffering, Options, Step
 from deployer.tilers.strategies.strategy import Strategy, register

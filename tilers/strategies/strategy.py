@@ -1,4 +1,4 @@
-"""Strategies: which bufferings a step may choose from; one per file, found by package scan."""
+"""Strategies: the bufferings that a step may have. Each is a file of this package, which a scan registers."""
 
 import importlib
 import pkgutil
@@ -31,7 +31,7 @@ C = TypeVar("C", bound=type[Strategy])
 
 
 def register(cls: C) -> C:
-    """Add a strategy; InternalError where the name is taken."""
+    """Add a strategy; InternalError where its name is in use."""
     if cls.name in _REGISTRY:
         raise InternalError(f"strategy {cls.name} is registered twice")
     _REGISTRY[cls.name] = cls()

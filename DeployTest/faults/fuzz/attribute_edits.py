@@ -19,21 +19,21 @@ DOMAINS = ("", "ai.onnx", "com.microsoft", "evil", "ai.onnx.ml", "com.microsoft.
 @cache
 def attribute_names() -> tuple[str, ...]:
     """Names of all attributes that samples or ONNX's schemas of our operators have, and some that nobody has."""
-    found = {"evil", "activation", "gate", "description", "kernel_shape", "stash_type", "is_test", "broadcast", "axis"}
+    names = {"evil", "activation", "gate", "description", "kernel_shape", "stash_type", "is_test", "broadcast", "axis"}
     for name, operator in registry().items():
-        found.update(key for sample in operator.samples() for key in sample.attrs)
+        names.update(key for sample in operator.samples() for key in sample.attrs)
         if onnx.defs.has(name):
-            found.update(onnx.defs.get_schema(name, OPSET).attributes)
-    return tuple(sorted(found))
+            names.update(onnx.defs.get_schema(name, OPSET).attributes)
+    return tuple(sorted(names))
 
 
 def node_of(model: onnx.ModelProto, draw: Draw) -> onnx.NodeProto | None:
-    """A node of the graph, if there is one."""
+    """A random node of the graph, or None in a graph without nodes."""
     return draw.one(model.graph.node) if model.graph.node else None
 
 
 def attribute_of(model: onnx.ModelProto, draw: Draw) -> AttributeProto | None:
-    """An attribute of some node, if there is one."""
+    """A random attribute of a random node, or None without any."""
     nodes = [n for n in model.graph.node if n.attribute]
     return draw.one(draw.one(nodes).attribute) if nodes else None
 
@@ -41,22 +41,22 @@ def attribute_of(model: onnx.ModelProto, draw: Draw) -> AttributeProto | None:
 @edits_of("graph")
 def attribute_value(model: onnx.ModelProto, draw: Draw) -> None:
     """Another value of the same kind."""
-    found = attribute_of(model, draw)
-    if found is None:
+    attribute = attribute_of(model, draw)
+    if attribute is None:
         return
-    match found.type:
+    match attribute.type:
         case AttributeProto.INT:
-            found.i = draw.integer()
+            attribute.i = draw.integer()
         case AttributeProto.FLOAT:
-            found.f = draw.floating()
+            attribute.f = draw.floating()
         case AttributeProto.STRING:
-            found.s = draw.one(STRINGS).encode()
+            attribute.s = draw.one(STRINGS).encode()
         case AttributeProto.INTS:
-            found.ints[:] = changed_list(list(found.ints), draw)
+            attribute.ints[:] = changed_list(list(attribute.ints), draw)
         case AttributeProto.FLOATS:
-            found.floats[:] = [*found.floats, draw.floating()][draw.number(0, 1) :]
+            attribute.floats[:] = [*attribute.floats, draw.floating()][draw.number(0, 1) :]
         case AttributeProto.TENSOR:
-            found.t.CopyFrom(helper.make_tensor("t", onnx.TensorProto.FLOAT, (1,), [draw.floating()]))
+            attribute.t.CopyFrom(helper.make_tensor("t", onnx.TensorProto.FLOAT, (1,), [draw.floating()]))
 
 
 def changed_list(numbers: list[int], draw: Draw) -> list[int]:
@@ -100,9 +100,9 @@ def drawn_attribute(name: str, draw: Draw) -> AttributeProto:
 @edits_of("graph")
 def attribute_kind(model: onnx.ModelProto, draw: Draw) -> None:
     """The same name with a value of another kind."""
-    found = attribute_of(model, draw)
-    if found is not None:
-        found.CopyFrom(drawn_attribute(found.name, draw))
+    attribute = attribute_of(model, draw)
+    if attribute is not None:
+        attribute.CopyFrom(drawn_attribute(attribute.name, draw))
 
 
 @edits_of("graph")

@@ -1,4 +1,4 @@
-"""Valid cases that edits start from, made once per process from fixed seeds."""
+"""Valid cases as the start of edits; each process builds them once, from fixed seeds."""
 
 import shutil
 import signal
@@ -42,7 +42,7 @@ def read(folder: Path) -> Files:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """What is made once does not count against the input that needs it first."""
+    """The time to build a base does not count against the input that needs it first."""
     left = signal.setitimer(signal.ITIMER_PROF, 0)[0]
     try:
         yield
@@ -53,7 +53,7 @@ def untimed() -> Iterator[None]:
 @cache
 @untimed()
 def training(number: int) -> Files:
-    """The files of a training case: a known small network for the first four, a drawn chain for the others."""
+    """The files of a training case: fixed small networks for the first four, random chains of nodes for the others."""
     folder = Path(tempfile.mkdtemp())
     try:
         draw = Draw("training", number)
@@ -78,11 +78,11 @@ def _forward(draw: Draw, number: int) -> onnx.ModelProto:
 
 def forward(draw: Draw) -> onnx.ModelProto:
     """A drawn chain with one float output, its floats but one as initializers."""
-    made = chain(draw, longest=4, standard=True)
-    model = made.model()
+    base = chain(draw, longest=4, standard=True)
+    model = base.model()
     del model.graph.output[1:]
     for value in list(model.graph.input)[1:]:
-        model.graph.initializer.append(numpy_helper.from_array(made.feeds[value.name], value.name))
+        model.graph.initializer.append(numpy_helper.from_array(base.feeds[value.name], value.name))
         model.graph.input.remove(value)
     return model
 

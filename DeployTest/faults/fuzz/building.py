@@ -15,14 +15,14 @@ from deployer.running import build as build_stage
 from deployer.verify.reference import run_inference
 from DeployTest.support.tolerances import table
 
+from .output_text import random_words
 from .trial import Finding, Reached, Refused, Trial, contained, place_of, refusal
-from .written import drawn_words
 
 
 def command(trial: Trial, words: Sequence[object], programs: bool = False, reach: bool = False) -> tuple[int, str, str]:
     """Exit code, output and errors of a command in this process; `reach`: Reached where it begins to build."""
     out, errors = io.StringIO(), io.StringIO()
-    stop = mock.patch.object(build_stage, "run", side_effect=Reached) if reach else contextlib.nullcontext()
+    stop = mock.patch.object(build_stage, "build_program", side_effect=Reached) if reach else contextlib.nullcontext()
     raised: list[Exception] = []
     streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)
     with streams[0], streams[1], stop, contained(trial, programs=programs), _noting(raised):
@@ -43,9 +43,9 @@ def _noting(raised: list[Exception]) -> Iterator[None]:
     """Keep what a command raises, which the command line turns into a code and a text."""
     dispatch = commands.dispatch
 
-    def noted(*given: Any) -> int:
+    def noted(*arguments: Any) -> int:
         try:
-            return dispatch(*given)
+            return dispatch(*arguments)
         except Exception as error:
             raised.append(error)
             raise
@@ -84,7 +84,7 @@ def build_inference(trial: Trial, program: Program, feeds: Mapping[str, np.ndarr
         return "not built: results are not finite"
     np.savez(trial.case / "inputs.npz", allow_pickle=False, **inputs)
     np.savez(trial.case / "outputs.npz", allow_pickle=False, **gold)
-    words = ["infer", "-t", trial.case, "-o", trial.work / "out", *drawn_words(draw)]
+    words = ["infer", "-t", trial.case, "-o", trial.work / "out", *random_words(draw)]
     code, out, errors = command(trial, words, programs=True)
     if code == 2:
         return "not built: refused"

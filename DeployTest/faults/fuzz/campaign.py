@@ -1,4 +1,4 @@
-"""A campaign: inputs dealt to worker processes, their verdicts counted, findings kept; the command line."""
+"""A campaign: it gives inputs to worker processes, counts their verdicts and saves findings; the command line."""
 
 import argparse
 import itertools
@@ -24,7 +24,7 @@ from .worker import Worker, kind_of
 CHUNK, FEW, LIFE = 100, 10, 3000
 """Inputs per task, inputs to build per task, and inputs after which a worker is replaced by a fresh one."""
 SILENCE = 180.0
-"""Seconds of silence after which a worker is taken to hang."""
+"""Seconds without a message after which a worker counts as hung."""
 
 
 @dataclass
@@ -83,10 +83,10 @@ class Summary:
         self.seconds[f"{kind}{' built' if words['build'] else ''}"] += words["seconds"]
         if end == "finding":
             key = f"{words['sort']}: {words['place']}"
-            known = self.findings.setdefault(key, {"count": 0, "kind": kind})
-            known["count"] += 1
-            if "replay" in words and "replay" not in known:
-                known |= {k: words[k] for k in ("text", "log", "replay", "files", "index", "build") if k in words}
+            finding = self.findings.setdefault(key, {"count": 0, "kind": kind})
+            finding["count"] += 1
+            if "replay" in words and "replay" not in finding:
+                finding |= {k: words[k] for k in ("text", "log", "replay", "files", "index", "build") if k in words}
         if words["build"]:
             self.built[words["sort"] if end == "accepted" else end] += 1
             return
@@ -213,9 +213,9 @@ def cover(summary: Summary, folder: Path, seed: int) -> None:
     if not coverage.available():
         print("atheris is not installed: the readers were not fuzzed by coverage")
         return
-    found = coverage.run(folder, seed)
-    print(f"atheris: {coverage.RUNS} inputs each for {', '.join(coverage.READERS)}, {len(found)} findings")
-    for reader, text in found.items():
+    findings = coverage.run(folder, seed)
+    print(f"atheris: {coverage.RUNS} inputs each for {', '.join(coverage.READERS)}, {len(findings)} findings")
+    for reader, text in findings.items():
         summary.findings[f"coverage: {reader}"] = {"count": 1, "kind": reader, "text": text, "files": str(folder)}
 
 
@@ -232,9 +232,9 @@ def show(summary: Summary, console: Console) -> None:
     for title, counter in (("accepted", summary.compared), ("built", summary.built)):
         for text, count in counter.most_common():
             console.print(f"{title}: {count:6d} {text}", markup=False, soft_wrap=True)
-    for key, found in sorted(summary.findings.items(), key=lambda item: -item[1]["count"]):
-        console.print(f"FINDING {found['count']} x {found['kind']}: {key}", markup=False, soft_wrap=True)
-        console.print(f"    {found.get('replay', '')}", markup=False, soft_wrap=True)
+    for key, finding in sorted(summary.findings.items(), key=lambda item: -item[1]["count"]):
+        console.print(f"FINDING {finding['count']} x {finding['kind']}: {key}", markup=False, soft_wrap=True)
+        console.print(f"    {finding.get('replay', '')}", markup=False, soft_wrap=True)
 
 
 def write(summary: Summary, seed: int, path: Path, seconds: float) -> None:
@@ -264,7 +264,7 @@ def replay(seed: int, index: int, keep: tuple[int, ...] | None, build: bool, fol
 
 
 def main() -> int:
-    """The command line; 1 where something was found."""
+    """The command line; its exit code is 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m DeployTest.faults.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--inputs", type=int, default=100_000, help="how many, from --first on (default 100000)")
@@ -285,8 +285,8 @@ def main() -> int:
         return replay(a.seed, a.only, keep, a.build, folder)
     began = time.monotonic()
     inputs = range(a.first, a.first + a.inputs)
-    chosen = [i for i in inputs if not a.kinds or kind_of(a.seed, i)[0] in a.kinds]
-    summary = run(a.seed, chosen, a.built, folder, a.workers)
+    numbers = [i for i in inputs if not a.kinds or kind_of(a.seed, i)[0] in a.kinds]
+    summary = run(a.seed, numbers, a.built, folder, a.workers)
     cover(summary, folder, a.seed)
     console = Console(width=160)
     show(summary, console)

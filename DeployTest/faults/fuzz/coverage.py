@@ -23,7 +23,7 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
     from . import bases
     from .trial import ROOT
 
-    found = {}
+    findings = {}
     for reader in READERS:
         corpus = folder / f"corpus-{reader}"
         corpus.mkdir(parents=True, exist_ok=True)
@@ -36,8 +36,8 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
         words += ["-rss_limit_mb=4096", f"-artifact_prefix={folder}/{reader}-", str(corpus)]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            found[reader] = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    return found
+            findings[reader] = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return findings
 
 
 def reader(name: str, path: Path) -> Callable[[bytes], None]:

@@ -14,7 +14,7 @@ INTEGERS += (2**40, 2**63 - 1, -(2**63), 10**11)
 """Integers of an int64 field: neighbours of zero, of powers of two, and sizes no machine has."""
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-7, 1e-45, 3.4e38, -3.4e38, float("nan"), float("inf"), float("-inf"))
 MARK = "zqMARKqz"
-"""In every hostile name, so that it is found in what is written."""
+"""A part of every hostile name, by which tests find the name in written files."""
 HOSTILE = (
     f'{MARK}*/ __asm__("{MARK}"); /*',
     f"{MARK}\n#include <{MARK}>\n",
@@ -69,11 +69,11 @@ class Draw:
         return self.random.random() < share
 
     def number(self, first: int, last: int) -> int:
-        """A whole number from first to last, both included."""
+        """A random integer from first to last, both included."""
         return self.random.randint(first, last)
 
     def one(self, items: Sequence[T]) -> T:
-        """One of the items, of which there is at least one."""
+        """A random one of at least one item."""
         return items[self.random.randrange(len(items))]
 
     def some(self, items: Sequence[T], count: int) -> list[T]:

@@ -1,4 +1,4 @@
-"""The register of edits: each takes a thing apart a little, by choices of its own."""
+"""The register of edits: each makes a small random change to one kind of input."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -13,15 +13,15 @@ ELEMENTS = (*TensorProto.DataType.values(), 99, -1)
 def value_names(model: onnx.ModelProto) -> list[str]:
     """All names of values, in file order."""
     graph = model.graph
-    found = dict.fromkeys(v.name for v in graph.input)
-    found |= dict.fromkeys(t.name for t in graph.initializer)
-    found |= dict.fromkeys(o for n in graph.node for o in n.output)
-    return [n for n in found if n] or ["x"]
+    names = dict.fromkeys(v.name for v in graph.input)
+    names |= dict.fromkeys(t.name for t in graph.initializer)
+    names |= dict.fromkeys(o for n in graph.node for o in n.output)
+    return [n for n in names if n] or ["x"]
 
 
 @edits_of("graph")
 def input_dropped(model: onnx.ModelProto, draw: Draw) -> None:
-    """An operand removed, or made the empty name."""
+    """Remove an operand, or replace its name by the empty one."""
     node = node_of(model, draw)
     if node is None or not node.input:
         return
@@ -85,9 +85,9 @@ def node_moved(model: onnx.ModelProto, draw: Draw) -> None:
             nodes.insert(draw.number(0, len(nodes)), draw.one(nodes))
         case _:
             nodes = draw.some(nodes, len(nodes))
-    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(copies)
 
 
 @edits_of("graph")
@@ -160,10 +160,10 @@ def subgraph(model: onnx.ModelProto, draw: Draw) -> None:
     graph.initializer.append(helper.make_tensor("condition", TensorProto.BOOL, (), [draw.chance(0.5)]))
     names = [o.name for o in outputs]
     if draw.chance(0.6):
-        made = helper.make_node("If", ["condition"], names, "if", then_branch=branch, else_branch=branch)
+        outer = helper.make_node("If", ["condition"], names, "if", then_branch=branch, else_branch=branch)
     else:
-        made = helper.make_node("Loop", ["", "condition"], names, "loop", body=branch)
-    graph.node[at].CopyFrom(made)
+        outer = helper.make_node("Loop", ["", "condition"], names, "loop", body=branch)
+    graph.node[at].CopyFrom(outer)
 
 
 @edits_of("graph")
@@ -187,8 +187,8 @@ def function(model: onnx.ModelProto, draw: Draw) -> None:
         inner.op_type = draw.one(("Relu", "Identity", "Own", "Exp"))
     model.functions.append(helper.make_function(domain, name, parameters, results, [inner], opsets))
     node.op_type, node.domain = name, domain
-    kept = [n for n in dict.fromkeys(node.input) if n]
-    node.input[:] = kept
+    inputs = [n for n in dict.fromkeys(node.input) if n]
+    node.input[:] = inputs
     del node.attribute[:]
     if draw.chance(0.7) and domain == "local":
         model.opset_import.append(helper.make_opsetid("local", 1))

@@ -23,13 +23,13 @@ Entry = tuple[Operator, Sample]
 @cache
 def entries(standard: bool) -> tuple[Entry, ...]:
     """Samples of all operators; of those whose form ONNX Runtime knows where `standard`."""
-    found = []
+    rows = []
     for name, operator in registry().items():
         for sample in operator.samples() if name == operator.name else ():
             small = all(x is None or np.size(x) <= LARGEST for x in sample.inputs)
             if small and (sample.onnx or not standard):
-                found.append((operator, sample))
-    return tuple(found)
+                rows.append((operator, sample))
+    return tuple(rows)
 
 
 @cache
@@ -105,8 +105,8 @@ class Chain:
                 continue
             names += [""] * (position + 1 - len(names))
             names[position] = f"{node.name}_{attribute}"
-            given = attrs.pop(attribute)
-            value = np.float32(given) if isinstance(given, float) else np.array(_listed(given), np.int64)
+            setting = attrs.pop(attribute)
+            value = np.float32(setting) if isinstance(setting, float) else np.array(_listed(setting), np.int64)
             self.constants[names[position]] = np.asarray(value)
         domain = "" if onnx.defs.has(node.op) else "com.microsoft"
         return helper.make_node(node.op, names, node.outputs, node.name, domain=domain, **attrs)
@@ -140,9 +140,9 @@ def _value(name: str, dtype: np.dtype, shape: Sequence[int]) -> onnx.ValueInfoPr
 
 def chain(draw: Draw, longest: int = 5, standard: bool | None = None) -> Chain:
     """A chain of drawn operators, each operator as likely as another; custom operators seldom, or never."""
-    made = Chain(draw)
+    nodes = Chain(draw)
     for _ in range(draw.number(1, longest)):
-        known = draw.chance(0.85) if standard is None else standard
-        table = _by_operator(known)
-        made.append(draw.one(table[draw.one(sorted(table))]))
-    return made
+        supported = draw.chance(0.85) if standard is None else standard
+        table = _by_operator(supported)
+        nodes.append(draw.one(table[draw.one(sorted(table))]))
+    return nodes

@@ -1,4 +1,4 @@
-"""What ONNX Runtime says of a model, beside what the interpreter computes; one list of excused differences."""
+"""Compares the interpreter with ONNX Runtime on a model; excuses.toml lists the accepted differences."""
 
 import re
 import tomllib
@@ -28,7 +28,7 @@ HALF = "tensor(float16)"
 
 @dataclass(frozen=True)
 class Excuse:
-    """A difference from ONNX Runtime that is known: a pattern in its message or in the model, and the reason."""
+    """An accepted difference from ONNX Runtime: a pattern in its message or in the model, and the reason."""
 
     sort: str
     pattern: str
@@ -99,14 +99,14 @@ def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Arr
     names = [x.name for x in runtime.get_outputs()]
     trial.phase("onnxruntime")
     try:
-        given = {n: _wide(inputs[n], kinds[n]) for n in kinds if n in inputs}
-        wanted = dict(zip(names, runtime.run(None, given), strict=True))
+        runtime_feeds = {n: _wide(inputs[n], kinds[n]) for n in kinds if n in inputs}
+        expected = dict(zip(names, runtime.run(None, runtime_feeds), strict=True))
     except Exception as error:  # as above
         return _refused(str(error), shown)
     finally:
         trial.phase("")
     half = HALF in {*kinds.values(), *(x.type for x in runtime.get_outputs())} or "FLOAT16" in shown
-    _check(program, inputs, wanted, half, shown)
+    _check(program, inputs, expected, half, shown)
     return "equal to onnxruntime"
 
 
@@ -127,7 +127,7 @@ def _code(line: str) -> str:
 
 def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mapping[str, Array]) -> dict[str, Array]:
     """A value for each data input: the one that came with the model where it fits, else one drawn."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name in dict.fromkeys([*program.data, *kinds]):
         if name not in program.tensors:
             shape: tuple[int, ...] = feeds[name].shape if name in feeds else (1,)
@@ -140,37 +140,39 @@ def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mappi
             array = array.astype(np.float16)
         if kinds.get(name) == "tensor(bool)":
             array = array.astype(np.bool_)
-        found[name] = np.abs(array).astype(np.int32) % 3 if integer and name not in feeds else array
-        found[name] = found[name].astype(np.int32 if integer else np.float32)
-    return found
+        arrays[name] = np.abs(array).astype(np.int32) % 3 if integer and name not in feeds else array
+        arrays[name] = arrays[name].astype(np.int32 if integer else np.float32)
+    return arrays
 
 
 def _wide(array: Array, kind: str) -> Array:
     return array.astype(WIDE.get(kind, np.float32))
 
 
-def _check(program: Program, inputs: Mapping[str, Array], wanted: Mapping[str, Array], half: bool, shown: str) -> None:
+def _check(
+    program: Program, inputs: Mapping[str, Array], expected: Mapping[str, Array], half: bool, shown: str
+) -> None:
     data = {n: inputs[n] for n in program.data}
     with np.errstate(all="ignore"):
         narrow = run_inference(program, data, np.float32)
         exact = run_inference(program, data, np.float64)
-        _equal(program, data, (narrow, exact), wanted, half, shown)
+        _equal(program, data, (narrow, exact), expected, half, shown)
 
 
 def _equal(
     program: Program,
     data: Mapping[str, Array],
     ours: tuple[Mapping[str, Array], Mapping[str, Array]],
-    wanted: Mapping[str, Array],
+    expected: Mapping[str, Array],
     half: bool,
     shown: str,
 ) -> None:
     narrow, exact = ours
     for name in program.outputs:
-        if name not in wanted:
+        if name not in expected:
             raise Finding("different", f"output {name!r} is unknown to onnxruntime\n{shown}")
-        difference = unequal(narrow[name], exact[name], np.asarray(wanted[name]), half)
-        if difference and magnified(program, data, name, exact[name], np.asarray(wanted[name])):
+        difference = unequal(narrow[name], exact[name], np.asarray(expected[name]), half)
+        if difference and magnified(program, data, name, exact[name], np.asarray(expected[name])):
             continue
         reason = excused("different", f"{difference}\n{shown}") if difference else ""
         if difference and not reason:

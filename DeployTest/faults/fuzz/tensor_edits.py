@@ -13,10 +13,10 @@ LOCATIONS += ("sub/../../secret/secret.bin", "../case/weights.bin")
 
 
 def tensor_of(model: onnx.ModelProto, draw: Draw) -> TensorProto | None:
-    """An initializer or a constant's tensor, if there is one."""
+    """A random tensor of an initializer or a Constant node, or None without any."""
     nodes = [n for n in model.graph.node if n.op_type == "Constant" and n.attribute]
-    found = [*model.graph.initializer, *(n.attribute[0].t for n in nodes)]
-    return draw.one(found) if found else None
+    tensors = [*model.graph.initializer, *(n.attribute[0].t for n in nodes)]
+    return draw.one(tensors) if tensors else None
 
 
 def _array(tensor: TensorProto) -> np.ndarray | None:
@@ -95,7 +95,7 @@ def constant_damaged(model: onnx.ModelProto, draw: Draw) -> None:
 
 @edits_of("graph")
 def constant_moved(model: onnx.ModelProto, draw: Draw) -> None:
-    """A constant removed, repeated, made a graph input too, a node, a sparse one, or of another name."""
+    """Remove, repeat or rename a constant, or make it a graph input too, a Constant node or a sparse initializer."""
     graph = model.graph
     if not graph.initializer:
         return

@@ -39,7 +39,7 @@ class Reached(BaseException):
 
 
 class Refused(Exception):
-    """The command refused the input as it should; the text is what it said first."""
+    """The command refused the input as it should; the text is its first error message."""
 
 
 class Finding(Exception):
@@ -106,19 +106,19 @@ class Trial:
 
     def edit(self, kind: str, *things: Any, least: int = 1) -> None:
         """Apply drawn edits of a kind in turn; each has choices of its own, so that leaving one out moves no other."""
-        known = edits(kind)
+        choices = edits(kind)
         for _ in range(self.draw(f"{kind}-count-{self.drawn}").number(least, MOST_EDITS)):
             number, self.drawn = self.drawn, self.drawn + 1
             own = self.draw(f"edit-{number}")
-            change = own.one(known)
+            change = own.one(choices)
             if self.keep is None or number in self.keep:
                 self.log.append(f"{number}: {change.__name__}")
                 change(*things, own)
 
     def replay(self) -> str:
         """The command that repeats this input."""
-        kept = "" if self.keep is None else f" --edits {','.join(map(str, self.keep)) or 'none'}"
-        return f"python -m DeployTest.faults.fuzz --seed {self.seed} --only {self.index}{kept} --verbose"
+        option = "" if self.keep is None else f" --edits {','.join(map(str, self.keep)) or 'none'}"
+        return f"python -m DeployTest.faults.fuzz --seed {self.seed} --only {self.index}{option} --verbose"
 
 
 Kind = Callable[[Trial], str]
@@ -145,12 +145,12 @@ def _judged(trial: Trial, kind: Kind) -> Verdict:
         return Verdict("accepted", kind(trial))
     except UserError as error:
         return refusal(str(error), error.cause, f"{type(error).__name__}: {place_of(error)}")
-    except Refused as said:
-        return Verdict("refused", place=_stable(str(said)), text=str(said))
+    except Refused as error:
+        return Verdict("refused", place=_stable(str(error)), text=str(error))
     except Reached:
         return Verdict("accepted", "reached the C compiler")
-    except Finding as found:
-        return Verdict("finding", found.sort, _stable(str(found)), str(found))
+    except Finding as error:
+        return Verdict("finding", error.sort, _stable(str(error)), str(error))
     except InternalError as error:
         return Verdict("finding", "exit 70", f"{type(error).__name__} {place_of(error)}", str(error))
     except MemoryError as error:

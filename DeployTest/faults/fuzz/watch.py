@@ -1,4 +1,4 @@
-"""Who touches what: an audit hook that refuses and notes writes outside of given folders, and secret reads."""
+"""An audit hook that records and refuses writes outside of the permitted folders, and reads of secret files."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ class StrayError(PermissionError):
 
 @dataclass
 class Watch:
-    """What may be written, which files are the user's, what may not be read, and whether programs may start."""
+    """The folders open to writes, the user's files, the secret folder, and whether programs may start."""
 
     writable: tuple[str, ...] = ()
     precious: tuple[str, ...] = ()
@@ -37,47 +37,47 @@ class Watch:
     def _inside(self, path: str, folders: Sequence[str]) -> bool:
         return any(path == f or path.startswith(f"{f}/") for f in folders)
 
-    def _written(self, given: Any) -> None:
-        if isinstance(given, int) or given is None:
+    def _write(self, argument: Any) -> None:
+        if isinstance(argument, int) or argument is None:
             return
-        path = os.path.abspath(os.fsdecode(given))
+        path = os.path.abspath(os.fsdecode(argument))
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if real == "/dev/null" or real.startswith("/proc/self/"):
             return
         if not self._inside(real, self.writable) or self._inside(real, self.precious):
             self._note(f"writes {path}")
 
-    def _read(self, given: Any) -> None:
-        if not isinstance(given, int) and self._inside(os.path.realpath(os.fsdecode(given)), self.secret):
-            self._note(f"reads {os.fsdecode(given)}")
+    def _read(self, argument: Any) -> None:
+        if not isinstance(argument, int) and self._inside(os.path.realpath(os.fsdecode(argument)), self.secret):
+            self._note(f"reads {os.fsdecode(argument)}")
 
     def _note(self, text: str) -> None:
         self.seen.append(text)
         raise StrayError(13, "not allowed to an input under test", text.split(" ", 1)[1])
 
-    def event(self, name: str, given: tuple[Any, ...]) -> None:
+    def event(self, name: str, arguments: tuple[Any, ...]) -> None:
         """Judge one audit event."""
         if name == "open":
-            mode, flags = given[1], given[2]
+            mode, flags = arguments[1], arguments[2]
             writes = (flags or 0) & _WRITES or (isinstance(mode, str) and set(mode) & set("wax+"))
-            (self._written if writes else self._read)(given[0])
+            (self._write if writes else self._read)(arguments[0])
         elif name in _CHANGES:
-            for path in given[: _CHANGES[name]]:
-                self._written(path)
-        elif name in _PROCESSES and not self.programs and given[0] not in _HARMLESS:
-            self._note(f"starts {str(given[0])[:80]}")
+            for path in arguments[: _CHANGES[name]]:
+                self._write(path)
+        elif name in _PROCESSES and not self.programs and arguments[0] not in _HARMLESS:
+            self._note(f"starts {str(arguments[0])[:80]}")
 
 
 _current = Watch()
 
 
-def _hook(name: str, given: tuple[Any, ...]) -> None:
+def _hook(name: str, arguments: tuple[Any, ...]) -> None:
     watch = _current
     if not watch.active:
         return
     watch.active = False
     try:
-        watch.event(name, given)
+        watch.event(name, arguments)
     finally:
         watch.active = True
 

@@ -65,7 +65,7 @@ class Worker:
             return trial, run(trial, kind)
 
     def report(self, index: int, build: bool) -> None:
-        """Judge an input and say so; a finding that is new here is made smaller and its files are kept."""
+        """Judge an input and send the verdict; reduce a finding that is new to this worker, and save its files."""
         self.say(start=index)
         began = time.process_time()
         trial, verdict = self.judge(index, build)
@@ -76,13 +76,13 @@ class Worker:
             self.known.add(verdict.key)
             trial, verdict = self.smaller(trial, verdict)
             words |= {"text": verdict.text, "log": trial.log, "replay": trial.replay()}
-            kept = self.folder.parent / "findings" / f"{index}{'-built' if build else ''}"
-            shutil.rmtree(kept, ignore_errors=True)
+            copy = self.folder.parent / "findings" / f"{index}{'-built' if build else ''}"
+            shutil.rmtree(copy, ignore_errors=True)
             with contextlib.suppress(OSError, shutil.Error):
-                shutil.copytree(trial.folder, kept, symlinks=True)
-            words["files"] = str(kept)
+                shutil.copytree(trial.folder, copy, symlinks=True)
+            words["files"] = str(copy)
             with contextlib.suppress(OSError):
-                (kept / "verdict.json").write_text(json.dumps(words, indent=1) + "\n")
+                (copy / "verdict.json").write_text(json.dumps(words, indent=1) + "\n")
         self.say(**words)
 
     def smaller(self, trial: Trial, verdict: Verdict) -> tuple[Trial, Verdict]:
@@ -93,10 +93,10 @@ class Worker:
             _, other = self.judge(trial.index, trial.build, fewer)
             if other.key == verdict.key:
                 keep = fewer
-        last, found = self.judge(trial.index, trial.build, keep)
-        if found.key != verdict.key:
+        last, outcome = self.judge(trial.index, trial.build, keep)
+        if outcome.key != verdict.key:
             return self.judge(trial.index, trial.build)
-        return last, found
+        return last, outcome
 
 
 def serve(seed: int, folder: Path, tasks: Iterable[str], sink: TextIO) -> None:

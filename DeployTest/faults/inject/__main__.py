@@ -35,24 +35,26 @@ def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
     return rows
 
 
-def make_table(given: argparse.Namespace) -> int:
-    """Write the tables into the document, and the list of what nobody saw beside the programs."""
-    rows = rows_of(given.seeds, given.per_class, given.jobs)
-    given.output.write_text(table.renewed(given.output.read_text(), rows))
+def make_table(arguments: argparse.Namespace) -> int:
+    """Write the tables into the document, and the list of undetected faults into the folder of the programs."""
+    rows = rows_of(arguments.seeds, arguments.per_class, arguments.jobs)
+    arguments.output.write_text(table.renewed(arguments.output.read_text(), rows))
     unseen = FOLDER / "unseen.md"
     unseen.write_text(table.unseen_list(rows))
     count = table.counted(rows)
-    print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {given.output}, {unseen}")
+    print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {arguments.output}, {unseen}")
     return 1 if count[UNSEEN] else 0
 
 
-def replay(given: argparse.Namespace) -> int:
+def replay(arguments: argparse.Namespace) -> int:
     """Plant one fault and print what becomes of it."""
-    name, buffering = given.program.split()
+    name, buffering = arguments.program.split()
     recipe = next(r for r in RECIPES if r.name == name)
     program = make(recipe, buffering, FOLDER)
-    found = judge(program, Fault("given", -1, "", "", (), given.fault), Mode(given.guards, given.dma_order))
-    print(found.result, found.said)
+    judgement = judge(
+        program, Fault("given", -1, "", "", (), arguments.fault), Mode(arguments.guards, arguments.dma_order)
+    )
+    print(judgement.result, judgement.said)
     return 0
 
 
@@ -72,8 +74,8 @@ def main() -> int:
     again.add_argument("--guards", default="", help="off, fast or full; the simulator's default without it")
     again.add_argument("--dma-order", default="early", help="early, late or random")
     again.set_defaults(run=replay)
-    given = parser.parse_args()
-    return int(given.run(given))
+    arguments = parser.parse_args()
+    return int(arguments.run(arguments))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer: the operand's region among its step's, both ends, and the box as the HAL was told."""
+    """A transfer: the operand's region in its step, source and destination, and the box that the HAL gets."""
 
     region: int
     inward: int
@@ -42,7 +42,7 @@ class Execution:
 
 @dataclass
 class Census:
-    """A whole run. `reads` holds place, bytes and file offset, `writes` place and bytes."""
+    """The events of one run. `reads` holds place, bytes and file offset, `writes` place and bytes."""
 
     executions: dict[int, list[Execution]] = field(default_factory=dict)
     reads: list[tuple[Place, int, int]] = field(default_factory=list)
@@ -50,15 +50,15 @@ class Census:
 
     def moves(self, step: int) -> dict[tuple[int, int], list[Move]]:
         """By region and direction, the transfers of the execution that has most of them."""
-        found: dict[tuple[int, int], list[Move]] = {}
+        moves_by_key: dict[tuple[int, int], list[Move]] = {}
         for execution in self.executions[step]:
             of: dict[tuple[int, int], list[Move]] = {}
             for move in execution.moves:
                 of.setdefault((move.region, move.inward), []).append(move)
             for key, moves in of.items():
-                if len(moves) > len(found.get(key, ())):
-                    found[key] = moves
-        return found
+                if len(moves) > len(moves_by_key.get(key, ())):
+                    moves_by_key[key] = moves
+        return moves_by_key
 
     def calls(self, step: int) -> list[Call]:
         """The kernel calls of its first execution."""

@@ -48,9 +48,9 @@ def another_tile(program: Program) -> Sites:
         step, _, field = pointer
         calls = program.census.calls(step.index)
         for other in (ordinal - 1, ordinal + 1):
-            there = calls[other].values[field] if 0 <= other < len(calls) else place
-            if isinstance(there, tuple) and there[0] == place[0] and there != place:
-                yield moved(pointer, ordinal, there[1] - place[1])
+            address = calls[other].values[field] if 0 <= other < len(calls) else place
+            if isinstance(address, tuple) and address[0] == place[0] and address != place:
+                yield moved(pointer, ordinal, address[1] - place[1])
 
 
 @fault_class("operands", "pointer to the other slot")
@@ -109,11 +109,11 @@ def exchanged_update(program: Program) -> Sites:
     yield from exchanges(program, lambda step: step.op == "SGD")
 
 
-def exchanges(program: Program, wanted: Callable[[PlanStep], bool]) -> Sites:
+def exchanges(program: Program, predicate: Callable[[PlanStep], bool]) -> Sites:
     """Pairs of present pointers, in one call or in all."""
     for step in program.plan.steps:
         names, calls = printed.field_names(step), program.census.calls(step.index)
-        if not wanted(step):
+        if not predicate(step):
             continue
         present = [
             o for o in step.operands if isinstance(p := calls[0].values[names.index(o.arg)], tuple) and p[0] >= 0

@@ -12,7 +12,7 @@ from .program import Program
 
 Start = tuple[PlanStep, Region, int, list[Move]]
 NUMBERS = ("inner", "outer", "run", "count", "stride", "planes", "pitch")
-"""What a transfer is told, in the order of an action's values."""
+"""The arguments of a transfer, in the order of an action's values."""
 ELEMENT = 4
 
 

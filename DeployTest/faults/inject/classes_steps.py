@@ -34,9 +34,9 @@ def update_left_out(program: Program) -> Sites:
 
 def depends(before: PlanStep, after: PlanStep) -> bool:
     """Whether one of two steps writes what the other touches: exchanging them changes data."""
-    touched = [{o.storage for o in s.operands} for s in (before, after)]
-    written = [{o.storage for o in s.operands if o.mode != "in"} for s in (before, after)]
-    return bool(written[0] & touched[1] or written[1] & touched[0])
+    accesses = [{o.storage for o in s.operands} for s in (before, after)]
+    outputs = [{o.storage for o in s.operands if o.mode != "in"} for s in (before, after)]
+    return bool(outputs[0] & accesses[1] or outputs[1] & accesses[0])
 
 
 @fault_class("steps", "two neighbours exchanged")
@@ -65,7 +65,7 @@ def times(program: Program, graph: int) -> int:
 
 
 def graph_left(kind: str, graph: int, op: Op) -> None:
-    """Register a class about a whole graph, once or every time."""
+    """Register a fault class that affects a graph, in one pass or in all."""
 
     @fault_class("steps", kind)
     def propose(program: Program) -> Sites:
@@ -97,7 +97,7 @@ def wrong_pass(program: Program) -> Sites:
 
 
 def resetting(kind: str, op: Op, *values: int) -> None:
-    """Register a class about the flag that the training graph is given, at one pass or at all."""
+    """Register a fault class that affects the flag of the training graph, in one pass or in all."""
 
     @fault_class("resets", kind)
     def propose(program: Program) -> Sites:

@@ -1,4 +1,4 @@
-"""Fault classes of overflows: after a real kernel call one element more is written somewhere."""
+"""Fault classes of overflows: after a kernel call the injector writes one more element."""
 
 import math
 import random
@@ -29,7 +29,7 @@ Written = tuple[PlanStep, PlanOperand, int, Place, tuple[Span, ...]]
 """Step, operand, call, the pointer, and the box of the view that the call writes."""
 
 
-def written(program: Program) -> Iterator[Written]:
+def overwrites(program: Program) -> Iterator[Written]:
     """What every kernel call writes."""
     for step in program.plan.steps:
         names, tiles = printed.field_names(step), list(walk(step))
@@ -56,7 +56,7 @@ def beside(kind: str, before: bool, value: int) -> None:
 
     @fault_class("overflows", kind)
     def propose(program: Program) -> Sites:
-        for step, operand, ordinal, (level, offset), box in written(program):
+        for step, operand, ordinal, (level, offset), box in overwrites(program):
             at = offset - 4 if before else offset + last_byte(operand, box)
             if 0 <= at <= program.memory.sizes[program.plan.levels[level].name] - 4:
                 yield store(step, operand.arg, ordinal, (level, at), value, f"{at - offset:+d} B from its tile")
@@ -70,7 +70,7 @@ beside("poison after the tile", False, POISON)
 @fault_class("overflows", "inside the tensor, outside of the tile")
 def inside(program: Program) -> Sites:
     """An element of the same resident tensor that belongs to another tile."""
-    for step, operand, ordinal, (level, _), box in written(program):
+    for step, operand, ordinal, (level, _), box in overwrites(program):
         lengths = tuple(length for _, length in box)
         if operand.slots or lengths == operand.view:
             continue
@@ -86,8 +86,8 @@ def inside(program: Program) -> Sites:
 
 @fault_class("overflows", "inside the slot, after the tile")
 def slot_tail(program: Program) -> Sites:
-    """A tile that is shorter than its slot, written past its end."""
-    for step, operand, ordinal, (level, offset), box in written(program):
+    """A write past the end of a tile that is shorter than its slot."""
+    for step, operand, ordinal, (level, offset), box in overwrites(program):
         size = last_byte(operand, box)
         if operand.slots and size < operand.slot_bytes:
             yield store(step, operand.arg, ordinal, (level, offset + size), PLUS_ONE, f"+{size} B")
@@ -96,7 +96,7 @@ def slot_tail(program: Program) -> Sites:
 @fault_class("overflows", "the other slot of the operand")
 def other_slot(program: Program) -> Sites:
     """The half of a double buffer that another tile holds."""
-    for step, operand, ordinal, (level, offset), _ in written(program):
+    for step, operand, ordinal, (level, offset), _ in overwrites(program):
         region = next((r for r in program.regions(step) if r.arg == operand.arg and r.hop == 0), None)
         for other in range(operand.slots):
             delta = region.start + other * region.part - offset if region else 0
@@ -109,7 +109,7 @@ def behind(kind: str, staged: bool) -> None:
 
     @fault_class("overflows", kind)
     def propose(program: Program) -> Sites:
-        for step, operand, ordinal, _, _ in written(program):
+        for step, operand, ordinal, _, _ in overwrites(program):
             draw = random.Random(f"{kind} {step.index} {operand.arg} {ordinal}")
             home, regions = program.home(operand), program.regions(step)
             spans = [(r.hop, r.start, r.bytes) for r in regions if staged and r.hop and r.arg == operand.arg]
@@ -128,7 +128,7 @@ def into_dead(kind: str, level: int, value: int) -> None:
 
     @fault_class("overflows", kind)
     def propose(program: Program) -> Sites:
-        for step, operand, ordinal, _, _ in written(program):
+        for step, operand, ordinal, _, _ in overwrites(program):
             draw, spans = random.Random(f"{kind} {step.index} {operand.arg} {ordinal}"), program.dead(step, level)
             start, size = draw.choice(spans)
             at = start + 4 * draw.randrange(size // 4)
@@ -145,7 +145,7 @@ def into_live(kind: str, value: int, reading: bool) -> None:
 
     @fault_class("overflows", kind)
     def propose(program: Program) -> Sites:
-        for step, operand, ordinal, _, _ in written(program):
+        for step, operand, ordinal, _, _ in overwrites(program):
             draw = random.Random(f"{kind} {step.index} {operand.arg} {ordinal}")
             buffers = candidates(program, step, reading)
             if buffers:
@@ -155,15 +155,15 @@ def into_live(kind: str, value: int, reading: bool) -> None:
 
 
 def candidates(program: Program, step: PlanStep, reading: bool) -> list[Buffer]:
-    """Live buffers that the step only reads, homes and slots alike, or homes it does not touch."""
+    """Live buffers that the step only reads, in homes and in slots, or homes that it does not touch."""
     modes = {o.storage: o.mode for o in step.operands}
     by_arg = {o.arg: o.mode for o in step.operands}
-    found = []
+    buffers = []
     for buffer in program.live(step):
         mode = by_arg[buffer.arg] if buffer.arg else modes.get(buffer.storage)
         if (mode == "in") if reading else (mode is None):
-            found.append(buffer)
-    return found
+            buffers.append(buffer)
+    return buffers
 
 
 into_live("a live buffer that the step does not touch", PLUS_ONE, reading=False)

@@ -26,7 +26,7 @@ GROUPS = (
 
 def proposals(program: Program) -> dict[str, list[Fault]]:
     """All faults of each class that a program has sites for."""
-    return {kind: list(found.faults(program)) for kind, found in sorted(CLASSES.items())}
+    return {kind: list(fault_class.faults(program)) for kind, fault_class in sorted(CLASSES.items())}
 
 
 def draw(
@@ -35,7 +35,7 @@ def draw(
     """`per_class` faults of each class, then one for each step and operand that none of them is about."""
     proposed = sites if sites is not None else proposals(program)
     generator = random.Random(f"{seed} {program.name}")
-    chosen: list[Fault] = []
+    selection: list[Fault] = []
     met: set[tuple[int, str]] = set()
     for kind in sorted(proposed):
         faults = list(proposed[kind])
@@ -43,16 +43,16 @@ def draw(
         for _ in range(min(per_class, len(faults))):
             fault = _newest(faults, met)
             faults.remove(fault)
-            chosen.append(fault)
+            selection.append(fault)
             met |= {(fault.step, fault.arg), (fault.step, "")}
     operands = {(s.index, o.arg) for s in program.plan.steps for o in s.operands} - met
     rest = [fault for kind in sorted(proposed) for fault in proposed[kind] if (fault.step, fault.arg) in operands]
     generator.shuffle(rest)
     for fault in rest:
         if (fault.step, fault.arg) not in met:
-            chosen.append(fault)
+            selection.append(fault)
             met |= {(fault.step, fault.arg), (fault.step, "")}
-    return chosen
+    return selection
 
 
 def _newest(faults: Sequence[Fault], met: set[tuple[int, str]]) -> Fault:

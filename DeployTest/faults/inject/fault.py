@@ -16,7 +16,7 @@ class Point(IntEnum):
 
 
 class Op(IntEnum):
-    """What it does there: inject_op_t of inject.h."""
+    """The kind of the action: inject_op_t of inject.h."""
 
     CHANGE, DROP, TWICE, TWICE_WAITED, TURN, LATE, OTHER, NUMBER, NEXT, BEFORE = range(10)
     KERNEL, POINTER, PLACE, EXCHANGE, ADD, SET, SCALE, INVERT, EXTRA = range(10, 19)
@@ -60,7 +60,7 @@ class Fault:
 
     @property
     def text(self) -> str:
-        """The value of DEPLOYER_FAULT: what was given, or the actions."""
+        """The value of DEPLOYER_FAULT: the text `given` on the command line, or else the actions."""
         return self.given or "; ".join(a.text for a in self.actions)
 
 

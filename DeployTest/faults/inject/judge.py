@@ -51,7 +51,7 @@ MODES = (
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a fault in a mode, and the words that said so."""
+    """The outcome of a fault in a mode, and the program's output that shows it."""
 
     result: str
     said: str
@@ -96,10 +96,10 @@ def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
     return Judgement(VERDICT, faults[0]) if faults else Judgement(UNSEEN, changes(right, dump))
 
 
-def verdict(program: Program, dump: bytes, said: str) -> tuple[str, ...]:
+def verdict(program: Program, dump: bytes, stdout: str) -> tuple[str, ...]:
     """What `deployer train` finds wrong in the results."""
     case = program.case
-    outcome = _outcome(program.plan, case.program, dump, case.passes, said)
+    outcome = _outcome(program.plan, case.program, dump, case.passes, stdout)
     return report.make_report(program.plan, outcome, program.expected, program.plan.running.tolerance).faults
 
 
@@ -117,9 +117,9 @@ def judge_all(
     if len(outputs) != 1:
         raise RuntimeError(f"{program.name} without a fault has other bits in another mode")
     for mode in modes:
-        found = judge(program, None, mode)
-        if found.result != NOTHING or verdict(program, right_output(program, mode), "BENCH"):
-            raise RuntimeError(f"{program.name} without a fault in mode {mode.label}: {found}")
+        baseline = judge(program, None, mode)
+        if baseline.result != NOTHING or verdict(program, right_output(program, mode), "BENCH"):
+            raise RuntimeError(f"{program.name} without a fault in mode {mode.label}: {baseline}")
     tasks = [(fault, mode) for fault in faults for mode in modes]
     with ThreadPoolExecutor(jobs) as pool:
         for (fault, mode), judgement in zip(tasks, pool.map(lambda t: judge(program, *t), tasks), strict=True):

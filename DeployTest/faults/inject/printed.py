@@ -37,31 +37,31 @@ def layout(kernel: Kernel) -> str:
 def stand_ins(plan: Plan) -> tuple[Kernel, ...]:
     """For each of the plan's kernels the first that the plan has not, of the same layout and in plain C."""
     own = {s.kernel.symbol: s.kernel for s in plan.steps}
-    known = {o.kernel.symbol: o.kernel for o in registry().values() if o.kernel}
-    found: dict[str, Kernel] = {}
+    all_kernels = {o.kernel.symbol: o.kernel for o in registry().values() if o.kernel}
+    by_symbol: dict[str, Kernel] = {}
     for kernel in own.values():
-        others = [k for name, k in sorted(known.items()) if name not in own and layout(k) == layout(kernel)]
+        others = [k for name, k in sorted(all_kernels.items()) if name not in own and layout(k) == layout(kernel)]
         if others:
-            found[others[0].symbol] = others[0]
-    return tuple(found[symbol] for symbol in sorted(found))
+            by_symbol[others[0].symbol] = others[0]
+    return tuple(by_symbol[symbol] for symbol in sorted(by_symbol))
 
 
 def kernels(plan: Plan) -> tuple[Kernel, ...]:
     """The plan's kernels and those that stand in for them, by their number in the layer."""
-    found = {k.symbol: k for k in (*(s.kernel for s in plan.steps), *stand_ins(plan))}
-    return tuple(found[symbol] for symbol in sorted(found))
+    by_symbol = {k.symbol: k for k in (*(s.kernel for s in plan.steps), *stand_ins(plan))}
+    return tuple(by_symbol[symbol] for symbol in sorted(by_symbol))
 
 
 def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
     """The regions of a step by their number: the slots of each operand, then those of its stage."""
     inner, between = (level.name for level in plan.levels[:2])
-    found = []
+    rows = []
     for o in step.operands:
         if o.slots:
-            found.append(_region(o, 0, memory.address(inner, o.slot_offset), o.slots, o.slot_bytes))
+            rows.append(_region(o, 0, memory.address(inner, o.slot_offset), o.slots, o.slot_bytes))
         if o.stage_slots:
-            found.append(_region(o, 1, memory.address(between, o.stage_offset), o.stage_slots, o.stage_bytes))
-    return tuple(found)
+            rows.append(_region(o, 1, memory.address(between, o.stage_offset), o.stage_slots, o.stage_bytes))
+    return tuple(rows)
 
 
 def _region(o: PlanOperand, hop: int, start: int, slots: int, size: int) -> Region:
@@ -110,6 +110,6 @@ def _tables(plan: Plan, memory: Memory, step: PlanStep) -> list[str]:
     lines = [f"static const inject_field_t fields_{step.index}[] = {{"]
     for name, kind in zip(field_names(step), layout(step.kernel), strict=True):
         lines.append(f"    {{\"{name}\", offsetof({symbol}_args_t, {name}), '{kind}'}},")
-    found = [f"{{{r.hop}, {r.start}, {r.bytes}, {r.reads:d}, {r.writes:d}}}" for r in regions(plan, memory, step)]
-    rows = ", ".join(found or ["{0, 0, 0, 0, 0}"])
+    cells = [f"{{{r.hop}, {r.start}, {r.bytes}, {r.reads:d}, {r.writes:d}}}" for r in regions(plan, memory, step)]
+    rows = ", ".join(cells or ["{0, 0, 0, 0, 0}"])
     return [*lines, "};", f"static const inject_region_t regions_{step.index}[] = {{{rows}}};"]

@@ -31,7 +31,7 @@ BUFFERINGS = ("single", "double")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A case and the memory it is given: small enough for tiles everywhere, and for spilling where L2 is given."""
+    """A case and its budgets: L1 is so small that all steps have tiles, and L2, if set, so small that tensors spill."""
 
     name: str
     l1: int
@@ -117,11 +117,11 @@ class Program:
     @cached_property
     def _homes(self) -> tuple[Buffer, ...]:
         number = {level.name: i for i, level in enumerate(self.plan.levels)}
-        found = []
+        buffers = []
         for h in self.plan.homes:
             start = self.memory.address(h.level, h.offset)
-            found.append(Buffer(h.storage, number[h.level], start, start + h.bytes, h.storage, ""))
-        return tuple(found)
+            buffers.append(Buffer(h.storage, number[h.level], start, start + h.bytes, h.storage, ""))
+        return tuple(buffers)
 
     def storage(self, name: str) -> Buffer:
         """The home of a storage."""
@@ -134,24 +134,24 @@ class Program:
     def live(self, step: PlanStep) -> list[Buffer]:
         """Everything in use in a step, but for the argument tables."""
         homes = zip(self.plan.homes, self._homes, strict=True)
-        found = [b for h, b in homes if h.persistent or h.first <= step.index <= h.last]
+        buffers = [b for h, b in homes if h.persistent or h.first <= step.index <= h.last]
         storage = {o.arg: o.storage for o in step.operands}
         for r in self.regions(step):
-            found.append(Buffer(f"{step.name}.{r.arg}", r.hop, r.start, r.start + r.bytes, storage[r.arg], r.arg))
-        return found
+            buffers.append(Buffer(f"{step.name}.{r.arg}", r.hop, r.start, r.start + r.bytes, storage[r.arg], r.arg))
+        return buffers
 
     def dead(self, step: PlanStep, level: int) -> list[Span]:
         """(start, bytes) of what nobody uses in a step, the guards between buffers included."""
         size = self.memory.sizes[self.plan.levels[level].name]
-        taken = sorted((b.start, b.end) for b in self.live(step) if b.level == level)
+        spans = sorted((b.start, b.end) for b in self.live(step) if b.level == level)
         if level == 0 and self.plan.table_bytes:
-            taken.insert(0, (0, self.plan.table_bytes))
-        found, at = [], 0
-        for start, end in [*taken, (size, size)]:
+            spans.insert(0, (0, self.plan.table_bytes))
+        gaps, at = [], 0
+        for start, end in [*spans, (size, size)]:
             if start - at >= 4:
-                found.append((at, start - at))
+                gaps.append((at, start - at))
             at = max(at, end)
-        return found
+        return gaps
 
     def command(self, flags: tuple[str, ...], output: Path) -> list[str]:
         """The command that runs it."""
@@ -216,11 +216,11 @@ def _layer_linked(words: list[str]) -> Iterator[None]:
 def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     """Compile a case with the layer between generated code and HAL."""
     train = folder / recipe.name
-    found = sorted(train.glob("*_train"))
-    case = pipeline.load_training(found[0] if found else recipe.generate(train))
+    folders = sorted(train.glob("*_train"))
+    case = pipeline.load_training(folders[0] if folders else recipe.generate(train))
     budgets = {"L1": recipe.l1, **({"L2": recipe.l2} if recipe.l2 else {})}
-    chosen = Options("host", buffering, budgets, outermost="L3" if recipe.l2 else "L2")
-    tiling, plan = pipeline.plan_case(case, chosen)
+    options = Options("host", buffering, budgets, outermost="L3" if recipe.l2 else "L2")
+    tiling, plan = pipeline.plan_case(case, options)
     directory = folder / f"{recipe.name}-{buffering}"
     pipeline.write_case(case, tiling, plan, directory)
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))

@@ -68,9 +68,9 @@ def by_group(rows: Sequence[Row], modes: Sequence[Mode]) -> list[str]:
     return markdown(("group", "faults", *(m.label for m in modes)), lines)
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: int, total: int) -> str:
     """A share, rounded down, so that 100 % is all."""
-    return f"{100 * part // whole} %" if whole else "-"
+    return f"{100 * part // total} %" if total else "-"
 
 
 def by_class(rows: Sequence[Row], modes: Sequence[Mode]) -> list[str]:
@@ -132,7 +132,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def renewed(text: str, rows: Sequence[Row]) -> str:
-    """The document with the tables between its marks made anew."""
+    """The document with new tables between its marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{tables(rows)}\n{END}{after}"

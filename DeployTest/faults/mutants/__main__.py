@@ -38,29 +38,29 @@ WANTED = 0.95
 @cache
 def all_mutants(root: Path, folders: tuple[str, ...]) -> tuple[Mutant, ...]:
     """Every mutant of the files below the folders."""
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for path in sources(root, folders, (".py", ".c", ".h")):
         file = str(path.relative_to(root))
-        found += python_mutants(path, file) if path.suffix == ".py" else c_mutants(path, file)
-    return tuple(found)
+        mutants += python_mutants(path, file) if path.suffix == ".py" else c_mutants(path, file)
+    return tuple(mutants)
 
 
 def drawn(root: Path, seed: int, count: int) -> list[Mutant]:
     """So many mutants: areas by their shares; within an area every operator equally often, then every place."""
     draw = random.Random(seed)
-    found: dict[str, Mutant] = {}
+    by_key: dict[str, Mutant] = {}
     for folders, share in AREAS.values():
         by_operator: dict[str, list[Mutant]] = {}
         for mutant in all_mutants(root, folders):
             by_operator.setdefault(mutant.operator, []).append(mutant)
-        wanted = round(share * count)
-        here: dict[str, Mutant] = {}
-        while len(here) < min(wanted, sum(map(len, by_operator.values()))):
+        quota = round(share * count)
+        area: dict[str, Mutant] = {}
+        while len(area) < min(quota, sum(map(len, by_operator.values()))):
             mutant = draw.choice(by_operator[draw.choice(sorted(by_operator))])
             if not mutant.file.endswith(".py") or is_python(mutant.apply((root / mutant.file).read_text())):
-                here[mutant.key] = mutant
-        found |= here
-    return list(found.values())
+                area[mutant.key] = mutant
+        by_key |= area
+    return list(by_key.values())
 
 
 def equivalents() -> dict[str, str]:
@@ -88,18 +88,18 @@ def judged(
         finally:
             free.put(copy)
 
-    found, waiting = {v.mutant.key: v for v in before}, list(mutants)
+    verdicts, waiting = {v.mutant.key: v for v in before}, list(mutants)
     yield from before
     with ThreadPoolExecutor(jobs) as pool:
         while waiting:
             for verdict in pool.map(judge, waiting):
-                found[verdict.mutant.key] = verdict
+                verdicts[verdict.mutant.key] = verdict
                 yield verdict
-            killers = sorted({v.by for v in found.values() if v.by in record.seconds})
+            killers = sorted({v.by for v in verdicts.values() if v.by in record.seconds})
             copies[0].find_unsound(killers, sum(record.seconds[test] for test in killers))
             for copy in copies:
                 copy.unsound |= copies[0].unsound
-            waiting = [v.mutant for v in found.values() if v.by in copies[0].unsound]
+            waiting = [v.mutant for v in verdicts.values() if v.by in copies[0].unsound]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -137,29 +137,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 def killed_before(mutants: Sequence[Mutant], path: Path) -> list[Verdict]:
     """The kills among these mutants that a result tells of."""
     rows = {row["key"]: row for row in json.loads(path.read_text())} if path.exists() else {}
-    known = [Verdict(m, *(rows[m.key][name] for name in ("outcome", "tests", "by"))) for m in mutants if m.key in rows]
-    return [verdict for verdict in known if verdict.killed]
+    verdicts = [
+        Verdict(m, *(rows[m.key][name] for name in ("outcome", "tests", "by"))) for m in mutants if m.key in rows
+    ]
+    return [verdict for verdict in verdicts if verdict.killed]
 
 
 def report(verdicts: Iterable[Verdict], count: int, path: Path) -> int:
-    """Print each verdict as it comes, then the figures; all is written as JSON after each."""
-    known, by_key = equivalents(), dict[str, Verdict]()
+    """Print each verdict as it arrives, then the totals; write all verdicts as JSON after each."""
+    excuses, by_key = equivalents(), dict[str, Verdict]()
     for number, verdict in enumerate(verdicts, 1):
         by_key[verdict.mutant.key] = verdict
-        excuse = "" if verdict.killed else known.get(verdict.mutant.key, "")
+        excuse = "" if verdict.killed else excuses.get(verdict.mutant.key, "")
         outcome = "equivalent" if excuse else verdict.outcome
         print(f"{number:4}/{count} {outcome:10} {verdict.mutant}  {excuse or verdict.by}", flush=True)
         rows = [{"key": v.mutant.key, "mutant": str(v.mutant), "outcome": v.outcome, "tests": v.tests, "by": v.by}
                 for v in by_key.values()]  # fmt: skip
         path.write_text(json.dumps(rows, indent=1) + "\n")
-    found = list(by_key.values())
-    alive = [v for v in found if not v.killed and v.mutant.key not in known]
-    equal = [v for v in found if not v.killed and v.mutant.key in known]
-    killed = sum(v.killed for v in found)
-    share = 1.0 if len(found) == len(equal) else killed / (len(found) - len(equal))
+    latest = list(by_key.values())
+    alive = [v for v in latest if not v.killed and v.mutant.key not in excuses]
+    equal = [v for v in latest if not v.killed and v.mutant.key in excuses]
+    killed = sum(v.killed for v in latest)
+    share = 1.0 if len(latest) == len(equal) else killed / (len(latest) - len(equal))
     for verdict in alive:
         print(f"survived {verdict.mutant} ({verdict.tests} tests)\n         {verdict.mutant.context}")
-    print(f"{len(found)} mutants, {killed} killed, {len(equal)} equivalent, {len(alive)} survived: {100 * share:.1f} %")
+    print(
+        f"{len(latest)} mutants, {killed} killed, {len(equal)} equivalent, {len(alive)} survived: {100 * share:.1f} %"
+    )
     return 0 if share >= WANTED else 1
 
 

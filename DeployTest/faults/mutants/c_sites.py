@@ -49,8 +49,8 @@ def _mutants(file: str, source: str) -> Iterator[Mutant]:
     places = [(m, "", str(m.lastgroup)) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]
     calls = (m for m in STATEMENT.finditer(source) if m["call"].count("(") == m["call"].count(")"))
     places += [(m, "call", "call left out") for m in calls]
-    for found, group, kind in places:
-        start, end = found.span(group or 0)
+    for match, group, kind in places:
+        start, end = match.span(group or 0)
         head = _head(scopes, source, start)
         if head:
             before, line = source[start:end], source.count("\n", 0, start) + 1

@@ -11,7 +11,7 @@ import pytest
 
 
 class Chosen:
-    """The tests wanted, and where the failures go."""
+    """Selects the listed tests, and writes the failed ones to a file."""
 
     def __init__(self, listed: Path) -> None:
         self.place = {test: place for place, test in enumerate(listed.read_text().splitlines())}
@@ -31,7 +31,7 @@ class Chosen:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the choice where there is one."""
+    """Register the selection if the environment variable is set."""
     listed = os.environ.get("MUTANTS_CHOSEN")
     if listed:
         config.pluginmanager.register(Chosen(Path(listed)))

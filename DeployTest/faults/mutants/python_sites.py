@@ -32,7 +32,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 SYMBOL = re.compile(r"not\s+in|is\s+not|in|is|[<>=!]=?|//|\*\*|[-+*/%|&]")
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 MESSAGES = (ast.Raise, ast.JoinedStr, ast.Assert)
-"""Below these there is text for people: a mutant there changes a message, not what the compiler does."""
+"""Nodes that hold text for people: a mutant inside of them changes a message and no result."""
 SAMPLES = ("sample", "sweep")
 """Methods of operators that make test data: another draw of it is no fault."""
 

@@ -28,7 +28,7 @@ class Recorder:
         self.test = ""
 
     def start(self) -> None:
-        """Measure from here on."""
+        """Start the measurement of a test."""
         self.coverage.start()
         self._watch_commands()
 
@@ -44,9 +44,9 @@ class Recorder:
             start(process, args, *more, **options)
 
         def listed(*args: Any) -> list[Path]:
-            found = lasting(*args)
-            self._note(found)
-            return found
+            commands = lasting(*args)
+            self._note(commands)
+            return commands
 
         subprocess.Popen.__init__ = started  # type: ignore[method-assign]
         build.lasting_sources = listed
@@ -70,7 +70,7 @@ class Recorder:
             self.failed.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        """Write everything, the readable file last: where it stands, the record is whole."""
+        """Write all files, the readable one last, so that its presence marks a complete record."""
         self.coverage.stop()
         self.coverage.save()
         compiled = {test: sorted(files) for test, files in self.compiled.items() if test}
@@ -81,7 +81,7 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the recorder where it is wanted."""
+    """Register the recorder if the environment variable is set."""
     path = os.environ.get("MUTANTS_RECORD")
     if path:
         recorder = Recorder(Path(path), config.rootpath)

@@ -51,15 +51,15 @@ class Overlay:
         for path in root.iterdir():
             if path.is_file():
                 shutil.copy(path, folder)
-        shared, beside = (root.parent / "shared").resolve(), folder.parent / "shared"
-        if shared.is_dir() and not beside.is_symlink():
-            beside.symlink_to(shared)
+        shared, link = (root.parent / "shared").resolve(), folder.parent / "shared"
+        if shared.is_dir() and not link.is_symlink():
+            link.symlink_to(shared)
 
     def judge(self, mutant: Mutant, record: Record) -> Verdict:
         """Run the quick tests that can notice the mutant, then the others."""
         count = 0
-        for chosen, seconds in rounds(record.tests(mutant), record.seconds, self.rest):
-            tests = [test for test in chosen if test not in self.unsound]
+        for selection, seconds in rounds(record.tests(mutant), record.seconds, self.rest):
+            tests = [test for test in selection if test not in self.unsound]
             count += len(tests)
             outcome, by = self._mutated(mutant, tests, seconds)
             if outcome and (by in tests or not self._ends_so(outcome, tests, seconds)):
@@ -104,7 +104,7 @@ class Overlay:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=START + SLACK * seconds)
+            stdout, _ = process.communicate(timeout=START + SLACK * seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             self._end_programs()
@@ -113,7 +113,7 @@ class Overlay:
         if process.returncode in (0, 5):
             return "", ""
         failed = self.failures()
-        return "killed", failed[0] if failed else "".join(said.strip().splitlines()[-1:])[:120]
+        return "killed", failed[0] if failed else "".join(stdout.strip().splitlines()[-1:])[:120]
 
     def _end_programs(self) -> None:
         """End what the tests had built and started in sessions of its own: it outlives them, and may never end."""
@@ -129,7 +129,7 @@ class Overlay:
 
 
 def by_file(tests: Sequence[str]) -> list[str]:
-    """Tests of one file together, the files as they first come: fixtures of a file are then made once."""
+    """The tests grouped by file, files in order of their first test, so that pytest builds a file's fixtures once."""
     grouped: dict[str, list[str]] = {}
     for test in tests:
         grouped.setdefault(test.split("::")[0], []).append(test)
@@ -138,13 +138,13 @@ def by_file(tests: Sequence[str]) -> list[str]:
 
 def rounds(tests: Sequence[str], seconds: dict[str, float], rest: float = REST) -> list[tuple[list[str], float]]:
     """The first tests up to FIRST seconds, then more of them up to `rest`, at least one each; each with its seconds."""
-    found, at = [], 0
+    batches, at = [], 0
     for budget in (FIRST, rest):
-        chosen, spent = [], 0.0
-        while at < len(tests) and (not chosen or spent + seconds[tests[at]] <= budget):
-            chosen.append(tests[at])
+        selection, spent = [], 0.0
+        while at < len(tests) and (not selection or spent + seconds[tests[at]] <= budget):
+            selection.append(tests[at])
             spent += seconds[tests[at]]
             at += 1
-        if chosen:
-            found.append((chosen, spent))
-    return found
+        if selection:
+            batches.append((selection, spent))
+    return batches

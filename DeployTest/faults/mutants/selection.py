@@ -78,11 +78,11 @@ class Record:
 
     def _lines(self, file: str) -> dict[int, set[str]]:
         """The tests that run each line of a file; lines that run at import alone have none."""
-        found: dict[int, set[str]] = {}
+        tests_by_line: dict[int, set[str]] = {}
         for data in self.data:
             for line, tests in data.contexts_by_lineno(str(self.root / file)).items():
-                found.setdefault(line, set()).update(test for test in tests if test)
-        return found
+                tests_by_line.setdefault(line, set()).update(test for test in tests if test)
+        return tests_by_line
 
 
 def _in_turns(tests: Sequence[str]) -> list[str]:
@@ -97,13 +97,13 @@ def _operators_of(file: str) -> list[str]:
     """The operators that a kernel's or an operator's file is about."""
     from deployer.core.operator import registry
 
-    found = []
+    names = []
     for name, operator in registry().items():
         symbol = operator.kernel.symbol if operator.kernel else ""
         module = type(operator).__module__.rsplit(".", 1)[-1]
         if Path(file).stem in (symbol, module):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def record_suite(root: Path, folder: Path, python: str, processes: int, files: Sequence[str] = ()) -> None:
@@ -172,7 +172,7 @@ def _with_headers(root: Path, compiled: dict[str, set[str]]) -> dict[str, set[st
         file = str(path.relative_to(root))
         by_name.setdefault(path.name, []).append(file)
         includes[file] = set(INCLUDE.findall(path.read_text()))
-    found = {file: set(tests) for file, tests in compiled.items()}
+    by_file = {file: set(tests) for file, tests in compiled.items()}
     for file, tests in compiled.items():
         waiting, seen = [file], {file}
         while waiting:
@@ -181,5 +181,5 @@ def _with_headers(root: Path, compiled: dict[str, set[str]]) -> dict[str, set[st
                     if header not in seen:
                         seen.add(header)
                         waiting.append(header)
-                        found.setdefault(header, set()).update(tests)
-    return found
+                        by_file.setdefault(header, set()).update(tests)
+    return by_file

@@ -40,12 +40,12 @@ class Mutant:
 def told_apart(mutants: Iterable[Mutant]) -> list[Mutant]:
     """The mutants of a file, those at several places of one context numbered."""
     seen: Counter[str] = Counter()
-    found = []
+    numbered = []
     for mutant in sorted(mutants, key=lambda m: (m.start, m.end)):
         seen[mutant.key] += 1
-        again = seen[mutant.key] - 1
-        found.append(replace(mutant, context=f"{mutant.context} #{again}") if again else mutant)
-    return found
+        repeats = seen[mutant.key] - 1
+        numbered.append(replace(mutant, context=f"{mutant.context} #{repeats}") if repeats else mutant)
+    return numbered
 
 
 def shown(text: str) -> str:
@@ -56,5 +56,5 @@ def shown(text: str) -> str:
 
 def sources(root: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> list[Path]:
     """The files below the folders with one of the suffixes, sorted."""
-    found = (p for folder in folders for p in (root / folder).rglob("*") if p.suffix in suffixes)
-    return sorted(p for p in found if "__pycache__" not in p.parts)
+    files = (p for folder in folders for p in (root / folder).rglob("*") if p.suffix in suffixes)
+    return sorted(p for p in files if "__pycache__" not in p.parts)

@@ -48,7 +48,7 @@ class Clip(Clipping):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             values = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
             limits = {name: value for name, value in values.items() if name in node.attrs}
             b.emit("ClipGrad", (douts[0], node.inputs[0]), (b.grad(0),), **limits)

@@ -54,7 +54,7 @@ class Dropout(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.emit("Identity", douts[:1], (b.grad(0),))
 
     def samples(self) -> Iterator[Sample]:

@@ -67,7 +67,7 @@ class Add(Binary):
         """dY for both, summed over the axes each was broadcast along."""
         dy = through(node, douts[0], b, self.pointed[GATE])
         for index in (0, 1):
-            if b.wanted(index):
+            if b.needs_grad(index):
                 b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:

@@ -38,11 +38,11 @@ class Div(Binary):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY / B, dB = -dY Y / B, summed over the axes each was broadcast along."""
         dividend, divisor = node.inputs
-        if b.wanted(0):
+        if b.needs_grad(0):
             quotient = b.temp("quotient")
             b.emit("Div", (douts[0], divisor), (quotient,))
             b.reduce_to(quotient, b.type(dividend).shape, b.grad(0))
-        if b.wanted(1):
+        if b.needs_grad(1):
             product, quotient, negative = b.temp("product"), b.temp("quotient"), b.temp("negative")
             b.emit("Mul", (douts[0], node.outputs[0]), (product,))
             b.emit("Div", (product, divisor), (quotient,))

@@ -34,7 +34,7 @@ class Exp(Flat):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY Y."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.emit("Mul", (douts[0], node.outputs[0]), (b.grad(0),))
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:

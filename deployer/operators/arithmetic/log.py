@@ -34,7 +34,7 @@ class Log(Flat):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY / X."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.emit("Div", (douts[0], node.inputs[0]), (b.grad(0),))
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:

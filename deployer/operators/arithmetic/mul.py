@@ -25,7 +25,7 @@ class Mul(Binary):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B, dB = dY A, summed over the axes each was broadcast along."""
         for index in (0, 1):
-            if b.wanted(index):
+            if b.needs_grad(index):
                 product = b.temp("product")
                 b.emit("Mul", (douts[0], node.inputs[1 - index]), (product,))
                 b.reduce_to(product, b.type(node.inputs[index]).shape, b.grad(index))

@@ -40,9 +40,9 @@ class Pow(Binary):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B A^(B - 1), summed over the axes A was broadcast along."""
         base, exponent = node.inputs
-        if b.wanted(1):
+        if b.needs_grad(1):
             raise NotDifferentiable(f"node {node.name!r} (Pow) has no gradient with respect to the exponent")
-        if b.wanted(0):
+        if b.needs_grad(0):
             reduced_exponent, power, slope, product = (b.temp(label) for label in ("less", "power", "slope", "product"))
             b.emit("Sub", (exponent, b.constant("one", np.array(1, np.float32))), (reduced_exponent,))
             b.emit("Pow", (base, reduced_exponent), (power,))

@@ -95,7 +95,7 @@ class Reduction(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY (over the count, for a mean) repeated along the reduced axes."""
-        if not b.wanted(0):
+        if not b.needs_grad(0):
             return
         x, dy = b.type(node.inputs[0]), douts[0]
         axes = self.axes(node, x)

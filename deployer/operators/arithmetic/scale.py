@@ -37,9 +37,9 @@ class Scale(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY * scale, or dY / scale under `scale_down`."""
-        if b.wanted(1):
+        if b.needs_grad(1):
             raise NotDifferentiable(f"node {node.name!r} (Scale) has no gradient with respect to the scale")
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.emit("Scale", (douts[0], node.inputs[1]), (b.grad(0),), scale_down=node.attr_int("scale_down", 0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

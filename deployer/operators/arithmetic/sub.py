@@ -26,9 +26,9 @@ class Sub(Binary):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY, dB = -dY, summed over the axes each was broadcast along."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.reduce_to(douts[0], b.type(node.inputs[0]).shape, b.grad(0))
-        if b.wanted(1):
+        if b.needs_grad(1):
             negative = b.temp("negative")
             b.emit("Mul", (douts[0], b.constant("minus_one", np.array(-1, np.float32))), (negative,))
             b.reduce_to(negative, b.type(node.inputs[1]).shape, b.grad(1))

@@ -46,7 +46,7 @@ class Sum(Operator):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY for each, summed over the axes it was broadcast along."""
         for index, name in enumerate(node.inputs):
-            if b.wanted(index):
+            if b.needs_grad(index):
                 b.reduce_to(douts[0], b.type(name).shape, b.grad(index))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

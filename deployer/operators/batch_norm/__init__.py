@@ -1,1 +1,1 @@
-"""Batch normalization, its gradient, and the steps both are made of."""
+"""Batch normalization, its gradient, and the steps of both."""

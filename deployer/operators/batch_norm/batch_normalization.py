@@ -37,7 +37,7 @@ class BatchNormalization(BatchNorm):
     older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _inference, 9: _inference}
 
     def training(self, node: Node) -> bool:
-        """As `training_mode` says."""
+        """Whether attribute `training_mode` is set."""
         return bool(node.attr_int("training_mode", 0))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""What the steps of batch normalization cost, and the layers on which that is measured."""
+"""The cost of the steps of batch normalization, and the layers on which it is measured."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What batch normalization is made of: steps over X[N, C, ...] with one number per channel, and the layer's rules."""
+"""The steps of batch normalization over X[N, C, ...] with one number per channel, and the rules of the layer."""
 
 import math
 from abc import abstractmethod
@@ -195,7 +195,7 @@ class BatchNorm(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""
-        targets = tuple(b.grad(i) if b.wanted(i) else "" for i in range(3))
+        targets = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(3))
         if not any(targets):  # running statistics follow the data, and nobody trains them
             return
         if any(douts[1:]) or not douts[0]:

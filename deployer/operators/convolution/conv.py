@@ -92,12 +92,12 @@ class Conv(Operator):
         x, w = (b.type(name).shape for name in node.inputs[:2])
         dy = through(node, douts[0], b)
         shape = geometry(node, x, w, ())
-        if b.wanted(0):
+        if b.needs_grad(0):
             attrs = {**shape.attrs, "input_shape": shape.input_shape}
             b.emit("ConvGradX", (dy, node.inputs[1]), (b.grad(0),), **attrs)
-        if b.wanted(1):
+        if b.needs_grad(1):
             b.emit("ConvGradW", (dy, node.inputs[0]), (b.grad(1),), **shape.attrs)
-        if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
+        if len(node.inputs) > 2 and node.inputs[2] and b.needs_grad(2):
             axes = b.constant("axes", np.array((0, *range(2, shape.rank)), np.int64))
             b.emit("ReduceSum", (dy, axes), (b.grad(2),), keepdims=0)
 

@@ -59,7 +59,7 @@ from deployer.operators.inputs import arrays, floats, normal
 class ConvGradX(Operator):
     """dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open.
 
-    A third input, which fusion adds, is Y of the Relu that made X: dX is zero where that is.
+    A third input, which fusion adds, is Y of the Relu whose output is X: dX is zero where it is zero.
     """
 
     name = "ConvGradX"

@@ -160,7 +160,7 @@ def lost_macs(channels: int, products: float, taps: float) -> float:
     Channels that do not fill a block share no loads and are handled one by one, which weighs most with few taps.
     """
     rest = channels % FACTS.block
-    return rest * ((FACTS.apart + FACTS.apart_taps / taps) * (products + FACTS.alone) - products)
+    return rest * ((FACTS.rest_factor + FACTS.rest_taps / taps) * (products + FACTS.rest_macs) - products)
 
 
 def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
@@ -172,7 +172,7 @@ def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, in
     if not one_tap:
         return channels * rest / FACTS.several_taps, (fours + (rest > 0)) * channels
     squares = fours > 0 and channels % FACTS.block == 0
-    lost = channels * (FACTS.block * fours * (0 if squares else FACTS.no_square) + rest * FACTS.beside_square)
+    lost = channels * (FACTS.block * fours * (0 if squares else FACTS.no_square) + rest * FACTS.rest_square)
     return lost, (fours or rest) * (channels // FACTS.block if squares else channels)
 
 
@@ -206,7 +206,7 @@ def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | N
 def regions(access: Access, tile: Mapping[str, int]) -> int:
     """Parts of a tile's plane that differ in the taps that lie inside X: the middle, borders and corners.
 
-    A tile that is not the whole of an axis is taken to lie at one end.
+    A tile that is shorter than its axis is assumed to lie at one end.
     """
     parts = 1
     x = access.operand("x")

@@ -69,7 +69,7 @@ class Concat(Operator):
         axis, start = _axis(node, types), 0
         for index, kind in enumerate(types):
             end = start + kind.shape[axis]
-            if b.wanted(index):
+            if b.needs_grad(index):
                 ends = (("starts", start), ("ends", end), ("axes", axis))
                 bounds = [b.constant(label, np.array([value], np.int64)) for label, value in ends]
                 b.emit("Slice", (douts[0], *bounds), (b.grad(index),))

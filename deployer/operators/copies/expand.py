@@ -57,7 +57,7 @@ class Expand(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY summed over the axes X was repeated along."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.reduce_to(douts[0], b.type(node.inputs[0]).shape, b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

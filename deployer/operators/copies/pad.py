@@ -76,7 +76,7 @@ class Pad(Picking):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX is dY with the pads cut off; elements that negative pads removed have gradient zero."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             picks = _picks(node, b.type(node.inputs[0]))
             pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
             b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))

@@ -1,4 +1,4 @@
-"""What Pad, Slice and its gradient share: per axis, which elements of a whole a part picks, and few loops over it."""
+"""What Pad, Slice and SliceGrad share: along each axis one tensor holds picked elements of the other."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

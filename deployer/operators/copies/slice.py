@@ -38,7 +38,7 @@ class Slice(Picking):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX holds dY at the elements that the slice took, and zero elsewhere."""
-        if not b.wanted(0):
+        if not b.needs_grad(0):
             return
         x = b.type(node.inputs[0])
         picks = _picks(node, x)

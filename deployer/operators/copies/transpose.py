@@ -51,7 +51,7 @@ class Transpose(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY transposed by the inverse permutation."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             perm = _perm(node, len(b.type(node.inputs[0]).shape))
             inverse = tuple(int(axis) for axis in np.argsort(perm))
             b.emit("Transpose", (douts[0],), (b.grad(0),), perm=inverse)

@@ -1,1 +1,1 @@
-"""Layer normalization, its gradient, and the steps both are made of."""
+"""Layer normalization, its gradient, and the steps of both."""

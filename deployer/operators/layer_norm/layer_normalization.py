@@ -81,7 +81,7 @@ class LayerNormalization(Operator):
         if len(statistics) < 2 or not all(statistics):
             statistics = (b.temp("mean"), b.temp("inv_std"))
             b.emit("LayerNormalization", (x, scale), (b.temp("y"), *statistics), axis=axis, epsilon=epsilon)
-        outputs = tuple(b.grad(i) if b.wanted(i) else "" for i in range(len(node.inputs)))
+        outputs = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(len(node.inputs)))
         b.emit("LayerNormalizationGrad", (douts[0], x, scale, *statistics), outputs, axis=axis)
 
     def samples(self) -> Iterator[Sample]:

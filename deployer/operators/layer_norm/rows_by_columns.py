@@ -57,7 +57,7 @@ class Layerwise(Operator):
         return tuple(TensorType("float32", shapes[self.layout[arg]]) for arg in self._arguments(outputs=True))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula over rows by columns."""
+        """The step's `formula` on arrays of rows by columns, its outputs in their own shapes."""
         present = [x for x in inputs if x is not None]
         shape = present[0].shape
         count = math.prod(shape[: first_axis(node, shape)])

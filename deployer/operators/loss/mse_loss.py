@@ -55,7 +55,7 @@ class MSELoss(Flat):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """2 (pred - target) / numel, with the opposite sign for the target, times dloss where one arrives."""
         for index in (0, 1):
-            if not b.wanted(index):
+            if not b.needs_grad(index):
                 continue
             out = b.temp("residual") if douts[0] else b.grad(index)
             b.emit("MSELossGrad", (node.inputs[index], node.inputs[1 - index]), (out,))

@@ -110,7 +110,7 @@ class NegativeLogLikelihoodLoss(Operator):
         return Work(macs=0, elements=labels, parallel=labels if access.dim("n").kind == "parallel" else 1)
 
     def samples(self) -> Iterator[Sample]:
-        """Those of the losses, with scores made log probabilities, and labels outside of the classes."""
+        """The samples of all losses with log probabilities as scores, and labels outside of the classes."""
         for s in loss_samples(33):
             x = arrays(s.inputs, 1)[0]
             yield Sample(s.label, (log_softmax(x, 1), s.inputs[1]), s.attrs)

@@ -36,7 +36,7 @@ class SoftmaxCrossEntropyLoss(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """SoftmaxCrossEntropyLossGrad of log_prob, recomputed where the node does not give it."""
-        if not b.wanted(0):
+        if not b.needs_grad(0):
             return
         log_prob = node.outputs[1] if len(node.outputs) > 1 else ""
         if not log_prob:

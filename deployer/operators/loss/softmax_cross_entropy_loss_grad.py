@@ -130,7 +130,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         return Work(macs=0, elements=count * (FACTS.transcendental + 2), parallel=count)
 
     def samples(self) -> Iterator[Sample]:
-        """Those of the losses without dloss, and with one of every shape."""
+        """The samples of the losses, each without dloss and with a dloss of the loss's shape."""
         r = rng(36)
         for s in loss_samples(37):
             x, labels = arrays(s.inputs, 2)

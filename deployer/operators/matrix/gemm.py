@@ -137,15 +137,15 @@ class Gemm(Operator):
             if not exact:
                 b.reduce_to(out, shape, b.grad(index))
 
-        if len(node.inputs) > 2 and node.inputs[2] and b.wanted(2):
+        if len(node.inputs) > 2 and node.inputs[2] and b.needs_grad(2):
             beta = node.attr_float("beta", 1.0)
             scaled = dy if beta == 1.0 else b.temp("scaled")
             if beta != 1.0:
                 b.emit("Mul", (dy, b.constant("beta", np.array(beta, np.float32))), (scaled,))
             b.reduce_to(scaled, b.type(node.inputs[2]).shape, b.grad(2))
-        if b.wanted(1):
+        if b.needs_grad(1):
             product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
-        if b.wanted(0):
+        if b.needs_grad(0):
             product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:

@@ -49,7 +49,7 @@ class MatMul(Operator):
         batch = b.type(node.outputs[0]).shape[:-2]
         products = ((douts[0], node.inputs[1], 0, 1), (node.inputs[0], douts[0], 1, 0))
         for index, (left, right, trans_left, trans_right) in enumerate(products):
-            if not b.wanted(index):
+            if not b.needs_grad(index):
                 continue
             exact = shapes[index][:-2] == batch
             out = b.grad(index) if exact else b.temp("product")

@@ -46,7 +46,7 @@ class AveragePool(Pool):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY over the count, to each element of its window."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             attrs = {**node.attrs, "input_shape": b.type(node.inputs[0]).shape}
             b.emit("AveragePoolGrad", (douts[0],), (b.grad(0),), **attrs)
 

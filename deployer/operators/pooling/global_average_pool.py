@@ -34,7 +34,7 @@ class GlobalAveragePool(Operator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY over the number of elements, repeated."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             spatial = b.type(node.inputs[0]).shape[2:]
             b.emit("GlobalAveragePoolGrad", (douts[0],), (b.grad(0),), kernel_shape=spatial)
 

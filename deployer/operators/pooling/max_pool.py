@@ -40,7 +40,7 @@ class MaxPool(Pool):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY goes to the first maximum of its window."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             b.emit("MaxPoolGrad", (douts[0], node.inputs[0]), (b.grad(0),), **node.attrs)
 
     def samples(self) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""What softmax, its logarithm and its gradient share: rows along one axis, whole in a tile or, long ones, in phases."""
+"""What softmax, its logarithm and its gradient share: a tile holds full rows along one axis; long rows take phases."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -30,7 +30,7 @@ class Softmax(RowOperator):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """SoftmaxGrad of Y."""
-        if b.wanted(0):
+        if b.needs_grad(0):
             axis = node.attr_int("axis", -1)
             b.emit("SoftmaxGrad", (douts[0], node.outputs[0]), (b.grad(0),), axis=axis)
 

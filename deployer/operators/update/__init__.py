@@ -1,1 +1,1 @@
-"""What changes state: accumulators and weights."""
+"""Operators that change state: gradient accumulators and weights."""

@@ -21,7 +21,7 @@ class InPlaceAccumulatorV2(Flat):
 
     name = "InPlaceAccumulatorV2"
     custom = Form((3, 3), (0, 1))
-    accumulator = Accumulator(written=True)
+    accumulator = Accumulator(usual=True)
     kernel = Kernel(
         "accumulate_f32",
         pointers=(("buffer", "float32", True), ("grad", "float32", False)),

@@ -1,4 +1,4 @@
-"""What operators share that exist at compile time only."""
+"""The base of operators that exist at compile time only."""
 
 from collections.abc import Sequence
 

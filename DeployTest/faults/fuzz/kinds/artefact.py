@@ -9,9 +9,9 @@ from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw
 from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial
-from DeployTest.faults.fuzz.written import check_written
 
 from .graph import damage
 
@@ -22,7 +22,7 @@ DEEP = 5000
 
 @kind(5)
 def plan(trial: Trial) -> str:
-    """A plan through `emit`, alone or beside its tiling, or through --skipgen."""
+    """An edited plan, given to `emit` with or without its tiling, or to --skipgen."""
     draw = trial.draw("which")
     base = bases.compiled(draw.number(0, len(bases.COMPILED) - 1))
     folder = trial.work / "out"
@@ -45,7 +45,7 @@ def plan(trial: Trial) -> str:
 
 @kind(4)
 def tiling(trial: Trial) -> str:
-    """A tiling through `compile --from`, or beside an unedited plan through --skipgen."""
+    """An edited tiling, given to `compile --from`, or to --skipgen with an unedited plan."""
     draw = trial.draw("which")
     base = bases.compiled(draw.number(0, len(bases.COMPILED) - 1))
     bases.write(base.files, trial.case)
@@ -82,7 +82,7 @@ def _rerun(trial: Trial, folder: "bases.Path") -> str:
 
 def _check_folder(trial: Trial) -> None:
     texts = {p.name: p.read_text() for p in sorted(trial.work.rglob("*.[ch]"))}
-    check_written(texts)
+    check_text(texts)
 
 
 def _edited(trial: Trial, data: bytes, draw: Draw) -> bytes:
@@ -99,20 +99,20 @@ def _edited(trial: Trial, data: bytes, draw: Draw) -> bytes:
     return data.replace(b"[]", b"[" * DEEP + b"]" * DEEP, 1) if draw.chance(0.02) else data
 
 
-def leaves(value: Any, wanted: Callable[[Any], bool]) -> list[Holder]:
-    """(container, key) of all values below that are wanted."""
-    found: list[Holder] = []
+def leaves(value: Any, predicate: Callable[[Any], bool]) -> list[Holder]:
+    """(container, key) of all values inside of `value` for which the predicate holds."""
+    holders: list[Holder] = []
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        if wanted(item):
-            found.append((value, key))
-        found += leaves(item, wanted)
-    return found
+        if predicate(item):
+            holders.append((value, key))
+        holders += leaves(item, predicate)
+    return holders
 
 
-def _pick(envelope: Any, wanted: Callable[[Any], bool], draw: Draw) -> Holder | None:
-    found = leaves(envelope, wanted)
-    return draw.one(found) if found else None
+def _pick(envelope: Any, predicate: Callable[[Any], bool], draw: Draw) -> Holder | None:
+    holders = leaves(envelope, predicate)
+    return draw.one(holders) if holders else None
 
 
 def _number(item: Any) -> bool:

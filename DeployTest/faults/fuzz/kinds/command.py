@@ -48,7 +48,7 @@ def command_line(trial: Trial) -> str:
     name = draw.one(sorted(commands()))
     words = [name, *_words(trial, commands()[name], draw)]
     with (
-        mock.patch.object(calibrate, "run", side_effect=Reached),
+        mock.patch.object(calibrate, "calibrate_target", side_effect=Reached),
         mock.patch.object(target, "costs_file", side_effect=Reached),
     ):
         try:
@@ -71,20 +71,20 @@ def _words(trial: Trial, parser: argparse.ArgumentParser, draw: Draw) -> list[st
     optional = [a for a in parser._actions if not a.required]
     for action in parser._actions:
         if action.required and draw.chance(0.97):
-            words += _given(trial, action, draw, proper=draw.chance(0.85))
+            words += _argument_words(trial, action, draw, proper=draw.chance(0.85))
     if draw.chance(0.7) and any("--output" in a.option_strings for a in optional):
         output = next(a for a in optional if "--output" in a.option_strings)
-        words += _given(trial, output, draw, proper=draw.chance(0.5))
+        words += _argument_words(trial, output, draw, proper=draw.chance(0.5))
     for _ in range(draw.number(0, 4)):
         number, trial.drawn = trial.drawn, trial.drawn + 1
         own = trial.draw(f"edit-{number}")
-        given = _given(trial, own.one(optional), own, proper=own.chance(0.5)) if optional else []
+        option_words = _argument_words(trial, own.one(optional), own, proper=own.chance(0.5)) if optional else []
         if trial.keep is None or number in trial.keep:
-            words += given
+            words += option_words
     return words
 
 
-def _given(trial: Trial, action: argparse.Action, draw: Draw, proper: bool) -> list[str]:
+def _argument_words(trial: Trial, action: argparse.Action, draw: Draw, proper: bool) -> list[str]:
     """The option's word and its value, or the value alone where it is positional."""
     head = [draw.one(action.option_strings)] if action.option_strings else []
     if action.nargs == 0:

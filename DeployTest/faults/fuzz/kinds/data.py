@@ -63,8 +63,8 @@ def given_data(trial: Trial) -> str:
     np.savez(path, allow_pickle=False, x=draw.array((3, 2, 6)), labels=labels)
     edit_archive(trial, path, draw)
     with contained(trial):
-        made = train_graph.build_train_graph(model, "cross_entropy", "sgd", 0.1, "", trial.work, data=path)
-    case = pipeline.load_training(made.train)
+        report = train_graph.build_train_graph(model, "cross_entropy", "sgd", 0.1, "", trial.work, data=path)
+    case = pipeline.load_training(report.train)
     assert case.dataset is not None
     agree(case.program, case.dataset)
     return "equal in both precisions"

@@ -16,10 +16,10 @@ from DeployTest.faults.fuzz import attribute_edits, graph_edits, tensor_edits
 from DeployTest.faults.fuzz.building import build_inference
 from DeployTest.faults.fuzz.draw import damaged
 from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.output_text import check_text, random_options
 from DeployTest.faults.fuzz.reference import compare
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial, contained
-from DeployTest.faults.fuzz.written import check_written, drawn_options
 
 __all__ = ["attribute_edits", "graph_edits", "tensor_edits"]
 PLANNED = 0.06
@@ -31,33 +31,33 @@ CANARY = np.float32(-7654321.0)
 @kind(30)
 def graph(trial: Trial) -> str:
     """A valid model with up to four structural edits."""
-    made = chain(trial.draw("model"))
-    model = made.model()
+    base = chain(trial.draw("model"))
+    model = base.model()
     prepare(trial, model)
     if trial.draw("valid").chance(0.95):
         trial.edit("graph", model)
-    return judged(trial, model.SerializeToString(), made.feeds)
+    return judged(trial, model.SerializeToString(), base.feeds)
 
 
 @kind(12)
 def graph_bytes(trial: Trial) -> str:
     """A valid model with its file damaged."""
-    made = chain(trial.draw("model"), longest=3)
-    model = made.model()
+    base = chain(trial.draw("model"), longest=3)
+    model = base.model()
     prepare(trial, model)
-    return judged(trial, damage(trial, model.SerializeToString()), made.feeds)
+    return judged(trial, damage(trial, model.SerializeToString()), base.feeds)
 
 
 @kind(4)
 def standard_graph(trial: Trial) -> str:
     """A valid model of ONNX's operators alone, whole or under another opset."""
-    made = chain(trial.draw("model"), longest=8, standard=True)
-    model = made.model()
+    base = chain(trial.draw("model"), longest=8, standard=True)
+    model = base.model()
     draw = trial.draw("opset")
     if draw.chance(0.5):
         model.opset_import[0].version = draw.number(7, 24)
     prepare(trial, model)
-    return judged(trial, model.SerializeToString(), made.feeds)
+    return judged(trial, model.SerializeToString(), base.feeds)
 
 
 def damage(trial: Trial, data: bytes) -> bytes:
@@ -71,7 +71,7 @@ def damage(trial: Trial, data: bytes) -> bytes:
 
 
 def prepare(trial: Trial, model: onnx.ModelProto) -> None:
-    """Files that the model may point to: its own constants beside it, and one outside."""
+    """Files that the model may refer to: its constants in its own folder, and a file outside of it."""
     (trial.secret / "secret.bin").write_bytes(np.full(2048, CANARY).tobytes())
     content = b"".join(t.raw_data for t in model.graph.initializer)
     (trial.case / "weights.bin").write_bytes(content + bytes(4096))
@@ -91,9 +91,9 @@ def judged(trial: Trial, data: bytes, feeds: Mapping[str, np.ndarray]) -> str:
         return build_inference(trial, program, feeds)
     if trial.draw("plan").chance(PLANNED):
         with contained(trial):
-            options = drawn_options(trial.draw("options"))
+            options = random_options(trial.draw("options"))
             _, plan = pipeline.plan_program(program, options)
-            check_written(generate.generate_files(plan))
+            check_text(generate.generate_files(plan))
     return verdict
 
 
@@ -127,14 +127,14 @@ _KNOWN = set(onnx.TensorProto.DataType.values())
 
 
 def _node_line(node: onnx.NodeProto) -> str:
-    given = []
+    attributes = []
     for a in node.attribute:
         try:
             value = onnx.helper.get_attribute_value(a)
             value = numpy_helper.to_array(value).tolist() if isinstance(value, onnx.TensorProto) else value
         except Exception as error:  # damaged attributes of nodes that nobody reads
             value = type(error).__name__
-        given.append(f"{a.name}={str(value)[:60]}")
+        attributes.append(f"{a.name}={str(value)[:60]}")
     inputs, outputs = ",".join(node.input), ",".join(node.output)
     domain = f" domain={node.domain}" if node.domain else ""
-    return f"{node.op_type or '(empty)'} ({inputs!a}) -> ({outputs!a}) {' '.join(map(ascii, given))}{domain}"
+    return f"{node.op_type or '(empty)'} ({inputs!a}) -> ({outputs!a}) {' '.join(map(ascii, attributes))}{domain}"

@@ -13,9 +13,9 @@ from DeployTest.faults.fuzz.building import build_inference, command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE
 from DeployTest.faults.fuzz.graph_edits import rename, value_names
 from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial, hidden
-from DeployTest.faults.fuzz.written import check_written
 
 from .training import build, start
 
@@ -35,8 +35,8 @@ def names(trial: Trial) -> str:
         models = [onnx.load(str(p)) for p in paths]
     else:
         paths = [trial.case / "network.onnx"]
-        made = chain(trial.draw("model"), standard=True)
-        models = [made.model()]
+        base = chain(trial.draw("model"), standard=True)
+        models = [base.model()]
     for number in range(draw.number(1, 4)):
         _rename(trial, models, number)
     for path, model in zip(paths, models, strict=True):
@@ -45,7 +45,7 @@ def names(trial: Trial) -> str:
             data = data.replace(PLANT.encode(), draw.one(INVALID)[:9].ljust(9, b"\xff"))
         path.write_bytes(data)
     if trial.build:
-        return build(trial) if training else _infer(trial, made.feeds)
+        return build(trial) if training else _infer(trial, base.feeds)
     words: list[object] = ["compile", "-t", trial.case, "-o", trial.work / "out", "--verbose", "--plotMemAlloc"]
     words += ["--profileTiling", "--buffering", "single"]
     if not training:
@@ -56,7 +56,7 @@ def names(trial: Trial) -> str:
     verdict = judge_exit("compile", code, errors)
     if code == 0:
         files = sorted(p for p in trial.work.rglob("*") if p.suffix in (".c", ".h", ".html", ".json"))
-        check_written({p.name: p.read_bytes().decode() for p in files})
+        check_text({p.name: p.read_bytes().decode() for p in files})
         for path in files:
             if path.suffix == ".json":
                 json.loads(path.read_text())

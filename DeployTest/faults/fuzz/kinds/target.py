@@ -12,9 +12,9 @@ from deployer.core.target import TARGETS_DIR
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.draw import Draw
 from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Trial, contained
-from DeployTest.faults.fuzz.written import check_written
 
 from .graph import damage
 
@@ -49,7 +49,7 @@ def machine(trial: Trial) -> str:
         case = pipeline.load_training(trial.case)
         options = Options(name, draw.one(("single", "double")))
         _, plan = pipeline.plan_case(case, options)
-        check_written(generate.generate_files(plan))
+        check_text(generate.generate_files(plan))
     return "planned"
 
 
@@ -68,9 +68,9 @@ def toml_value(lines: list[str], draw: Draw) -> None:
 @edits_of("toml")
 def toml_number(lines: list[str], draw: Draw) -> None:
     """Another number somewhere in a line."""
-    found = [(i, m) for i, line in enumerate(lines) for m in re.finditer(r"\d+", line)]
-    if found:
-        at, match = draw.one(found)
+    numbers = [(i, m) for i, line in enumerate(lines) for m in re.finditer(r"\d+", line)]
+    if numbers:
+        at, match = draw.one(numbers)
         lines[at] = lines[at][: match.start()] + draw.one(VALUES) + lines[at][match.end() :]
 
 

@@ -16,10 +16,10 @@ from deployer.verify.reference import Memory, run_graph, run_training
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command
 from DeployTest.faults.fuzz.models import chain
+from DeployTest.faults.fuzz.output_text import random_words
 from DeployTest.faults.fuzz.reference import compare
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial, contained
-from DeployTest.faults.fuzz.written import drawn_words
 from DeployTest.support.tolerances import table
 
 from .graph import damage, prepare, shown
@@ -69,8 +69,8 @@ def agree(program: Program, dataset: Dataset) -> None:
 
         exact_losses, exact = run_training(program, dataset, np.float64, seen)
     for name in weights:
-        kept = np.array_equal(np.isfinite(weights[name]), np.isfinite(exact[name]))
-        if not kept and largest**2 < table()["fuzz"]["overflow"]:
+        finite = np.array_equal(np.isfinite(weights[name]), np.isfinite(exact[name]))
+        if not finite and largest**2 < table()["fuzz"]["overflow"]:
             raise Finding("different", f"weight is finite in one precision alone: {name}")
     assert len(losses) == len(exact_losses)
 
@@ -95,16 +95,16 @@ def forward_part(trial: Trial, case: pipeline.Case, path: Path) -> str:
     nodes = [n for n in model.graph.node if id(n) in needed]
     read = {i for n in nodes for i in n.input}
     graph = model.graph
-    for listed, kept in (
+    for field, parts in (
         (graph.input, [v for v in graph.input if v.name in read]),
         (graph.output, [onnx.helper.make_empty_tensor_value_info(e) for e in ends]),
         (graph.initializer, [t for t in graph.initializer if t.name in read]),
         (graph.node, nodes),
         (graph.value_info, []),
     ):
-        copies = [type(x).FromString(x.SerializeToString()) for x in kept]
-        del listed[:]
-        listed.extend(copies)
+        copies = [type(x).FromString(x.SerializeToString()) for x in parts]
+        del field[:]
+        field.extend(copies)
     cut = trial.case / "forward.onnx"
     cut.write_bytes(model.SerializeToString())
     program = check.check_program(parse.read_graphs(cut, None))
@@ -125,7 +125,7 @@ def build(trial: Trial) -> str:
     gold = {n: weights[n].astype(np.float32) for n in case.program.updated.values()}
     target = next(p for p in trial.case.rglob("outputs.npz"))
     np.savez(target, allow_pickle=False, **gold, loss=np.array(losses, np.float32))
-    words = ["train", "-t", trial.case, "-o", trial.work / "out", *drawn_words(trial.draw("build"))]
+    words = ["train", "-t", trial.case, "-o", trial.work / "out", *random_words(trial.draw("build"))]
     code, out, errors = command(trial, words, programs=True)
     if code in (0, 2):
         return "built and passed" if code == 0 else "not built: refused"
@@ -141,8 +141,8 @@ def build(trial: Trial) -> str:
 def differentiated(trial: Trial) -> str:
     """A forward model, edited or not, with drawn options; what its training graph says are slopes of the loss."""
     draw = trial.draw("options")
-    made = chain(trial.draw("model"), longest=4, standard=True)
-    model = made.model()
+    base = chain(trial.draw("model"), longest=4, standard=True)
+    model = base.model()
     if draw.chance(0.8):
         model = bases.forward(trial.draw("model"))
     prepare(trial, model)
@@ -182,11 +182,11 @@ def slopes(program: Program, dataset: Dataset, text: str) -> str:
     weights = {n: w.astype(np.float64) for n, w in dataset.weights.items()}
     gradients = _pass(program, dataset, weights)
     rounding = np.finfo(np.float64).eps * max(float(np.abs(gradients[n]).max(initial=0.0)) for n in program.tensors)
-    found = {n: gradients[f"{n}_grad.accumulation.buffer"].copy() for n in program.updated.values()}
+    sums = {n: gradients[f"{n}_grad.accumulation.buffer"].copy() for n in program.updated.values()}
     generator = np.random.default_rng(0)
     limits = table()["fuzz"]
-    largest = max((float(np.abs(g).max(initial=0.0)) for g in found.values()), default=0.0)
-    for name, gradient in found.items():
+    largest = max((float(np.abs(g).max(initial=0.0)) for g in sums.values()), default=0.0)
+    for name, gradient in sums.items():
         picked = {int(np.abs(gradient).argmax()), *generator.integers(0, gradient.size, ENTRIES).tolist()}
         for flat in sorted(picked):
             at = tuple(map(int, np.unravel_index(flat, gradient.shape)))

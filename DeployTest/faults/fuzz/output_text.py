@@ -11,13 +11,13 @@ from .trial import Finding, hidden
 BUFFERINGS = ("auto", "single", "double")
 
 
-def drawn_options(draw: Draw) -> Options:
+def random_options(draw: Draw) -> Options:
     """Options of a compilation in little L1, where tiles are many."""
     budgets = {"L1": draw.one((700, 1000, 2000, 4000, 16000, 64000))}
     return Options("host", draw.one(BUFFERINGS), budgets, draw.one((None, 1, 3)), fuse=draw.chance(0.7))
 
 
-def drawn_words(draw: Draw) -> list[str]:
+def random_words(draw: Draw) -> list[str]:
     """The same as words of a command line."""
     words = ["--l1", draw.one(("700", "1000", "2000", "4000", "16000", "64000")), "--buffering", draw.one(BUFFERINGS)]
     words += draw.one(([], ["--no-fusion"], ["--defaultMemLevel", "L3"], ["--cores", "3"]))
@@ -25,7 +25,7 @@ def drawn_words(draw: Draw) -> list[str]:
     return words
 
 
-def check_written(files: Mapping[str, str]) -> None:
+def check_text(files: Mapping[str, str]) -> None:
     """Finding where a name from the input could act: outside of comments, strings and identifiers, or hidden."""
     for name, text in files.items():
         bad = [c for c in hidden(text) if c != "\t"]
