@@ -16,7 +16,7 @@ from deployer.core import target as targets
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
 from deployer.core.level import Channel, Hop
-from deployer.core.operator import Operator, Sample, Work, registry, with_carry
+from deployer.core.operator import Operator, Sample, Work, registry
 from deployer.core.safe_text import toml_comment, toml_string
 from deployer.core.target import KernelCost, SmallProgram, Target, costs_file
 from deployer.running.output import check_writable, replace_file
@@ -199,8 +199,6 @@ def _job(operator: Operator, sample: Sample) -> Iterator[tuple[KernelJob, Work]]
         return
     types = {n: t for n, t in zip(names, inputs, strict=True) if t is not None}
     types |= dict(zip(outputs, operator.infer(node, inputs), strict=False))
-    node, carried = with_carry(node, types)
-    types |= carried
     access = operator.access(node, types)
     values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
     tile = {d.name: (0, d.size) for d in access.dims}

@@ -21,7 +21,7 @@ from deployer.core.access import Tile
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.level import RESIDENT
-from deployer.core.operator import Array, Kernel, operator_of
+from deployer.core.operator import Array, Kernel, operator_of, with_carry
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.running import build
@@ -92,6 +92,8 @@ def kernel_job(
 ) -> KernelJob:
     """The call of a node's kernel for one tile with packed operands; tensors without a value get random ones."""
     operator = operator_of(node)
+    node, carried = with_carry(node, types)
+    types = {**types, **carried}
     access = operator.access(node, types)
     if operator.kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")

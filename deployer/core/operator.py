@@ -187,9 +187,9 @@ class Operator(ABC):
     default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`; one with `sums` adds in that order. `finish` says how another operator's kernel applies this one, and
-    `pointed` maps a kernel pointer to the position of an input that serves such a finish alone. `literal` says that a
-    node is a constant, `type_only` that its result depends on the type of its input alone.
+    Roles: a `loss`, an `optimizer`, an `accumulator`; one with `sums` adds in that order. `finish` says how another
+    operator's kernel applies this one, and `pointed` maps a kernel pointer to the position of an input that serves such
+    a finish alone. `literal` says that a node is a constant, `type_only` that its result depends on its input's type.
     """
 
     name: ClassVar[str]

@@ -2,20 +2,25 @@
 #include "channel_grad_sums_f32.h"
 #include "hal.h"
 #include "row_loop.h"
+#include "sum_f32.h"
 
 #define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
 #define PLUS(dy) "fadd.s %[sum], %[sum], " dy "\n"
 
 void channel_grad_sums_f32(const void *args) {
     const channel_grad_sums_f32_args_t *p = args;
-    const uint32_t cores = hal_core_count(), images = p->n, turns = p->s >> 2, rest = p->s & 3;
+    const uint32_t cores = hal_core_count(), images = p->n, size = p->block;
     const uint32_t dy_gap = p->dy_n - p->s, x_gap = p->x_n - p->s;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
-        float dot = 0.0f, sum = 0.0f;
-        if (__builtin_expect(!p->first, 0)) dot = p->dscale[c], sum = p->dbias[c];
-        uint32_t left = images;
-        do {
+        float *const carry = size ? p->carry + 4 * c : 0;
+        sum_t dots = sum_begin(p->first, size, p->dscale[c], carry);
+        sum_t sums = sum_begin(p->first, size, p->dbias[c], carry + 2);
+        uint32_t images_left = images, position = p->start, left = p->s;
+        for (;;) {
+            const uint32_t count = sum_next(&dots, size, position, left), turns = count >> 2, rest = count & 3;
+            sum_next(&sums, size, position, count);
+            float dot = dots.block, sum = sums.block;
             __asm__ volatile(ROW_LOOP(22,
                                       FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") PLUS("fa0")
                                       FLW("ft1", "%[x]", 4) FMA("%[dot]", "fa0", "ft0") FLW("fa1", "%[dy]", 4)
@@ -29,9 +34,20 @@ void channel_grad_sums_f32(const void *args) {
                              : [dy] "+&r"(dy), [x] "+&r"(x), [dot] "+&f"(dot), [sum] "+&f"(sum)
                              : [mean] "f"(mean), [turns] "r"(turns), [rest] "r"(rest)
                              : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
-            dy += dy_gap, x += x_gap;
-        } while (--left);
-        if (__builtin_expect(p->last, 1)) dot *= p->inv_std[c];
-        p->dscale[c] = dot, p->dbias[c] = sum;
+            dots.block = dot, sums.block = sum;
+            position += count, left -= count;
+            if (left > 0) continue;
+            if (--images_left == 0) break;
+            dy += dy_gap, x += x_gap, position = p->start, left = p->s;
+        }
+        if (__builtin_expect(p->last, 1)) {
+            p->dscale[c] = sum_value(&dots, size) * p->inv_std[c];
+            p->dbias[c] = sum_value(&sums, size);
+            sum_end(size, carry);
+            sum_end(size, carry + 2);
+        } else {
+            p->dscale[c] = sum_wait(&dots, size, carry);
+            p->dbias[c] = sum_wait(&sums, size, carry + 2);
+        }
     }
 }

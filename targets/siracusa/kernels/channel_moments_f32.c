@@ -3,6 +3,7 @@
 #include "hal.h"
 #include "row_loop.h"
 #include "math_f32.h"
+#include "sum_f32.h"
 
 #define PLUS(x) "fadd.s %[sum], %[sum], " x "\n"
 #define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
@@ -32,20 +33,66 @@ static inline float squares(float sum, const float **x, float mean, uint32_t tur
     return sum;
 }
 
+/* A row, or its part from `position` on; all of them leave x behind it. */
+static inline void add_values(sum_t *sum, uint32_t size, const float **x, uint32_t position, uint32_t left) {
+    while (left > 0) {
+        const uint32_t count = sum_next(sum, size, position, left);
+        sum->block = total(sum->block, x, count >> 2, count & 3);
+        position += count, left -= count;
+    }
+}
+
+static inline void add_squares(sum_t *sum, uint32_t size, const float **x, float mean, uint32_t position,
+                               uint32_t left) {
+    while (left > 0) {
+        const uint32_t count = sum_next(sum, size, position, left);
+        sum->block = squares(sum->block, x, mean, count >> 2, count & 3);
+        position += count, left -= count;
+    }
+}
+
 /* Any tile: several images, or a part of the sums. */
 static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
-    const uint32_t turns = p->s >> 2, rest = p->s & 3, gap = p->x_n - p->s;
+    const uint32_t gap = p->x_n - p->s, size = p->block;
     for (uint32_t c = hal_core_id(); c < p->c; c += hal_core_count()) {
         const float *const row = p->x + c * p->x_c, *x = row;
-        float sum = p->first ? 0.0f : p->mean[c], spread = p->first ? 0.0f : p->inv_std[c];
+        float *const carry = size ? p->carry + 4 * c : 0;
+        sum_t sum = sum_begin(p->first, size, p->mean[c], carry);
+        sum_t spread = sum_begin(p->first, size, p->inv_std[c], carry + 2);
         if (p->phase == 0)
-            for (uint32_t n = p->n; n > 0; n--, x += gap) sum = total(sum, &x, turns, rest);
-        const float mean = sum * p->inverse_count;
+            for (uint32_t n = p->n; n > 0; n--, x += gap) add_values(&sum, size, &x, p->start, p->s);
+        sum_t all = sum;
+        const float mean = sum_value(&all, size) * p->inverse_count;
         x = row;
         if (p->phase + p->phases == 2)
-            for (uint32_t n = p->n; n > 0; n--, x += gap) spread = squares(spread, &x, mean, turns, rest);
-        if (p->last) sum = mean, spread = rsqrt_f32(__builtin_fmaf(spread, p->inverse_count, p->epsilon));
-        p->mean[c] = sum, p->inv_std[c] = spread;
+            for (uint32_t n = p->n; n > 0; n--, x += gap) add_squares(&spread, size, &x, mean, p->start, p->s);
+        if (p->last) {
+            const float variance = sum_value(&spread, size);
+            p->mean[c] = mean;
+            p->inv_std[c] = rsqrt_f32(__builtin_fmaf(variance, p->inverse_count, p->epsilon));
+            sum_end(size, carry);
+            sum_end(size, carry + 2);
+        } else {
+            p->mean[c] = sum_wait(&sum, size, carry);
+            p->inv_std[c] = sum_wait(&spread, size, carry + 2);
+        }
+    }
+}
+
+/* All of one image, whose sums are several blocks. */
+static __attribute__((noinline)) void long_image(const channel_moments_f32_args_t *p) {
+    const uint32_t size = p->block, cores = hal_core_count();
+    for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
+        const float *x = p->x + c * p->x_c, *again = x;
+        sum_t sum = {0}, spread = {0};
+        add_values(&sum, size, &again, 0, p->s);
+        const float mean = sum_value(&sum, size) * p->inverse_count;
+        add_squares(&spread, size, &x, mean, 0, p->s);
+        const float variance = sum_value(&spread, size);
+        p->mean[c] = mean;
+        p->inv_std[c] = rsqrt_f32(__builtin_fmaf(variance, p->inverse_count, p->epsilon));
+        float *const carry = p->carry + 4 * c;
+        carry[0] = carry[1] = carry[2] = carry[3] = 0.0f;
     }
 }
 
@@ -53,6 +100,10 @@ void channel_moments_f32(const void *args) {
     const channel_moments_f32_args_t *p = args;
     if (p->phases == 1 || p->n > 1) {
         any(p);
+        return;
+    }
+    if (p->block) {
+        long_image(p);
         return;
     }
     const uint32_t id = hal_core_id(), cores = hal_core_count(), turns = p->s >> 2, rest = p->s & 3;

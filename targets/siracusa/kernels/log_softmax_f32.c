@@ -1,8 +1,9 @@
-/* y = x - max - log(sum(exp(x - max))) over the classes of each row, summed ascending. */
+/* y = x - max - log(sum(exp(x - max))) over the classes of each row, in the order of sum_f32.h. */
 #include "log_softmax_f32.h"
 #include "hal.h"
 #include "pulp.h"
 #include "math_f32.h"
+#include "sum_f32.h"
 
 void log_softmax_f32(const void *args) {
     const log_softmax_f32_args_t *p = args;
@@ -16,10 +17,12 @@ void log_softmax_f32(const void *args) {
             from += step;
             max = *from > max ? *from : max;
         }
-        float sum = 0.0f;
+        sum_t powers = {0};
         from = x;
-        for (uint32_t c = 0; c < classes; c++, from += step) sum += expf_f32(*from - max);
-        const float log_sum = logf_f32(sum);
+        for (uint32_t c = 0; c < classes;)
+            for (const uint32_t end = c + sum_next(&powers, p->block, c, classes - c); c < end; c++, from += step)
+                powers.block += expf_f32(*from - max);
+        const float log_sum = logf_f32(sum_value(&powers, p->block));
         from = x;
         for (uint32_t c = 0; c < classes; c++, from += step, y += y_step) *y = *from - max - log_sum;
     }

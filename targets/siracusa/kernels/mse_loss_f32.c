@@ -1,7 +1,9 @@
-/* y = sum((pred - target)^2) / count, summed ascending by fmaf on one core; between tiles the raw sum waits in y. */
+/* y = sum((pred - target)^2) / count, summed by fmaf on one core in the order of sum_f32.h; between tiles the sum waits in
+ * y. */
 #include "mse_loss_f32.h"
 #include "hal.h"
 #include "pulp.h"
+#include "sum_f32.h"
 
 #define SQUARE(d) FMA("%[sum]", d, d)
 
@@ -9,22 +11,32 @@ void mse_loss_f32(const void *args) {
     const mse_loss_f32_args_t *p = args;
     if (hal_core_id() != 0) return;
     const float *pred = p->pred, *target = p->target;
-    float sum = p->first ? 0.0f : *p->y;
-    if (p->n >= 4)
-        __asm__ volatile(
-            LOOP("%[turns]", 18)
-            FLW("ft0", "%[pred]", 0) FLW("ft1", "%[target]", 0) FLW("ft2", "%[pred]", 4) FLW("ft3", "%[target]", 4)
-            "fsub.s ft0, ft0, ft1\n" FLW("ft4", "%[pred]", 8) FLW("ft5", "%[target]", 8) SQUARE("ft0")
-            "fsub.s ft2, ft2, ft3\n" FLW("ft6", "%[pred]", 12) FLW("ft7", "%[target]", 12) SQUARE("ft2")
-            "fsub.s ft4, ft4, ft5\n fsub.s ft6, ft6, ft7\n" ADDI("%[pred]", 16) ADDI("%[target]", 16)
-            SQUARE("ft4") SQUARE("ft6")
-            LOOP_END(18)
-            : [pred] "+&r"(pred), [target] "+&r"(target), [sum] "+&f"(sum)
-            : [turns] "r"(p->n >> 2)
-            : "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "memory");
-    for (uint32_t left = p->n & 3; left > 0; left--) {
-        const float difference = *pred++ - *target++;
-        sum = __builtin_fmaf(difference, difference, sum);
+    sum_t all = sum_begin(p->first, p->block, *p->y, p->carry);
+    for (uint32_t position = p->start, left = p->n; left > 0;) {
+        const uint32_t count = sum_next(&all, p->block, position, left);
+        float sum = all.block;
+        if (count >= 4)
+            __asm__ volatile(
+                LOOP("%[turns]", 18)
+                FLW("ft0", "%[pred]", 0) FLW("ft1", "%[target]", 0) FLW("ft2", "%[pred]", 4) FLW("ft3", "%[target]", 4)
+                "fsub.s ft0, ft0, ft1\n" FLW("ft4", "%[pred]", 8) FLW("ft5", "%[target]", 8) SQUARE("ft0")
+                "fsub.s ft2, ft2, ft3\n" FLW("ft6", "%[pred]", 12) FLW("ft7", "%[target]", 12) SQUARE("ft2")
+                "fsub.s ft4, ft4, ft5\n fsub.s ft6, ft6, ft7\n" ADDI("%[pred]", 16) ADDI("%[target]", 16)
+                SQUARE("ft4") SQUARE("ft6")
+                LOOP_END(18)
+                : [pred] "+&r"(pred), [target] "+&r"(target), [sum] "+&f"(sum)
+                : [turns] "r"(count >> 2)
+                : "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "memory");
+        for (uint32_t rest = count & 3; rest > 0; rest--) {
+            const float difference = *pred++ - *target++;
+            sum = __builtin_fmaf(difference, difference, sum);
+        }
+        all.block = sum;
+        position += count, left -= count;
     }
-    *p->y = p->last ? sum / p->count : sum;
+    if (p->last) {
+        *p->y = sum_value(&all, p->block) / p->count;
+        sum_end(p->block, p->carry);
+    } else
+        *p->y = sum_wait(&all, p->block, p->carry);
 }

@@ -3,14 +3,14 @@
  * Neighbouring sums over one loop run four at a time where there are enough for all cores; the others one by one. */
 #include "reduce_f32.h"
 #include "flat.h"
+#include "sum_f32.h"
 
 static inline const float *at(const float *base, uint32_t bytes) {
     return (const float *)((uintptr_t)base + bytes);
 }
 
-static inline float result(const reduce_f32_args_t *p, float sum) {
+static inline float divided(const reduce_f32_args_t *p, float sum) {
     float inverse;
-    if (!p->last) return sum;
     return inverse_of_power(p->count, &inverse) ? sum * inverse : sum / p->count;
 }
 
@@ -42,18 +42,32 @@ static inline float run(float sum, const float *x, uint32_t step, uint32_t count
     return sum;
 }
 
-static inline void four(const reduce_f32_args_t *p, const float *x, float *y) {
-    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    if (!p->first) s0 = y[0], s1 = y[1], s2 = y[2], s3 = y[3];
-    __asm__ volatile(LOOP("%[rows]", 9)
-                     FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)
-                     ADD("%[x]", "%[step]") "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n"
-                     "fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
-                     LOOP_END(9)
-                     : [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
-                     : [step] "r"(4 * p->x_r2), [rows] "r"(p->r2)
-                     : "ft0", "ft1", "ft2", "ft3", "memory");
-    y[0] = result(p, s0), y[1] = result(p, s1), y[2] = result(p, s2), y[3] = result(p, s3);
+/* Four neighbouring sums over one loop. */
+static inline void four(const reduce_f32_args_t *p, const float *x, float *y, float *carry) {
+    sum_t sums[4];
+    for (uint32_t k = 0; k < 4; k++) sums[k] = sum_begin(p->first, p->block, y[k], carry + k * p->carry_k2);
+    for (uint32_t position = p->start, left = p->r2; left > 0;) {
+        uint32_t count = left;
+        for (uint32_t k = 0; k < 4; k++) count = sum_next(&sums[k], p->block, position, left);
+        float s0 = sums[0].block, s1 = sums[1].block, s2 = sums[2].block, s3 = sums[3].block;
+        __asm__ volatile(LOOP("%[rows]", 9)
+                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)
+                         ADD("%[x]", "%[step]") "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n"
+                         "fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
+                         LOOP_END(9)
+                         : [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
+                         : [step] "r"(4 * p->x_r2), [rows] "r"(count)
+                         : "ft0", "ft1", "ft2", "ft3", "memory");
+        sums[0].block = s0, sums[1].block = s1, sums[2].block = s2, sums[3].block = s3;
+        position += count, left -= count;
+    }
+    for (uint32_t k = 0; k < 4; k++, carry += p->carry_k2) {
+        if (p->last) {
+            y[k] = divided(p, sum_value(&sums[k], p->block));
+            sum_end(p->block, carry);
+        } else
+            y[k] = sum_wait(&sums[k], p->block, carry);
+    }
 }
 
 void reduce_f32(const void *args) {
@@ -62,24 +76,34 @@ void reduce_f32(const void *args) {
     uint32_t done = 0;
     if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->y_k2 == 1 && p->k2 >= 4 * cores) {
         done = p->k2 & ~3u;
-        for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i);
+        for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i, p->carry + i * p->carry_k2);
     }
     for (uint32_t i = done + id; i < outer * p->k2; i += cores) {
         uint32_t k2 = i;
         const float *x = p->x;
-        float *y = p->y;
+        float *y = p->y, *carry = p->carry;
         if (outer > 1) {
             const uint32_t k01 = i / p->k2, k0 = k01 / p->k1, k1 = k01 - k0 * p->k1;
             k2 = i - k01 * p->k2;
             x += k0 * p->x_k0 + k1 * p->x_k1;
             y += k0 * p->y_k0 + k1 * p->y_k1;
+            carry += k0 * p->carry_k0 + k1 * p->carry_k1;
         }
-        x += k2 * p->x_k2, y += k2 * p->y_k2;
-        float sum = p->first ? 0.0f : *y;
+        x += k2 * p->x_k2, y += k2 * p->y_k2, carry += k2 * p->carry_k2;
+        sum_t sum = sum_begin(p->first, p->block, *y, carry);
         for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
             const float *line = x;
-            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) sum = run(sum, line, step, p->r2);
+            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1)
+                for (uint32_t done_r2 = 0; done_r2 < p->r2;) {
+                    const uint32_t count = sum_next(&sum, p->block, p->start + done_r2, p->r2 - done_r2);
+                    sum.block = run(sum.block, at(line, done_r2 * step), step, count);
+                    done_r2 += count;
+                }
         }
-        *y = result(p, sum);
+        if (p->last) {
+            *y = divided(p, sum_value(&sum, p->block));
+            sum_end(p->block, carry);
+        } else
+            *y = sum_wait(&sum, p->block, carry);
     }
 }
