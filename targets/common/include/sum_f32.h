@@ -9,29 +9,40 @@
 
 typedef struct {
     float high, low, block;
+    uint32_t begun; /* whether the total may have a block */
 } sum_t;
 
 /* What a tile begins with; `size` is the elements of a block, 0 where the sum is one block. */
 static inline sum_t sum_begin(uint32_t first, uint32_t size, float waiting, const float *carry) {
-    if (first) return (sum_t){0.0f, 0.0f, 0.0f};
-    if (!size) return (sum_t){0.0f, 0.0f, waiting};
-    return (sum_t){waiting, carry[0], carry[1]};
+    if (first) return (sum_t){0.0f, 0.0f, 0.0f, 0};
+    if (!size) return (sum_t){0.0f, 0.0f, waiting, 0};
+    return (sum_t){waiting, carry[0], carry[1], 1};
 }
 
-/* Add the open block to the total. */
+/* Add the open block to the total, which is zero where it has not begun. */
 static inline void sum_close(sum_t *sum) {
-    const float high = sum->high + sum->block, part = high - sum->high;
-    sum->low += (sum->high - (high - part)) + (sum->block - part);
-    sum->high = high;
+    if (sum->begun) {
+        const float high = sum->high + sum->block, part = high - sum->high;
+        sum->low += (sum->high - (high - part)) + (sum->block - part);
+        sum->high = high;
+    } else {
+        sum->high = sum->block;
+        sum->begun = 1;
+    }
     sum->block = 0.0f;
 }
 
-/* How many of the `left` elements from this position in the row on belong to its block, a power of two; a block that begins
- * here closes the one before. */
+/* A row that is not the sum's first begins: the block before it is complete. */
+static inline void sum_row(sum_t *sum, uint32_t size, uint32_t position) {
+    if (size && position == 0) sum_close(sum);
+}
+
+/* How many of the `left` elements from this position in the row on belong to its block, a power of two; one that begins inside
+ * of the row closes the one before. */
 static inline uint32_t sum_next(sum_t *sum, uint32_t size, uint32_t position, uint32_t left) {
     if (!size) return left;
     const uint32_t inside = position & (size - 1), room = size - inside;
-    if (inside == 0) sum_close(sum);
+    if (inside == 0 && position > 0) sum_close(sum);
     return left < room ? left : room;
 }
 

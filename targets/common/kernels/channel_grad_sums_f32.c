@@ -16,6 +16,7 @@ void channel_grad_sums_f32(const void *args) {
         for (uint32_t n = 0; n < p->n; n++) {
             const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
             const float *x = p->x + n * p->x_n + c * p->x_c;
+            if (n > 0 || !p->first) sum_row(&dot, p->block, p->start), sum_row(&sum, p->block, p->start);
             for (uint32_t s = 0; s < p->s;) {
                 const uint32_t count = sum_next(&dot, p->block, p->start + s, p->s - s);
                 sum_next(&sum, p->block, p->start + s, count);

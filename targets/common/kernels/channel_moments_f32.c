@@ -8,19 +8,23 @@
 #include "sum_f32.h"
 
 static void add_values(const channel_moments_f32_args_t *p, uint32_t c, sum_t *sum) {
-    for (uint32_t n = 0; n < p->n; n++)
+    for (uint32_t n = 0; n < p->n; n++) {
+        if (n > 0 || !p->first) sum_row(sum, p->block, p->start);
         for (uint32_t s = 0; s < p->s;)
             for (const uint32_t end = s + sum_next(sum, p->block, p->start + s, p->s - s); s < end; s++)
                 sum->block += p->x[n * p->x_n + c * p->x_c + s];
+    }
 }
 
 static void add_squares(const channel_moments_f32_args_t *p, uint32_t c, float mean, sum_t *sum) {
-    for (uint32_t n = 0; n < p->n; n++)
+    for (uint32_t n = 0; n < p->n; n++) {
+        if (n > 0 || !p->first) sum_row(sum, p->block, p->start);
         for (uint32_t s = 0; s < p->s;)
             for (const uint32_t end = s + sum_next(sum, p->block, p->start + s, p->s - s); s < end; s++) {
                 const float centred = p->x[n * p->x_n + c * p->x_c + s] - mean;
                 sum->block = __builtin_fmaf(centred, centred, sum->block);
             }
+    }
 }
 
 void channel_moments_f32(const void *args) {

@@ -14,6 +14,7 @@ void channel_variance_f32(const void *args) {
         sum_t sum = sum_begin(p->first, p->block, p->y[c], carry);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *x = p->x + n * p->x_n + c * p->x_c;
+            if (n > 0 || !p->first) sum_row(&sum, p->block, p->start);
             for (uint32_t s = 0; s < p->s;)
                 for (const uint32_t end = s + sum_next(&sum, p->block, p->start + s, p->s - s); s < end; s++) {
                     const float centred = x[s] - mean;

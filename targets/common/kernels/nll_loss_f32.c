@@ -27,7 +27,7 @@ void nll_loss_f32(const void *args) {
     sum_t sum = sum_begin(p->first, p->block, *p->loss, p->carry);
     for (uint32_t n = 0; n < p->n; n++)
         for (uint32_t d = 0; d < p->d; d++) {
-            sum_next(&sum, p->block, d, 1);
+            if (p->block) sum_close(&sum);
             sum.block += loss_at(p, n, d);
         }
     if (p->last) {

@@ -17,6 +17,7 @@ void reduce_f32(const void *args) {
         for (uint32_t r0 = 0; r0 < p->r0; r0++)
             for (uint32_t r1 = 0; r1 < p->r1; r1++) {
                 const float *run = x + r0 * p->x_r0 + r1 * p->x_r1;
+                if (r0 + r1 > 0 || !p->first) sum_row(&sum, p->block, p->start);
                 for (uint32_t r2 = 0; r2 < p->r2;)
                     for (const uint32_t end = r2 + sum_next(&sum, p->block, p->start + r2, p->r2 - r2); r2 < end; r2++)
                         sum.block += run[r2 * p->x_r2];

@@ -17,6 +17,7 @@ void channel_grad_sums_f32(const void *args) {
         sum_t dots = sum_begin(p->first, size, p->dscale[c], carry);
         sum_t sums = sum_begin(p->first, size, p->dbias[c], carry + 2);
         uint32_t images_left = images, position = p->start, left = p->s;
+        if (!p->first) sum_row(&dots, size, position), sum_row(&sums, size, position);
         for (;;) {
             const uint32_t count = sum_next(&dots, size, position, left), turns = count >> 2, rest = count & 3;
             sum_next(&sums, size, position, count);
@@ -39,6 +40,7 @@ void channel_grad_sums_f32(const void *args) {
             if (left > 0) continue;
             if (--images_left == 0) break;
             dy += dy_gap, x += x_gap, position = p->start, left = p->s;
+            sum_row(&dots, size, position), sum_row(&sums, size, position);
         }
         if (__builtin_expect(p->last, 1)) {
             p->dscale[c] = sum_value(&dots, size) * p->inv_std[c];

@@ -60,12 +60,18 @@ static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
         sum_t sum = sum_begin(p->first, size, p->mean[c], carry);
         sum_t spread = sum_begin(p->first, size, p->inv_std[c], carry + 2);
         if (p->phase == 0)
-            for (uint32_t n = p->n; n > 0; n--, x += gap) add_values(&sum, size, &x, p->start, p->s);
+            for (uint32_t n = 0; n < p->n; n++, x += gap) {
+                if (n > 0 || !p->first) sum_row(&sum, size, p->start);
+                add_values(&sum, size, &x, p->start, p->s);
+            }
         sum_t all = sum;
         const float mean = sum_value(&all, size) * p->inverse_count;
         x = row;
         if (p->phase + p->phases == 2)
-            for (uint32_t n = p->n; n > 0; n--, x += gap) add_squares(&spread, size, &x, mean, p->start, p->s);
+            for (uint32_t n = 0; n < p->n; n++, x += gap) {
+                if (n > 0 || !p->first) sum_row(&spread, size, p->start);
+                add_squares(&spread, size, &x, mean, p->start, p->s);
+            }
         if (p->last) {
             const float variance = sum_value(&spread, size);
             p->mean[c] = mean;

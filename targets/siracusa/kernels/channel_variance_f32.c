@@ -35,12 +35,14 @@ void channel_variance_f32(const void *args) {
         const float mean = p->mean[c], *x = p->x + c * p->x_c;
         float *const carry = size ? p->carry + 2 * c : 0;
         sum_t sum = sum_begin(p->first, size, p->y[c], carry);
-        for (uint32_t n = 0; n < p->n; n++, x += gap)
+        for (uint32_t n = 0; n < p->n; n++, x += gap) {
+            if (n > 0 || !p->first) sum_row(&sum, size, p->start);
             for (uint32_t position = p->start, left = p->s; left > 0;) {
                 const uint32_t count = sum_next(&sum, size, position, left);
                 sum.block = squares(sum.block, &x, mean, count);
                 position += count, left -= count;
             }
+        }
         if (p->last) {
             p->y[c] = sum_value(&sum, size) * p->inverse_count;
             sum_end(size, carry);

@@ -91,14 +91,17 @@ void reduce_f32(const void *args) {
         }
         x += k2 * p->x_k2, y += k2 * p->y_k2, carry += k2 * p->carry_k2;
         sum_t sum = sum_begin(p->first, p->block, *y, carry);
+        uint32_t rows = 0;
         for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
             const float *line = x;
-            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1)
+            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) {
+                if (rows++ > 0 || !p->first) sum_row(&sum, p->block, p->start);
                 for (uint32_t done_r2 = 0; done_r2 < p->r2;) {
                     const uint32_t count = sum_next(&sum, p->block, p->start + done_r2, p->r2 - done_r2);
                     sum.block = run(sum.block, at(line, done_r2 * step), step, count);
                     done_r2 += count;
                 }
+            }
         }
         if (p->last) {
             *y = divided(p, sum_value(&sum, p->block));
