@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from deployer.calibration.argument import value_of
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
+from deployer.core.declarations import with_carry
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -24,7 +25,6 @@ from deployer.core.operator import (
     Sample,
     Stride,
     registry,
-    with_carry,
 )
 from deployer.core.target import load
 from deployer.running import build
@@ -131,7 +131,7 @@ def step_of(operator: Operator, sample: Sample) -> Step:
     step = Step(operator, node, types, values)
     if operator.kernel is None or operator.lower(node, inputs) is not None:
         return step
-    running, carried = with_carry(node, types)
+    running, carried = with_carry(operator.sums, node, partial(operator.access, node, types))
     types.update(carried)
     return Step(operator, node, types, values, operator.access(running, types))
 

@@ -7,7 +7,7 @@ import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,10 +18,11 @@ import deployer.templates
 from deployer.calibration.argument import value_of
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Tile
+from deployer.core.declarations import with_carry
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.level import RESIDENT
-from deployer.core.operator import Array, Kernel, operator_of, with_carry
+from deployer.core.operator import Array, Kernel, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.running import build
@@ -92,7 +93,7 @@ def kernel_job(
 ) -> KernelJob:
     """The call of a node's kernel for one tile with packed operands; tensors without a value get random ones."""
     operator = operator_of(node)
-    node, carried = with_carry(node, types)
+    node, carried = with_carry(operator.sums, node, partial(operator.access, node, types))
     types = {**types, **carried}
     access = operator.access(node, types)
     if operator.kernel is None:

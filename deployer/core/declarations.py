@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deployer.core.access import Access
-from deployer.core.ir import AttrValue, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 
 ACTIVATION = "activation"
 """The attribute of a node that names the operator its kernel applies to the result; only fusion sets it."""
@@ -73,8 +73,8 @@ class Accumulator:
 CARRIED = "carry"
 """The kernel pointer behind which a sum of several blocks keeps what waits between tiles."""
 
-BLOCK = 64
-"""Elements that are summed one after the other; see `Sums`."""
+BLOCK, GROUP, CARRIED_FLOATS = 64, 64, 3
+"""Elements of a block, blocks of a group, and floats that a sum carries from tile to tile; see `Sums`."""
 
 
 def block_length(count: int, block: int = BLOCK) -> int:
@@ -86,9 +86,9 @@ def block_length(count: int, block: int = BLOCK) -> int:
 class Sums:
     """The order in which a kernel sums along `dims`, the innermost last; `sum_f32.h` does it.
 
-    Each row, the innermost dim, is cut into blocks of `block` elements, a power of two. A block is summed ascending
-    from zero, and the sums of blocks are added, in order, to a total of two floats that loses nothing. A sum of at most
-    BLOCK elements is one block. `together` sums are made at once per element of the first result.
+    Each row, the innermost dim, is cut into blocks of `block` elements, a power of two, which are summed ascending from
+    zero. The blocks of a group of GROUP are added in order, and groups and rows to a total of two floats that loses
+    nothing. A sum of at most BLOCK elements is one block. `together` sums are made at once per element of a result.
     """
 
     dims: tuple[str, ...]
@@ -97,13 +97,22 @@ class Sums:
 
     @property
     def carried(self) -> int:
-        """Floats that wait between tiles beside the result, per element: low part and open block of each sum."""
-        return 2 * self.together
+        """Floats that wait between tiles beside the result, per element of it: CARRIED_FLOATS for each sum."""
+        return CARRIED_FLOATS * self.together
 
     def block_length(self, access: Access) -> int:
         """Elements of a block; 0 where the sum is one block."""
         sizes = [d.size for d in access.dims if d.name in self.dims and d.kind == "reduction"]
         return block_length(math.prod(sizes), self.block)
+
+
+def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> tuple[Node, dict[str, TensorType]]:
+    """The node as its kernel runs: a sum of several blocks has one output more, whose type comes with it."""
+    if sums is None or not sums.block_length(plain := access()):
+        return node, {}
+    result, name = next(o for o in plain.operands if o.writes), f"{node.name}/carry"
+    kind = TensorType("float32", (*result.view, sums.carried))
+    return replace(node, outputs=(*node.outputs, name)), {name: kind}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -363,17 +363,6 @@ def operator_of(node: Node) -> Operator:
     if node.op not in operators:
         raise unsupported(node, "there is no such operator", f"one of {', '.join(operators)}")
     return operators[node.op]
-
-
-def with_carry(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, dict[str, TensorType]]:
-    """The node as its kernel runs: a sum of several blocks has one output more, whose type comes with it."""
-    operator = operator_of(node)
-    access = operator.access(node, types) if operator.sums else None
-    if access is None or operator.sums is None or not operator.sums.block_length(access):
-        return node, {}
-    result, name = next(o for o in access.operands if o.writes), f"{node.name}/carry"
-    kind = TensorType("float32", (*result.view, operator.sums.carried))
-    return replace(node, outputs=(*node.outputs, name)), {name: kind}
 
 
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:

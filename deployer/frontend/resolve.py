@@ -3,13 +3,15 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
+from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import Array, Operator, registry, unsupported, with_carry
+from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.classes import check_labels
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
@@ -116,7 +118,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
     with form_of(node):
-        node, carried = with_carry(node, state.types)
+        node, carried = with_carry(operator.sums, node, partial(operator.access, node, state.types))
     state.types |= carried
     state.nodes.append(node)
 

@@ -6,7 +6,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
 
 CARRY = (CARRIED, "float32", True)
-"""The last pointer of such a kernel: per element of the result the low part of the total and the open block."""
+"""The last pointer of such a kernel: low part of the total, open group and open block of each sum, per element."""
 CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"), ("block", "u32"))
 """Where in its row a tile begins, and the elements of a block, 0 where the sum is one block."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from deployer.core.access import Access
 from deployer.core.ir import Node
-from deployer.core.kernel_facts import measured
+from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import Array, Sample, Work, rng
 from deployer.operators.batch_norm.channels import Channelwise
 from deployer.operators.carry import result_count
@@ -18,7 +18,10 @@ class Step(Channelwise):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
         count = math.prod(tile.values())
-        return Work(count, count // tile["s"], tile["c"] if self.sums else count)
+        runs = count // tile["s"]
+        if self.sums and self.sums.block_length(access) and any(tile[d] < access.dim(d).size for d in self.sums.dims):
+            runs += runs * FACTS.unfinished
+        return Work(count, runs, tile["c"] if self.sums else count)
 
     def sweep(self) -> Iterator[Sample]:
         """Layers of small networks, and parts of them."""

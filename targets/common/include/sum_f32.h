@@ -1,48 +1,58 @@
-/* Long sums, in the order that operators declare: blocks of so many neighbours, each summed ascending from zero, are added to
- * a total of two floats, high + low, which loses nothing until the end (the error of each addition, by Knuth's TwoSum, goes
- * to low). A sum that is one block is summed ascending. A row, the innermost loop of the sum, begins a block; a tile may
- * begin and end inside of one. Between tiles high (or the only block) waits in the output, low and the open block in carry. */
+/* Long sums, in the order that operators declare. A row, the innermost loop of the sum, is cut into blocks of neighbours, each
+ * summed ascending from zero; SUM_GROUP blocks, or what a row has left of them, make a group, whose blocks are added in order;
+ * groups are added in order to a total of two floats, high + low, that loses nothing until the end (the error of each
+ * addition, by Knuth's TwoSum, goes to low). A sum that is one block is summed ascending. A tile may begin and end anywhere:
+ * between tiles high (or the only block) waits in the output, and low, the open group and the open block in carry. */
 #ifndef SUM_F32_H
 #define SUM_F32_H
 
 #include <stdint.h>
 
+#define SUM_GROUP 64u  /* blocks */
+#define SUM_CARRIED 3u /* floats that wait in carry per sum */
+
 typedef struct {
-    float high, low, block;
-    uint32_t begun; /* whether the total may have a block */
+    float high, low, group, block;
+    uint32_t begun; /* whether the total may have a group */
 } sum_t;
 
-/* What a tile begins with; `size` is the elements of a block, 0 where the sum is one block. */
+/* What a tile begins with; `size` is the elements of a block, a power of two, or 0 where the sum is one block. */
 static inline sum_t sum_begin(uint32_t first, uint32_t size, float waiting, const float *carry) {
-    if (first) return (sum_t){0.0f, 0.0f, 0.0f, 0};
-    if (!size) return (sum_t){0.0f, 0.0f, waiting, 0};
-    return (sum_t){waiting, carry[0], carry[1], 1};
+    if (first) return (sum_t){0.0f, 0.0f, 0.0f, 0.0f, 0};
+    if (!size) return (sum_t){0.0f, 0.0f, 0.0f, waiting, 0};
+    return (sum_t){waiting, carry[0], carry[1], carry[2], 1};
 }
 
-/* Add the open block to the total, which is zero where it has not begun. */
+/* The open block and the open group are complete. */
 static inline void sum_close(sum_t *sum) {
+    const float group = sum->group + sum->block;
     if (sum->begun) {
-        const float high = sum->high + sum->block, part = high - sum->high;
-        sum->low += (sum->high - (high - part)) + (sum->block - part);
+        const float high = sum->high + group, part = high - sum->high;
+        sum->low += (sum->high - (high - part)) + (group - part);
         sum->high = high;
     } else {
-        sum->high = sum->block;
+        sum->high = group;
         sum->begun = 1;
     }
-    sum->block = 0.0f;
+    sum->group = sum->block = 0.0f;
 }
 
-/* A row that is not the sum's first begins: the block before it is complete. */
+/* A row that is not the sum's first begins: what is open is complete. */
 static inline void sum_row(sum_t *sum, uint32_t size, uint32_t position) {
     if (size && position == 0) sum_close(sum);
 }
 
-/* How many of the `left` elements from this position in the row on belong to its block, a power of two; one that begins inside
- * of the row closes the one before. */
+/* How many of the `left` elements from this position in the row on belong to its block; one that begins inside of the row
+ * closes the one before. */
 static inline uint32_t sum_next(sum_t *sum, uint32_t size, uint32_t position, uint32_t left) {
     if (!size) return left;
-    const uint32_t inside = position & (size - 1), room = size - inside;
-    if (inside == 0 && position > 0) sum_close(sum);
+    const uint32_t room = size - (position & (size - 1));
+    if (room == size && position > 0) {
+        if (position & (SUM_GROUP * size - 1))
+            sum->group += sum->block, sum->block = 0.0f;
+        else
+            sum_close(sum);
+    }
     return left < room ? left : room;
 }
 
@@ -57,14 +67,13 @@ static inline float sum_value(sum_t *sum, uint32_t size) {
 /* Leave what the next tile begins with; the result waits in the output. */
 static inline float sum_wait(const sum_t *sum, uint32_t size, float *carry) {
     if (!size) return sum->block;
-    carry[0] = sum->low;
-    carry[1] = sum->block;
+    carry[0] = sum->low, carry[1] = sum->group, carry[2] = sum->block;
     return sum->high;
 }
 
 /* After the last tile nothing is carried. */
 static inline void sum_end(uint32_t size, float *carry) {
-    if (size) carry[0] = carry[1] = 0.0f;
+    if (size) carry[0] = carry[1] = carry[2] = 0.0f;
 }
 
 #endif

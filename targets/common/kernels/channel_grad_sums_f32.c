@@ -10,9 +10,9 @@ void channel_grad_sums_f32(const void *args) {
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float *carry = p->block ? p->carry + 4 * c : 0;
+        float *carry = p->block ? p->carry + 2 * SUM_CARRIED * c : 0;
         sum_t dot = sum_begin(p->first, p->block, p->dscale[c], carry);
-        sum_t sum = sum_begin(p->first, p->block, p->dbias[c], carry + 2);
+        sum_t sum = sum_begin(p->first, p->block, p->dbias[c], carry + SUM_CARRIED);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
             const float *x = p->x + n * p->x_n + c * p->x_c;
@@ -30,10 +30,10 @@ void channel_grad_sums_f32(const void *args) {
             p->dscale[c] = sum_value(&dot, p->block) * p->inv_std[c];
             p->dbias[c] = sum_value(&sum, p->block);
             sum_end(p->block, carry);
-            sum_end(p->block, carry + 2);
+            sum_end(p->block, carry + SUM_CARRIED);
         } else {
             p->dscale[c] = sum_wait(&dot, p->block, carry);
-            p->dbias[c] = sum_wait(&sum, p->block, carry + 2);
+            p->dbias[c] = sum_wait(&sum, p->block, carry + SUM_CARRIED);
         }
     }
 }

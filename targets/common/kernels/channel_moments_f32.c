@@ -31,9 +31,9 @@ void channel_moments_f32(const void *args) {
     const channel_moments_f32_args_t *p = args;
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
-        float *carry = p->block ? p->carry + 4 * c : 0;
+        float *carry = p->block ? p->carry + 2 * SUM_CARRIED * c : 0;
         sum_t sum = sum_begin(p->first, p->block, p->mean[c], carry);
-        sum_t squares = sum_begin(p->first, p->block, p->inv_std[c], carry + 2);
+        sum_t squares = sum_begin(p->first, p->block, p->inv_std[c], carry + SUM_CARRIED);
         if (p->phase == 0) add_values(p, c, &sum);
         sum_t all = sum;
         const float mean = sum_value(&all, p->block) * p->inverse_count;
@@ -43,10 +43,10 @@ void channel_moments_f32(const void *args) {
             p->mean[c] = mean;
             p->inv_std[c] = rsqrt_f32(__builtin_fmaf(variance, p->inverse_count, p->epsilon));
             sum_end(p->block, carry);
-            sum_end(p->block, carry + 2);
+            sum_end(p->block, carry + SUM_CARRIED);
         } else {
             p->mean[c] = sum_wait(&sum, p->block, carry);
-            p->inv_std[c] = sum_wait(&squares, p->block, carry + 2);
+            p->inv_std[c] = sum_wait(&squares, p->block, carry + SUM_CARRIED);
         }
     }
 }

@@ -10,7 +10,7 @@ void channel_variance_f32(const void *args) {
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float *carry = p->block ? p->carry + 2 * c : 0;
+        float *carry = p->block ? p->carry + SUM_CARRIED * c : 0;
         sum_t sum = sum_begin(p->first, p->block, p->y[c], carry);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *x = p->x + n * p->x_n + c * p->x_c;

@@ -10,7 +10,7 @@ void layer_scale_grad_f32(const void *args) {
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float *dy = p->dy + c, *x = p->x + c;
-        float *carry = p->block ? p->carry + 2 * c : 0;
+        float *carry = p->block ? p->carry + SUM_CARRIED * c : 0;
         sum_t sum = sum_begin(p->first, p->block, p->dscale[c], carry);
         for (uint32_t r = 0; r < p->r;)
             for (const uint32_t end = r + sum_next(&sum, p->block, p->start + r, p->r - r); r < end; r++)

@@ -11,9 +11,9 @@ void layer_sums_f32(const void *args) {
     for (uint32_t r = share.begin; r < share.end; r++) {
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         const float mean = p->mean[r];
-        float *carry = p->block ? p->carry + 4 * r : 0;
+        float *carry = p->block ? p->carry + 2 * SUM_CARRIED * r : 0;
         sum_t total = sum_begin(p->first, p->block, p->total[r], carry);
-        sum_t dot = sum_begin(p->first, p->block, p->dot[r], carry + 2);
+        sum_t dot = sum_begin(p->first, p->block, p->dot[r], carry + SUM_CARRIED);
         for (uint32_t c = 0; c < p->c;) {
             const uint32_t count = sum_next(&total, p->block, p->start + c, p->c - c);
             sum_next(&dot, p->block, p->start + c, count);
@@ -27,10 +27,10 @@ void layer_sums_f32(const void *args) {
             p->total[r] = sum_value(&total, p->block);
             p->dot[r] = sum_value(&dot, p->block) * p->inv_std[r];
             sum_end(p->block, carry);
-            sum_end(p->block, carry + 2);
+            sum_end(p->block, carry + SUM_CARRIED);
         } else {
             p->total[r] = sum_wait(&total, p->block, carry);
-            p->dot[r] = sum_wait(&dot, p->block, carry + 2);
+            p->dot[r] = sum_wait(&dot, p->block, carry + SUM_CARRIED);
         }
     }
 }

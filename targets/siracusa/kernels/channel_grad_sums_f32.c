@@ -1,55 +1,110 @@
 /* Sums of dY (X - mean) and of dY per channel; the portable kernel defines the order. */
 #include "channel_grad_sums_f32.h"
+#include "block_sum.h"
 #include "hal.h"
 #include "row_loop.h"
-#include "sum_f32.h"
 
 #define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
 #define PLUS(dy) "fadd.s %[sum], %[sum], " dy "\n"
 
-void channel_grad_sums_f32(const void *args) {
-    const channel_grad_sums_f32_args_t *p = args;
-    const uint32_t cores = hal_core_count(), images = p->n, size = p->block;
+/* Four elements, and one. */
+#define TURN                                                                                                          \
+    FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") PLUS("fa0")                                            \
+    FLW("ft1", "%[x]", 4) FMA("%[dot]", "fa0", "ft0") FLW("fa1", "%[dy]", 4)                                          \
+    CENTRE("ft1") PLUS("fa1") FLW("ft2", "%[x]", 8) FMA("%[dot]", "fa1", "ft1")                                       \
+    FLW("fa2", "%[dy]", 8) CENTRE("ft2") PLUS("fa2") FLW("ft3", "%[x]", 12)                                           \
+    FMA("%[dot]", "fa2", "ft2") FLW("fa3", "%[dy]", 12) CENTRE("ft3") PLUS("fa3")                                     \
+    ADDI("%[x]", 16) FMA("%[dot]", "fa3", "ft3") ADDI("%[dy]", 16)
+#define ONE                                                                                                           \
+    FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") ADDI("%[x]", 4)                                        \
+    PLUS("fa0") FMA("%[dot]", "fa0", "ft0") ADDI("%[dy]", 4)
+#define OPERANDS [dy] "+&r"(*dy), [x] "+&r"(*x), [dot] "+&f"(dot), [sum] "+&f"(sum)
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory"
+
+typedef struct {
+    float dot, sum;
+} both_t;
+
+/* The open blocks with `count` elements more; leaves dy and x behind them. */
+static inline both_t block(float dot, float sum, const float **dy, const float **x, float mean, uint32_t count) {
+    __asm__ volatile(ROW_LOOP(22, TURN, 7, ONE)
+                     : OPERANDS : [mean] "f"(mean), [turns] "r"(count >> 2), [rest] "r"(count & 3) : CLOBBERS);
+    return (both_t){dot, sum};
+}
+
+/* All of one image whose sums are one group each. */
+static __attribute__((noinline)) void groups(const channel_grad_sums_f32_args_t *p) {
+    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (BLOCK_ELEMENTS - 1);
+    for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
+        const float mean = p->mean[c], *from_dy = p->dy + c * p->dy_c, *from_x = p->x + c * p->x_c;
+        const float **const dy = &from_dy, **const x = &from_x;
+        float dot = 0.0f, sum = 0.0f, dots = 0.0f, sums = 0.0f;
+        __asm__ volatile(LOOP_OUTER("%[blocks]", 27) LOOP("%[turns]", 22) TURN LOOP_END(22)
+                         ADD_BLOCK("%[dots]", "%[dot]") ADD_BLOCK("%[sums]", "%[sum]") LOOP_OUTER_END(27)
+                         : OPERANDS, [dots] "+&f"(dots), [sums] "+&f"(sums)
+                         : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(BLOCK_ELEMENTS >> 2) : CLOBBERS);
+        if (rest) {
+            const both_t last = block(0.0f, 0.0f, dy, x, mean, rest);
+            dots += last.dot, sums += last.sum;
+        }
+        p->dscale[c] = dots * p->inv_std[c];
+        p->dbias[c] = sums;
+        float *const carry = p->carry + 2 * SUM_CARRIED * c;
+        sum_end(1, carry), sum_end(1, carry + SUM_CARRIED);
+    }
+}
+
+/* Any tile of a sum that is several blocks. */
+static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p) {
+    const uint32_t cores = hal_core_count(), size = p->block;
     const uint32_t dy_gap = p->dy_n - p->s, x_gap = p->x_n - p->s;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
-        float *const carry = size ? p->carry + 4 * c : 0;
+        float *const carry = p->carry + 2 * SUM_CARRIED * c;
         sum_t dots = sum_begin(p->first, size, p->dscale[c], carry);
-        sum_t sums = sum_begin(p->first, size, p->dbias[c], carry + 2);
-        uint32_t images_left = images, position = p->start, left = p->s;
-        if (!p->first) sum_row(&dots, size, position), sum_row(&sums, size, position);
-        for (;;) {
-            const uint32_t count = sum_next(&dots, size, position, left), turns = count >> 2, rest = count & 3;
-            sum_next(&sums, size, position, count);
-            float dot = dots.block, sum = sums.block;
-            __asm__ volatile(ROW_LOOP(22,
-                                      FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") PLUS("fa0")
-                                      FLW("ft1", "%[x]", 4) FMA("%[dot]", "fa0", "ft0") FLW("fa1", "%[dy]", 4)
-                                      CENTRE("ft1") PLUS("fa1") FLW("ft2", "%[x]", 8) FMA("%[dot]", "fa1", "ft1")
-                                      FLW("fa2", "%[dy]", 8) CENTRE("ft2") PLUS("fa2") FLW("ft3", "%[x]", 12)
-                                      FMA("%[dot]", "fa2", "ft2") FLW("fa3", "%[dy]", 12) CENTRE("ft3") PLUS("fa3")
-                                      ADDI("%[x]", 16) FMA("%[dot]", "fa3", "ft3") ADDI("%[dy]", 16),
-                                      7,
-                                      FLW("ft0", "%[x]", 0) FLW("fa0", "%[dy]", 0) CENTRE("ft0") ADDI("%[x]", 4)
-                                      PLUS("fa0") FMA("%[dot]", "fa0", "ft0") ADDI("%[dy]", 4))
-                             : [dy] "+&r"(dy), [x] "+&r"(x), [dot] "+&f"(dot), [sum] "+&f"(sum)
-                             : [mean] "f"(mean), [turns] "r"(turns), [rest] "r"(rest)
-                             : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
-            dots.block = dot, sums.block = sum;
-            position += count, left -= count;
-            if (left > 0) continue;
-            if (--images_left == 0) break;
-            dy += dy_gap, x += x_gap, position = p->start, left = p->s;
-            sum_row(&dots, size, position), sum_row(&sums, size, position);
+        sum_t sums = sum_begin(p->first, size, p->dbias[c], carry + SUM_CARRIED);
+        for (uint32_t n = 0; n < p->n; n++, dy += dy_gap, x += x_gap) {
+            if (n > 0 || !p->first) sum_row(&dots, size, p->start), sum_row(&sums, size, p->start);
+            for (uint32_t position = p->start, left = p->s; left > 0;) {
+                const uint32_t count = sum_next(&dots, size, position, left);
+                sum_next(&sums, size, position, count);
+                const both_t more = block(dots.block, sums.block, &dy, &x, mean, count);
+                dots.block = more.dot, sums.block = more.sum;
+                position += count, left -= count;
+            }
         }
-        if (__builtin_expect(p->last, 1)) {
+        if (p->last) {
             p->dscale[c] = sum_value(&dots, size) * p->inv_std[c];
             p->dbias[c] = sum_value(&sums, size);
-            sum_end(size, carry);
-            sum_end(size, carry + 2);
+            sum_end(size, carry), sum_end(size, carry + SUM_CARRIED);
         } else {
             p->dscale[c] = sum_wait(&dots, size, carry);
-            p->dbias[c] = sum_wait(&sums, size, carry + 2);
+            p->dbias[c] = sum_wait(&sums, size, carry + SUM_CARRIED);
         }
+    }
+}
+
+void channel_grad_sums_f32(const void *args) {
+    const channel_grad_sums_f32_args_t *p = args;
+    if (p->block) {
+        if (p->n == 1 && p->first && p->last && is_one_group(p->block, p->s))
+            groups(p);
+        else
+            any(p);
+        return;
+    }
+    const uint32_t cores = hal_core_count(), images = p->n;
+    const uint32_t dy_gap = p->dy_n - p->s, x_gap = p->x_n - p->s;
+    for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
+        const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
+        both_t sums = {0.0f, 0.0f};
+        if (__builtin_expect(!p->first, 0)) sums = (both_t){p->dscale[c], p->dbias[c]};
+        uint32_t left = images;
+        do {
+            sums = block(sums.dot, sums.sum, &dy, &x, mean, p->s);
+            dy += dy_gap, x += x_gap;
+        } while (--left);
+        if (__builtin_expect(p->last, 1)) sums.dot *= p->inv_std[c];
+        p->dscale[c] = sums.dot, p->dbias[c] = sums.sum;
     }
 }

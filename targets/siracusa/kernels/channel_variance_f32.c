@@ -33,7 +33,7 @@ void channel_variance_f32(const void *args) {
     const uint32_t cores = hal_core_count(), size = p->block, gap = p->x_n - p->s;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *x = p->x + c * p->x_c;
-        float *const carry = size ? p->carry + 2 * c : 0;
+        float *const carry = size ? p->carry + SUM_CARRIED * c : 0;
         sum_t sum = sum_begin(p->first, size, p->y[c], carry);
         for (uint32_t n = 0; n < p->n; n++, x += gap) {
             if (n > 0 || !p->first) sum_row(&sum, size, p->start);

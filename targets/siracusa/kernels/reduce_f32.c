@@ -2,8 +2,8 @@
  *
  * Neighbouring sums over one loop run four at a time where there are enough for all cores; the others one by one. */
 #include "reduce_f32.h"
+#include "block_sum.h"
 #include "flat.h"
-#include "sum_f32.h"
 
 static inline const float *at(const float *base, uint32_t bytes) {
     return (const float *)((uintptr_t)base + bytes);
@@ -42,6 +42,14 @@ static inline float run(float sum, const float *x, uint32_t step, uint32_t count
     return sum;
 }
 
+/* All of a sum over one loop that is one group: whole blocks, then the rest. */
+static inline float group(const float *x, uint32_t step, uint32_t count) {
+    float sum = 0.0f;
+    for (; count >= BLOCK_ELEMENTS; count -= BLOCK_ELEMENTS, x = at(x, BLOCK_ELEMENTS * step))
+        sum += run(0.0f, x, step, BLOCK_ELEMENTS);
+    return count ? sum + run(0.0f, x, step, count) : sum;
+}
+
 /* Four neighbouring sums over one loop. */
 static inline void four(const reduce_f32_args_t *p, const float *x, float *y, float *carry) {
     sum_t sums[4];
@@ -73,6 +81,7 @@ static inline void four(const reduce_f32_args_t *p, const float *x, float *y, fl
 void reduce_f32(const void *args) {
     const reduce_f32_args_t *p = args;
     const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
+    const int groups = p->block && p->first && p->last && p->r0 * p->r1 == 1 && is_one_group(p->block, p->r2);
     uint32_t done = 0;
     if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->y_k2 == 1 && p->k2 >= 4 * cores) {
         done = p->k2 & ~3u;
@@ -90,6 +99,11 @@ void reduce_f32(const void *args) {
             carry += k0 * p->carry_k0 + k1 * p->carry_k1;
         }
         x += k2 * p->x_k2, y += k2 * p->y_k2, carry += k2 * p->carry_k2;
+        if (groups) {
+            *y = divided(p, group(x, step, p->r2));
+            sum_end(1, carry);
+            continue;
+        }
         sum_t sum = sum_begin(p->first, p->block, *y, carry);
         uint32_t rows = 0;
         for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
