@@ -177,8 +177,11 @@ def test_damaged_files(tmp_path: Path) -> None:
             assert f"{len(content)} B" in str(caught.value)
             assert str(path) in str(caught.value)
         path.unlink()
-        with pytest.raises(FileProblem, match=f"{name} does not exist"):
-            load(folder, program)
+        if name == "inputs.npz":
+            with pytest.raises(FileProblem, match=f"{name} does not exist"):
+                load(folder, program)
+        else:
+            assert (load(folder, program).expected_losses, load(folder, program).expected_weights) == ((), {})
         path.write_bytes(original)
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(FileProblem, match="not an npz"):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer
+from deployer.core.declarations import Accumulator, Counter, Finish, Loss, Optimizer
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -187,9 +187,9 @@ class Operator(ABC):
     default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`. `finish` says how another operator's kernel applies this one, and
-    `pointed` maps a kernel pointer to the position of an input that serves such a finish alone. `literal` says that a
-    node is a constant, `type_only` that its result depends on the type of its input alone.
+    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`. `finish` says how another operator's kernel applies
+    this one, and `pointed` maps a kernel pointer to the position of an input that serves such a finish alone. `literal`
+    says that a node is a constant, `type_only` that its result depends on the type of its input alone.
     """
 
     name: ClassVar[str]
@@ -201,6 +201,7 @@ class Operator(ABC):
     loss: ClassVar[Loss | None] = None
     optimizer: ClassVar[Optimizer | None] = None
     accumulator: ClassVar[Accumulator | None] = None
+    counter: ClassVar[Counter | None] = None
     finish: ClassVar[Finish | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
     literal: ClassVar[bool] = False
@@ -305,12 +306,12 @@ def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
     for other in _REGISTRY.values():
         if cls.loss and other.loss and cls.loss.choice == other.loss.choice:
             yield f"loss {cls.loss.choice!r}", other
-        if cls.optimizer and other.optimizer and cls.optimizer.choice == other.optimizer.choice:
-            yield f"optimizer {cls.optimizer.choice!r}", other
-        if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
-            yield "the usual optimizer", other
+        if cls.optimizer and other.optimizer and cls.optimizer.clash(other.optimizer):
+            yield cls.optimizer.clash(other.optimizer), other
         if cls.accumulator and other.accumulator and cls.accumulator.usual and other.accumulator.usual:
             yield "the accumulator that is written", other
+        if cls.counter and other.counter:
+            yield "the counter of updates", other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
 
@@ -348,6 +349,17 @@ def optimizers() -> dict[str, Operator]:
 def usual_accumulator() -> Operator:
     """The accumulator that stands in the training graphs that this compiler makes."""
     return next(op for op in registry().values() if op.accumulator and op.accumulator.usual)
+
+
+def update_counter() -> Operator:
+    """The operator that counts updates."""
+    return next(op for op in registry().values() if op.counter)
+
+
+def sequence_optimizers() -> dict[str, Operator]:
+    """Optimizers by the name of their form over sequences."""
+    declared = ((op.optimizer.sequences, op) for op in registry().values() if op.optimizer)
+    return {form.name: op for form, op in declared if form}
 
 
 def accumulator_of(node: Node) -> Accumulator | None:
