@@ -1,18 +1,15 @@
-"""ONNX Runtime's own training artifacts with its own results, for `deployer train` and test_runtime_artifacts.py.
+"""ONNX Runtime's own training artifacts with its own results, which test_runtime_artifacts.py trains.
 
-Runs in an environment of its own (Python 3.9 to 3.11), as ONNX Runtime's training wheel goes with older packages than
-the deployer, which is not imported here:
-
-    python3.11 -m venv ort && ort/bin/pip install -r DeployTest/artifacts/requirements.txt
-    ort/bin/python DeployTest/artifacts/generate.py FOLDER
-
-Each case is a folder: training_model.onnx, eval_model.onnx, optimizer_model.onnx and checkpoint as `generate_artifacts`
-writes them, data.npz, and expected.npz with what its Module and Optimizer compute from them.
+`make runtime-cases` runs this in an environment of its own, since ONNX Runtime's training wheel needs other packages
+than the deployer, which is not imported here. Each case is a folder: training_model.onnx, eval_model.onnx,
+optimizer_model.onnx and checkpoint as `generate_artifacts` writes them, data.npz, and expected.npz with what its Module
+and Optimizer compute from them.
 """
 
 import argparse
 import os
 import sys
+import tomllib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +30,8 @@ from onnxruntime.training import artifacts  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
 
 Array = npt.NDArray[np.float32]
-BATCH, PASSES, PER_UPDATE, CLASSES = 4, 8, 2, 10
-RATES = {"SGD": 0.01, "AdamW": 0.002}
+BATCH, PASSES, CLASSES = 4, 8, 10
+TABLE = tomllib.loads(Path(__file__).with_name("cases.toml").read_text())
 OPSET, IR_VERSION = 15, 8
 QUIET = 3
 """Severity of ONNX Runtime's messages that are shown."""
@@ -171,20 +168,18 @@ def depthwise(batch_norm: bool) -> Net:
     return net
 
 
-NETS: dict[str, tuple[Callable[[bool], Net], bool, str]] = {
-    "mlp": (mlp, False, "CrossEntropyLoss"),
-    "autoencoder": (autoencoder, False, "MSELoss"),
-    "resnet": (resnet, False, "CrossEntropyLoss"),
-    "resnet_bn": (resnet, True, "CrossEntropyLoss"),
-    "depthwise": (depthwise, False, "CrossEntropyLoss"),
-    "depthwise_bn": (depthwise, True, "CrossEntropyLoss"),
+FAMILIES: dict[str, Callable[[bool], Net]] = {
+    "mlp": mlp,
+    "autoencoder": autoencoder,
+    "resnet": resnet,
+    "depthwise": depthwise,
 }
 
 
 def write_case(folder: Path, name: str, optimizer: str) -> None:
     """Artifacts, data and results of a net under an optimizer."""
-    make, batch_norm, loss = NETS[name]
-    net = make(batch_norm)
+    loss, per_update = TABLE["nets"][name]["loss"], TABLE["per_update"]
+    net = FAMILIES[name.removesuffix("_bn")](TABLE["nets"][name]["batch_norm"])
     folder.mkdir(parents=True, exist_ok=True)
     artifacts.generate_artifacts(
         net.model(),
@@ -197,7 +192,7 @@ def write_case(folder: Path, name: str, optimizer: str) -> None:
     state = CheckpointState.load_checkpoint(folder / "checkpoint")
     module = Module(folder / "training_model.onnx", state)
     update = Optimizer(folder / "optimizer_model.onnx", module)
-    update.set_learning_rate(RATES[optimizer])
+    update.set_learning_rate(TABLE["rates"][optimizer])
     draw = np.random.default_rng(100)
     data = {"x": draw.standard_normal((PASSES, *net.given)).astype(np.float32)}
     target = module.input_names()[1]
@@ -207,10 +202,10 @@ def write_case(folder: Path, name: str, optimizer: str) -> None:
         data[target] = data["x"].copy()
     losses = []
     for k in range(PASSES):
-        if k % PER_UPDATE == 0:
+        if k % per_update == 0:
             module.lazy_reset_grad()
         losses.append(module(*(array[k] for array in data.values())))
-        if (k + 1) % PER_UPDATE == 0:
+        if (k + 1) % per_update == 0:
             update.step()
     finals = {weight: state.parameters[weight].data for weight in net.weights}
     np.savez(folder / "data.npz", **data)
@@ -223,11 +218,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder for the cases, one folder each")
     out = parser.parse_args().out
     onnxruntime.set_default_logger_severity(QUIET)
-    for name in NETS:
-        for optimizer, rate in RATES.items():
-            folder = out / f"{name}_{optimizer.lower()}"
-            write_case(folder, name, optimizer)
-            print(f"{folder}: deployer train -t {folder} --learning-rate {rate} --n-accum {PER_UPDATE}")
+    for name in TABLE["nets"]:
+        for optimizer in TABLE["rates"]:
+            write_case(out / f"{name}_{optimizer.lower()}", name, optimizer)
 
 
 if __name__ == "__main__":
