@@ -168,11 +168,28 @@ def depthwise(batch_norm: bool) -> Net:
     return net
 
 
+def pools(batch_norm: bool) -> Net:
+    """Convolutions under both kinds of pooling, and a softmax before the last layer."""
+    net = Net((BATCH, 3, 12, 12), 5, batch_norm)
+    for i, (op, channels) in enumerate((("MaxPool", 6), ("AveragePool", 8))):
+        net.conv(f"conv{i}", channels, 3)
+        net.relu(f"relu{i}")
+        n, c, h, w = net.shape
+        net.node(op, [net.x], (n, c, h // 2, w // 2), f"pool{i}", kernel_shape=[2, 2], strides=[2, 2])
+    n, c, h, w = net.shape
+    net.node("Flatten", [net.x], (n, c * h * w), "flatten")
+    net.dense("fc0", 12)
+    net.node("Softmax", [net.x], net.shape, "softmax", axis=-1)
+    net.dense("fc1", CLASSES)
+    return net
+
+
 FAMILIES: dict[str, Callable[[bool], Net]] = {
     "mlp": mlp,
     "autoencoder": autoencoder,
     "resnet": resnet,
     "depthwise": depthwise,
+    "pools": pools,
 }
 
 

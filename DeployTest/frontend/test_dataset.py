@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, DeployerError, FileProblem
 from deployer.frontend import check, parse
 from deployer.frontend.archive import Arrays, read_npz
@@ -186,6 +187,27 @@ def test_damaged_files(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(FileProblem, match="not an npz"):
         read_npz(tmp_path / "one.npy")
+
+
+def test_results_may_be_absent(tmp_path: Path) -> None:
+    """Without outputs.npz the reference says what training and inference come to; the report names it."""
+    trained = Case()
+    trained.program(tmp_path)
+    folder = trained.dataset(tmp_path)
+    recorded = pipeline.load_training(folder, learning_rate=0.25)
+    (folder / "outputs.npz").unlink()
+    alone = pipeline.load_training(folder)
+    assert alone.note == "the float64 reference (there is no outputs.npz)"
+    assert alone.dataset is not None
+    assert recorded.dataset is not None
+    assert alone.dataset.expected_losses == recorded.dataset.expected_losses
+    np.testing.assert_array_equal(alone.expected["w"], recorded.expected["w"])
+    x = {"x1": np.ones(2, np.float32), "x2": np.ones(2, np.float32)}
+    sum_case(tmp_path, x, {"y": np.zeros(2, np.float32)})
+    (tmp_path / "outputs.npz").unlink()
+    case = pipeline.load_inference_case(tmp_path)
+    assert case.note == alone.note
+    np.testing.assert_array_equal(case.expected["y"], np.full(2, 2, np.float32))
 
 
 def sum_case(folder: Path, inputs: Arrays, outputs: Arrays) -> tuple[Arrays, Arrays]:

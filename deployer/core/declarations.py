@@ -104,6 +104,18 @@ class Accumulator:
 
 
 @dataclass(frozen=True)
+class Recomputed:
+    """An input that may be what nothing here computes: `output` of operator `op`, as where the maxima of windows are.
+
+    The operator that declares this finds it again, from that node's input at `source` and by its attributes.
+    """
+
+    op: str
+    output: int
+    source: int
+
+
+@dataclass(frozen=True)
 class Finish:
     """How the kernel of another operator can apply this operator to its own complete result.
 

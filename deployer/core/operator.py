@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Counter, Finish, Loss, Optimizer
+from deployer.core.declarations import Accumulator, Counter, Finish, Loss, Optimizer, Recomputed
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -180,7 +180,7 @@ class Operator(ABC):
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
-    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN.
+    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
@@ -211,6 +211,7 @@ class Operator(ABC):
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
     aliases: ClassVar[tuple[str, ...]] = ()
+    recomputed: ClassVar[Mapping[int, Recomputed]] = {}
     flags: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
 
