@@ -116,13 +116,12 @@ def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None) -
     if not read.gold.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
     losses_known = len(dataset.expected_losses) >= dataset.n_batches
-    if read.parameters:
-        if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
-            return dataset, name
-        return completed(program, dataset), f"{name}, and {REFERENCE} for what it does not record"
-    if learning_rate is not None or not losses_known or not dataset.expected_weights:
+    partial = read.parameters is not None
+    if not partial and (learning_rate is not None or not losses_known or not dataset.expected_weights):
         return with_oracle(program, dataset), f"{REFERENCE} (options differ from the recorded run)"
-    return dataset, name
+    if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
+        return dataset, name
+    return completed(program, dataset), f"{name}, and {REFERENCE} for what it does not record"
 
 
 def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = python_warning) -> Case:

@@ -12,7 +12,19 @@ from deployer.frontend import check, parse
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import data_inputs, load, load_inference
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import DATA, INT64, TRAIN, Case, Model, constant, infer, node, value
+from DeployTest.support.small_graphs import (
+    BUFFER,
+    DATA,
+    INT64,
+    TRAIN,
+    Case,
+    Model,
+    constant,
+    infer,
+    node,
+    raises,
+    value,
+)
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -208,6 +220,24 @@ def test_results_may_be_absent(tmp_path: Path) -> None:
     case = pipeline.load_inference_case(tmp_path)
     assert case.note == alone.note
     np.testing.assert_array_equal(case.expected["y"], np.full(2, 2, np.float32))
+
+
+def test_states_may_be_absent(tmp_path: Path) -> None:
+    """What others record of an optimizer with state are losses and weights; the reference says the rest."""
+    names = ("w", BUFFER, "m", "v", "n")
+    update = node("AdamW", names, ("w_updated", "m_updated", "v_updated"), "step", lr=0.25)
+    values = (value(name, None) for name in names[:2])
+    states = (value("m", (4, 3)), value("v", (4, 3)), value("n", (1,), INT64))
+    outputs = tuple(value(f"{name}_updated", None) for name in "wmv")
+    case = Case(optimizer=Model((update,), (*values, *states), outputs))
+    case.program(tmp_path)
+    found = pipeline.load_training(case.dataset(tmp_path))
+    assert found.note == "outputs.npz, and the float64 reference for what it does not record"
+    assert not found.expected["w"].any(), "as recorded"
+    assert found.expected["m"].any()
+    np.testing.assert_array_equal(found.expected["n"], [2])
+    with raises(DatasetMismatch, "'w'", "is missing"):
+        pipeline.load_training(replace(case, drop=("w",)).dataset(tmp_path))
 
 
 def sum_case(folder: Path, inputs: Arrays, outputs: Arrays) -> tuple[Arrays, Arrays]:

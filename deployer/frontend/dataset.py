@@ -200,9 +200,10 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
-    """The loss of each recorded pass, and the final value of each updated weight."""
+    """The loss of each recorded pass and the final value of each updated weight; an optimizer's state may be absent."""
     losses = fitted(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
-    updated = [n for n in program.weights if n in program.updated.values()]
+    absent = {n for n in program.weights if program.tensors[n].data is not None and n not in arrays}
+    updated = [n for n in program.weights if n in program.updated.values() and n not in absent]
     weights = {n: fitted(arrays, n, program.tensors[n].type, n, path) for n in updated}
     return tuple(float(v) for v in losses.reshape(-1)), weights
 
