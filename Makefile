@@ -1,4 +1,4 @@
-# make demo | test | test-siracusa | check | bench | golden | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-siracusa | check | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
