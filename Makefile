@@ -1,4 +1,4 @@
-# make demo | test | test-siracusa | check | bench | golden | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-siracusa | check | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-siracusa check package bench golden fuzz detection mutants clean
+.PHONY: demo test test-slow test-siracusa check package bench golden fuzz detection mutants runtime-cases clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -44,6 +44,11 @@ bench: $(READY) # needs GVSOC_INSTALL_DIR
 
 detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
+
+runtime-cases: # ONNX Runtime's training artifacts with its results, which the tests then train; needs Python 3.11 as python3.11
+	python3.11 -m venv out/runtime-environment
+	out/runtime-environment/bin/python -m pip install --quiet --disable-pip-version-check -r DeployTest/artifacts/requirements.txt
+	out/runtime-environment/bin/python DeployTest/artifacts/generate.py out/runtime-cases
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py \

@@ -17,6 +17,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.operator import Operator, registry
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
+from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
 from deployer.running import output, report
 from deployer.running.memory_map import memory_map
@@ -46,7 +47,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
 def kind_of(a: argparse.Namespace) -> str:
     """The kind of case that a command works on: `training`, `optimizer` or `inference`."""
     if a.command == "compile":
-        trains = a.test.name.endswith("_train") or any(a.test.glob("*_train"))
+        trains = a.test.name.endswith("_train") or any(a.test.glob("*_train")) or is_runtime_case(a.test)
         return "training" if trains else "inference"
     return {"infer": "inference", "optimizer": "optimizer"}.get(a.command, "training")
 

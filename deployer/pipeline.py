@@ -15,6 +15,8 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, data_inputs, load, load_inference
+from deployer.frontend.runtime import case as runtime_case
+from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.planning.place import PackingGap
 from deployer.running import build, output
@@ -23,13 +25,14 @@ from deployer.running.profile import StepProfile, measured_profile, model_profil
 from deployer.running.run import Outcome
 from deployer.verify.plan import verify_plan
 from deployer.verify.program import verify_program
-from deployer.verify.reference import final_memory, run_inference, with_oracle
+from deployer.verify.reference import completed, final_memory, narrowed, run_inference, with_oracle
 from deployer.verify.tiling import verify_tiling
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
+OUTPUTS, REFERENCE = "outputs.npz", "the float64 reference"
 
 
 def silent(message: str) -> None:
@@ -61,29 +64,64 @@ def load_training(
     changing: int | None = None,
     warn: Warn = python_warning,
 ) -> Case:
-    """Read and check a training case. What its outputs.npz does not record is computed by the float64 reference.
+    """Read and check a training case. What its files do not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
     is called with what is odd but harmless in the files, here and below.
     """
-    folder = parse.train_dir(directory)
-    program = _training_program(folder, learning_rate, changing, warn)
-    dataset = load(folder, program, n_steps=n_steps, n_accum=n_accum)
-    note = "outputs.npz"
-    if learning_rate is not None or len(dataset.expected_losses) < dataset.n_batches or not dataset.expected_weights:
-        dataset, note = (
-            with_oracle(program, dataset),
-            "the float64 reference (options differ from the recorded run)",
-        )
-    return Case(folder, program, dataset, {}, dict(dataset.expected_weights), note)
+    read = _read_training(directory, learning_rate, changing, warn)
+    dataset, note = _with_gold(read, read.dataset(n_steps, n_accum), learning_rate)
+    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note)
 
 
-def _training_program(folder: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> Program:
-    source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    count = changing or data_inputs(folder)
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The graphs of a training case as a program; `parameters` where its files are ONNX Runtime's artifacts."""
+
+    folder: Path
+    program: Program
+    parameters: Parameters | None
+
+    @property
+    def gold(self) -> Path:
+        """The file with expected results, if there is one."""
+        return self.folder / (runtime_case.EXPECTED if self.parameters else OUTPUTS)
+
+    def dataset(self, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
+        """Its numbers."""
+        if self.parameters:
+            return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum)
+        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum)
+
+
+def _read_training(directory: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> _Training:
+    parameters: Parameters | None = None
+    count: int | None
+    if runtime_case.is_runtime_case(directory):
+        folder, source = directory, runtime_case.read_runtime_graphs(directory)
+        parameters = runtime_case.read_parameters(directory, source.main)
+        count = changing or parameters.data_inputs
+    else:
+        folder = parse.train_dir(directory)
+        source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+        count = changing or data_inputs(folder)
     program = check.check_program(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
     verify_program(program)
-    return program
+    return _Training(folder, program, parameters)
+
+
+def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None) -> tuple[Dataset, str]:
+    """The dataset with results of all passes and weights, and who says them."""
+    name, program = read.gold.name, read.program
+    if not read.gold.exists():
+        return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
+    losses_known = len(dataset.expected_losses) >= dataset.n_batches
+    partial = read.parameters is not None
+    if not partial and (learning_rate is not None or not losses_known or not dataset.expected_weights):
+        return with_oracle(program, dataset), f"{REFERENCE} (options differ from the recorded run)"
+    if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
+        return dataset, name
+    return completed(program, dataset), f"{name}, and {REFERENCE} for what it does not record"
 
 
 def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = python_warning) -> Case:
@@ -94,15 +132,14 @@ def load_optimizer_case(directory: Path, learning_rate: float | None = None, war
     name = directory.resolve().name
     if name.endswith("_optimizer"):
         directory = directory.resolve().with_name(name.removesuffix("_optimizer") + "_train")
-    folder = parse.train_dir(directory)
-    joint = _training_program(folder, learning_rate, None, warn)
-    weights = load(folder, joint).weights
-    program = optimizer_program(joint)
+    read = _read_training(directory, learning_rate, None, warn)
+    weights = read.dataset().weights
+    program = optimizer_program(read.program)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
     outputs = run_inference(program, {**inputs, **weights}, np.float64)
-    expected = {n: outputs[n].astype(np.float32) for n in program.outputs}
-    return Case(folder, program, None, {**inputs, **weights}, expected, "the float64 reference")
+    expected = {n: narrowed(outputs[n]) for n in program.outputs}
+    return Case(read.folder, program, None, {**inputs, **weights}, expected, REFERENCE)
 
 
 def optimizer_program(joint: Program) -> Program:
@@ -129,7 +166,11 @@ def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
     program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
     verify_program(program)
     inputs, expected = load_inference(directory, program)
-    return Case(directory, program, None, inputs, expected, "outputs.npz")
+    if (directory / OUTPUTS).exists():
+        return Case(directory, program, None, inputs, expected, OUTPUTS)
+    wanted = run_inference(program, inputs, np.float64)
+    expected = {n: narrowed(wanted[n]) for n in program.outputs}
+    return Case(directory, program, None, inputs, expected, f"{REFERENCE} (there is no {OUTPUTS})")
 
 
 def expectation(case: Case, plan: Plan) -> Expected:

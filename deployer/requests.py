@@ -14,6 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
+from deployer.frontend.runtime import case as runtime_case
 from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.running import output
@@ -115,7 +116,11 @@ def check_dump(dump: Path, case: Path, force: bool) -> None:
     if dump.exists() and not dump.is_file():
         raise OptionProblem(f"--dump {dump} is no regular file", hint="the name of a file")
     place = dump.resolve()
-    if place.parent in (case.resolve(), optimizer_dir(case)) and place.name in CASE_FILES:
+    if runtime_case.is_runtime_case(case):
+        own = place.parent == case.resolve() and runtime_case.is_read(place.name)
+    else:
+        own = place.parent in (case.resolve(), optimizer_dir(case)) and place.name in CASE_FILES
+    if own:
         raise OptionProblem(f"--dump {dump} is part of the case", hint="another name")
     if dump.is_file() and not force:
         with dump.open("rb") as file:

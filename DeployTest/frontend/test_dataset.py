@@ -6,12 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, DeployerError, FileProblem
 from deployer.frontend import check, parse
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import data_inputs, load, load_inference
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import DATA, INT64, TRAIN, Case, Model, constant, infer, node, value
+from DeployTest.support.small_graphs import (
+    BUFFER,
+    DATA,
+    INT64,
+    TRAIN,
+    Case,
+    Model,
+    constant,
+    infer,
+    node,
+    raises,
+    value,
+)
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -177,12 +190,54 @@ def test_damaged_files(tmp_path: Path) -> None:
             assert f"{len(content)} B" in str(caught.value)
             assert str(path) in str(caught.value)
         path.unlink()
-        with pytest.raises(FileProblem, match=f"{name} does not exist"):
-            load(folder, program)
+        if name == "inputs.npz":
+            with pytest.raises(FileProblem, match=f"{name} does not exist"):
+                load(folder, program)
+        else:
+            assert (load(folder, program).expected_losses, load(folder, program).expected_weights) == ((), {})
         path.write_bytes(original)
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(FileProblem, match="not an npz"):
         read_npz(tmp_path / "one.npy")
+
+
+def test_results_may_be_absent(tmp_path: Path) -> None:
+    """Without outputs.npz the reference says what training and inference come to; the report names it."""
+    trained = Case()
+    trained.program(tmp_path)
+    folder = trained.dataset(tmp_path)
+    recorded = pipeline.load_training(folder, learning_rate=0.25)
+    (folder / "outputs.npz").unlink()
+    alone = pipeline.load_training(folder)
+    assert alone.note == "the float64 reference (there is no outputs.npz)"
+    assert alone.dataset is not None
+    assert recorded.dataset is not None
+    assert alone.dataset.expected_losses == recorded.dataset.expected_losses
+    np.testing.assert_array_equal(alone.expected["w"], recorded.expected["w"])
+    x = {"x1": np.ones(2, np.float32), "x2": np.ones(2, np.float32)}
+    sum_case(tmp_path, x, {"y": np.zeros(2, np.float32)})
+    (tmp_path / "outputs.npz").unlink()
+    case = pipeline.load_inference_case(tmp_path)
+    assert case.note == alone.note
+    np.testing.assert_array_equal(case.expected["y"], np.full(2, 2, np.float32))
+
+
+def test_states_may_be_absent(tmp_path: Path) -> None:
+    """What others record of an optimizer with state are losses and weights; the reference says the rest."""
+    names = ("w", BUFFER, "m", "v", "n")
+    update = node("AdamW", names, ("w_updated", "m_updated", "v_updated"), "step", lr=0.25)
+    values = (value(name, None) for name in names[:2])
+    states = (value("m", (4, 3)), value("v", (4, 3)), value("n", (1,), INT64))
+    outputs = tuple(value(f"{name}_updated", None) for name in "wmv")
+    case = Case(optimizer=Model((update,), (*values, *states), outputs))
+    case.program(tmp_path)
+    found = pipeline.load_training(case.dataset(tmp_path))
+    assert found.note == "outputs.npz, and the float64 reference for what it does not record"
+    assert not found.expected["w"].any(), "as recorded"
+    assert found.expected["m"].any()
+    np.testing.assert_array_equal(found.expected["n"], [2])
+    with raises(DatasetMismatch, "'w'", "is missing"):
+        pipeline.load_training(replace(case, drop=("w",)).dataset(tmp_path))
 
 
 def sum_case(folder: Path, inputs: Arrays, outputs: Arrays) -> tuple[Arrays, Arrays]:

@@ -16,7 +16,9 @@ from DeployTest.support.small_graphs import (
     INT64,
     TRAIN,
     Case,
+    chain,
     constant,
+    infer,
     losses_and_weights,
     node,
     raises,
@@ -130,3 +132,26 @@ def test_integer_quotient() -> None:
     for x, y in zip(a[~defined], b[~defined], strict=True):
         with raises(UnsupportedOperator, "divided by zero, or overflows"):
             Div().reference(form, (np.array([x]), np.array([y])))
+
+
+def test_indices_of_a_pool(tmp_path: Path) -> None:
+    """MaxPoolGrad over the indices of a pool is that over its input, by the pool's attributes."""
+    form = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    pool = node("MaxPool", ("x",), ("p", "indices"), **form)
+    found = [
+        infer(tmp_path / second, chain(pool, node("MaxPoolGrad", ("p", second), ("y",), **attrs), x=(1, 2, 4, 4)))
+        for second, attrs in (("x", form), ("indices", {"kernel_shape": [3, 3]}))
+    ]
+    assert found[0] == found[1]
+    for reader in (node("MaxPoolGrad", ("indices", "p"), ("y",), **form), node("Identity", ("indices",), ("y",))):
+        with raises(UnsupportedOperator, "its output 1 ('indices')", "nothing here computes"):
+            infer(tmp_path / "other", chain(pool, reader, x=(1, 2, 4, 4)))
+
+
+def test_versioned_name_of_softmax_grad(tmp_path: Path) -> None:
+    """ONNX Runtime numbers the gradient of Softmax by the version it belongs to."""
+    found = [
+        infer(tmp_path / op, chain(node(op, ("x", "x"), ("y",), "n", domain="com.microsoft", axis=1)))
+        for op in ("SoftmaxGrad", "SoftmaxGrad_13")
+    ]
+    assert found[0] == found[1]

@@ -182,9 +182,10 @@ def test_operators_have_kernels() -> None:
 
 
 def test_operator_files() -> None:
-    """One operator, one file, and the file's name is the operator's."""
-    stems = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in registry()}
-    modules = [type(op).__module__.rpartition(".") for op in registry().values()]
+    """One operator, one file, and the file's name is the operator's; an alias has none."""
+    operators = set(registry().values())
+    stems = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op.name).lower() for op in operators}
+    modules = [type(op).__module__.rpartition(".") for op in operators]
     assert sorted(m[2].replace("_", "") for m in modules) == sorted(s.replace("_", "") for s in stems)
     families = {p.parent.name for p in (ROOT / "deployer/operators").glob("*/__init__.py")}
     assert {m[0].removeprefix("deployer.operators.") for m in modules} == families

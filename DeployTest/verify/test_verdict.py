@@ -260,6 +260,16 @@ def test_frozen_weights_do_not_move(models_root: Path, tmp_path: Path) -> None:
     assert judged(minus, expected) == ("w is frozen and has changed",)
 
 
+def test_a_count_is_no_scale() -> None:
+    """How far a number of updates went does not hide a weight that should not have moved as it did."""
+    before, after = np.zeros(4, np.float32), np.full(4, 1e-4, np.float32)
+    arrays, start = {"w": after, "step": np.array([1000])}, {"w": before, "step": np.array([0])}
+    expected = Expected("test", arrays=arrays, initial=start, updates=1000)
+    assert not judged(Outcome("", (), dict(arrays), {}, 0), expected)
+    still = Outcome("", (), {**arrays, "w": before}, {}, 0)
+    assert any(fault.startswith("w moved") for fault in judged(still, expected))
+
+
 @pytest.mark.parametrize("updates", [1, 4, 200])
 @pytest.mark.parametrize("rate", [1e-9, 1e-7, 1e-4, 1e-1, 10.0])
 def test_rounding_alone_passes(updates: int, rate: float) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from deployer.core.access import Access
+from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 
 ACTIVATION = "activation"
@@ -41,12 +42,27 @@ class State:
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """The operator of files that is an optimizer for all weights at once: a node over sequences, an element a weight.
+
+    It is `name` in MICROSOFT's domain, of that form. `places` leads from its inputs to those of the node of one weight,
+    `rate` is the position of the learning rate, and attributes are the same.
+    """
+
+    name: str
+    form: Form
+    places: Mapping[int, int]
+    rate: int = 0
+
+
+@dataclass(frozen=True)
 class Optimizer:
     """An operator that updates a weight in place from its gradient.
 
     `choice` is its name on the command line; the `usual` one is the default. `weight` and `gradient` are positions of
-    inputs, and the keys of `states` are the positions of its states. `rate` is the attribute with the learning rate,
-    which may also come from an input if the operator's `static_inputs` say so.
+    inputs, and the keys of `states` are the positions of its states. `count` is the position of the number of updates,
+    this one included, which all weights share. `rate` is the attribute with the learning rate, which may also come from
+    an input if the operator's `static_inputs` say so. `sequences` is the form over all weights that files may have.
     """
 
     choice: str
@@ -55,6 +71,25 @@ class Optimizer:
     gradient: int = 1
     states: Mapping[int, State] = field(default_factory=dict)
     usual: bool = False
+    count: int | None = None
+    sequences: Sequences | None = None
+
+    def clash(self, other: "Optimizer") -> str:
+        """What both claim for themselves; empty where that is nothing."""
+        if self.choice == other.choice:
+            return f"optimizer {self.choice!r}"
+        if self.usual and other.usual:
+            return "the usual optimizer"
+        same = self.sequences and other.sequences and self.sequences.name == other.sequences.name
+        return f"the form over sequences of optimizer {self.choice!r}" if same else ""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """An operator that adds one to an integer in place: what counts updates, from `state` on."""
+
+    state: State
+    operand: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +148,18 @@ def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> t
     result, name = next(o for o in plain.operands if o.writes), f"{node.name}/carry"
     kind = TensorType("float32", (*result.view, sums.carried))
     return replace(node, outputs=(*node.outputs, name)), {name: kind}
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """An input that may be what nothing here computes: `output` of operator `op`, as where the maxima of windows are.
+
+    The operator that declares this finds it again, from that node's input at `source` and by its attributes.
+    """
+
+    op: str
+    output: int
+    source: int
 
 
 @dataclass(frozen=True)

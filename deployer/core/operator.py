@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Finish, Loss, Optimizer, Sums
+from deployer.core.declarations import Accumulator, Counter, Finish, Loss, Optimizer, Recomputed, Sums
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -180,16 +180,16 @@ class Operator(ABC):
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
-    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN.
+    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
     default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`; one with `sums` adds in that order. `finish` says how another
-    operator's kernel applies this one, and `pointed` maps a kernel pointer to the position of an input that serves such
-    a finish alone. `literal` says that a node is a constant, `type_only` that its result depends on its input's type.
+    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `finish` says how another
+    kernel applies this one, `pointed` maps a kernel pointer to the position of an input that serves such a finish alone.
+    `literal` says that a node is a constant, `type_only` that its result depends on the type of its input alone.
     """
 
     name: ClassVar[str]
@@ -201,6 +201,7 @@ class Operator(ABC):
     loss: ClassVar[Loss | None] = None
     optimizer: ClassVar[Optimizer | None] = None
     accumulator: ClassVar[Accumulator | None] = None
+    counter: ClassVar[Counter | None] = None
     finish: ClassVar[Finish | None] = None
     sums: ClassVar[Sums | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
@@ -211,6 +212,7 @@ class Operator(ABC):
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
     aliases: ClassVar[tuple[str, ...]] = ()
+    recomputed: ClassVar[Mapping[int, Recomputed]] = {}
     flags: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
 
@@ -306,12 +308,12 @@ def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
     for other in _REGISTRY.values():
         if cls.loss and other.loss and cls.loss.choice == other.loss.choice:
             yield f"loss {cls.loss.choice!r}", other
-        if cls.optimizer and other.optimizer and cls.optimizer.choice == other.optimizer.choice:
-            yield f"optimizer {cls.optimizer.choice!r}", other
-        if cls.optimizer and other.optimizer and cls.optimizer.usual and other.optimizer.usual:
-            yield "the usual optimizer", other
+        if cls.optimizer and other.optimizer and cls.optimizer.clash(other.optimizer):
+            yield cls.optimizer.clash(other.optimizer), other
         if cls.accumulator and other.accumulator and cls.accumulator.usual and other.accumulator.usual:
             yield "the accumulator that is written", other
+        if cls.counter and other.counter:
+            yield "the counter of updates", other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
 
@@ -351,6 +353,17 @@ def usual_accumulator() -> Operator:
     return next(op for op in registry().values() if op.accumulator and op.accumulator.usual)
 
 
+def update_counter() -> Operator:
+    """The operator that counts updates."""
+    return next(op for op in registry().values() if op.counter)
+
+
+def sequence_optimizers() -> dict[str, Operator]:
+    """Optimizers by the name of their form over sequences."""
+    declared = ((op.optimizer.sequences, op) for op in registry().values() if op.optimizer)
+    return {form.name: op for form, op in declared if form}
+
+
 def accumulator_of(node: Node) -> Accumulator | None:
     """The declaration of the node's operator as an accumulator, or None."""
     operator = registry().get(node.op)
@@ -367,14 +380,8 @@ def operator_of(node: Node) -> Operator:
 
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:
     """The error for an operator, or a form of it, that the compiler does not support."""
-    return UnsupportedOperator(
-        f"node {node.name!r} ({node.op}): {why}",
-        [
-            ("inputs", ", ".join(node.inputs) or "none"),
-            ("attributes", str(node.attrs) if node.attrs else "none"),
-        ],
-        nearest,
-    )
+    facts = [("inputs", ", ".join(node.inputs) or "none"), ("attributes", str(node.attrs) if node.attrs else "none")]
+    return UnsupportedOperator(f"node {node.name!r} ({node.op}): {why}", facts, nearest)
 
 
 def mismatch(node: Node, why: str, inputs: Sequence[TensorType | None]) -> ShapeMismatch:

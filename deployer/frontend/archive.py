@@ -27,10 +27,13 @@ _HEADER = 1 << 16
 _HINT = "export the case again"
 
 
-def read_npz(path: Path) -> Arrays:
-    """All arrays of a file, in its order; raises FileProblem if it is missing, damaged, too large or no npz archive."""
+def read_npz(path: Path, hint: str = "export the case again: it holds inputs.npz and outputs.npz") -> Arrays:
+    """All arrays of a file, in its order; raises FileProblem if it is missing, damaged, too large or no npz archive.
+
+    `hint` is the way out if it is missing.
+    """
     if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="export the case again: it holds inputs.npz and outputs.npz")
+        raise FileProblem(f"{path} does not exist", hint=hint)
     size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,19 +1,18 @@
 """Stage 2: checks the raw graphs and makes the typed program; an error names the faulty node or value."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.declarations import Optimizer
-from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
+from deployer.core.errors import GraphProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
-from deployer.core.operator import Array, optimizers, registry
+from deployer.core.operator import Array, registry
 from deployer.frontend.classes import check_classes
 from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_types, rename_private, training_roles
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
 from deployer.frontend.node_checks import check_kernel
+from deployer.frontend.optimizer_graph import prepared
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
 
@@ -41,7 +40,7 @@ def check_program(
         return _inference(main, warn)
     check_producers(source.optimizer)
     _check_shadowed(source.optimizer, main)
-    optimizer = _with_rate(rename_private(source.optimizer, main), learning_rate)
+    optimizer = rename_private(prepared(source.optimizer, main, learning_rate), main)
     roles = training_roles(main, optimizer, data_inputs)
     loss = main.outputs[0]
     train = _resolved(main, (loss,), roles.types, warn)
@@ -112,36 +111,6 @@ def _live(state: Resolved, outputs: Sequence[str], roles: Roles) -> tuple[Node, 
 def _check_kernels(graph: Graph, state: Resolved) -> None:
     for node in graph.nodes:
         check_kernel(node, state.types)
-
-
-def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
-    if rate is None:
-        return optimizer
-    nodes = tuple(_node_with_rate(node, rate) for node in optimizer.nodes)
-    if nodes == optimizer.nodes and not any(_optimizer_of(node) for node in nodes):
-        facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _optimizer_names())]
-        cause = "the optimizer graph has no node whose learning rate can be set"
-        raise OptionProblem(cause, facts, "leave --learning-rate out")
-    return replace(optimizer, nodes=nodes)
-
-
-def _optimizer_of(node: Node) -> Optimizer | None:
-    operator = registry().get(node.op)
-    return operator.optimizer if operator else None
-
-
-def _optimizer_names() -> str:
-    return ", ".join(operator.name for operator in optimizers().values())
-
-
-def _node_with_rate(node: Node, rate: float) -> Node:
-    """The node with the learning rate as an attribute, in place of its input for it."""
-    optimizer = _optimizer_of(node)
-    if optimizer is None:
-        return node
-    static = registry()[node.op].static_inputs
-    inputs = tuple("" if static.get(i) == optimizer.rate else name for i, name in enumerate(node.inputs))
-    return replace(node, inputs=inputs, attrs={**node.attrs, optimizer.rate: rate})
 
 
 def _check_shadowed(optimizer: RawGraph, main: RawGraph) -> None:
@@ -275,7 +244,8 @@ def _initial(roles: Roles, name: str) -> bytes | None:
     """The initial content of an optimizer state as float32; None for an input with a value in inputs.npz."""
     if name not in roles.initial:
         return None
-    return np.full(roles.types[name].shape, roles.initial[name], "<f4").tobytes()
+    kind = roles.types[name]
+    return np.full(kind.shape, roles.initial[name], np.dtype(kind.dtype).newbyteorder("<")).tobytes()
 
 
 def _tensor(state: Resolved, name: str) -> Tensor:

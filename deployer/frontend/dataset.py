@@ -53,29 +53,40 @@ def data_inputs(case_dir: Path) -> int | None:
 def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
     """Read a training case; `n_steps` replaces the number of forward passes, `n_accum` those per update.
 
+    Without outputs.npz nothing is expected.
     Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
     """
     source, gold = case_dir / "inputs.npz", case_dir / "outputs.npz"
-    inputs, outputs = read_npz(source), read_npz(gold)
+    inputs, outputs = read_npz(source), read_npz(gold) if gold.exists() else None
     recorded = _meta(inputs, source, "meta_n_batches", n_steps), _meta(inputs, source, "meta_n_accum", 1)
     batches = recorded[0] if n_steps is None else n_steps
     accum = recorded[1] if n_accum is None else n_accum
-    if not 1 <= accum <= batches:
-        raise DatasetMismatch(
-            f"{batches} passes with {accum} per update make no update",
-            [("recorded", f"{recorded[0]} passes, {recorded[1]} per update")],
-            "use --n-steps of at least --n-accum, both positive",
-        )
-    check_passes((program.tensors[n].type for n in program.data), batches)
+    check_run(program, batches, accum, f"{recorded[0]} passes, {recorded[1]} per update")
     size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
     check_classes(program, weights, f"{source}:")
-    for k, sample in enumerate(samples):
-        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{source}: sample {k} of")
-    losses, finals = _gold(program, outputs, gold, recorded[0])
+    check_sample_classes(program, samples, source)
+    losses, finals = ((), {}) if outputs is None else _gold(program, outputs, gold, recorded[0])
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {})
+
+
+def check_run(program: Program, passes: int, accum: int, recorded: str) -> None:
+    """DatasetMismatch where so many passes, with so many per update, make no update; OptionProblem for too many."""
+    if not 1 <= accum <= passes:
+        raise DatasetMismatch(
+            f"{passes} passes with {accum} per update make no update",
+            [("recorded", recorded)],
+            "use --n-steps of at least --n-accum, both positive",
+        )
+    check_passes((program.tensors[n].type for n in program.data), passes)
+
+
+def check_sample_classes(program: Program, samples: Iterable[Sequence[Array]], path: Path) -> None:
+    """DatasetMismatch where a label of a sample is no class of what it labels."""
+    for k, sample in enumerate(samples):
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{path}: sample {k} of")
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:
@@ -97,14 +108,15 @@ def _check_size(label: str, each: int, count: int, flag: str) -> None:
 
 
 def load_inference(case_dir: Path, program: Program) -> tuple[Arrays, Arrays]:
-    """Inputs and expected outputs of an inference program by their graph names.
+    """Inputs and expected outputs of an inference program by their graph names; without outputs.npz there are none.
 
     An array belongs to the graph value of its name, else to the first free one in order with its shape.
     """
-    pairs = []
+    pairs: list[Arrays] = []
     for file, names in (("inputs.npz", program.data), ("outputs.npz", program.outputs)):
         path = case_dir / file
-        pairs.append(_arrays_by_name(read_npz(path), {n: program.tensors[n].type for n in names}, path))
+        types = {n: program.tensors[n].type for n in names}
+        pairs.append(_arrays_by_name(read_npz(path), types, path) if names is program.data or path.exists() else {})
     check_classes(program, pairs[0], f"{case_dir / 'inputs.npz'}:")
     return pairs[0], pairs[1]
 
@@ -130,12 +142,12 @@ def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tu
     keys = {name: f"arr_{i:04d}" for i, name in enumerate(order)}
     weights = [n for n in program.weights if n in keys]
     name_by_key = {keys[n]: n for n in (*program.data, *weights)}
-    first = {n: _array(arrays, key, program.tensors[n].type, n, path) for key, n in name_by_key.items()}
+    first = {n: fitted(arrays, key, program.tensors[n].type, n, path) for key, n in name_by_key.items()}
     samples = [tuple(first[n] for n in program.data)]
     for k in range(1, size):
         names = [(n, f"mb{k}_{keys[n]}") for n in program.data]
         name_by_key.update({key: n for n, key in names})
-        samples.append(tuple(_array(arrays, key, program.tensors[n].type, n, path) for n, key in names))
+        samples.append(tuple(fitted(arrays, key, program.tensors[n].type, n, path) for n, key in names))
     legal_keys = {*name_by_key, *(keys[n] for n in order if n == program.flag)}
     extra = [key for key in arrays if re.match(r"(mb\d+_)?arr_\d+$", key) and key not in legal_keys]
     if extra:
@@ -150,7 +162,7 @@ def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tu
     return tuple(samples), {n: first[n] for n in weights}
 
 
-def _array(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:
+def fitted(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:
     """The array of a key, converted to the type of a graph value; an array of one element may have any rank."""
     place = f"{path}: {key!r}, for {name!r},"
     if key not in arrays:
@@ -188,10 +200,11 @@ def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
-    """The loss of each recorded pass, and the final value of each updated weight."""
-    losses = _array(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
-    updated = [n for n in program.weights if n in program.updated.values()]
-    weights = {n: _array(arrays, n, program.tensors[n].type, n, path) for n in updated}
+    """The loss of each recorded pass and the final value of each updated weight; an optimizer's state may be absent."""
+    losses = fitted(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
+    absent = {n for n in program.weights if program.tensors[n].data is not None and n not in arrays}
+    updated = [n for n in program.weights if n in program.updated.values() and n not in absent]
+    weights = {n: fitted(arrays, n, program.tensors[n].type, n, path) for n in updated}
     return tuple(float(v) for v in losses.reshape(-1)), weights
 
 
@@ -211,7 +224,7 @@ def _arrays_by_name(arrays: Arrays, types: Mapping[str, TensorType], path: Path)
             )
         key_by_name[name] = fits[0]
         free.remove(fits[0])
-    return {n: _array(arrays, key_by_name[n], kind, n, path) for n, kind in types.items()}
+    return {n: fitted(arrays, key_by_name[n], kind, n, path) for n, kind in types.items()}
 
 
 def _fits(array: Array, kind: TensorType) -> bool:

@@ -85,11 +85,18 @@ def state_inputs(optimizer: RawGraph) -> dict[str, State]:
     inputs = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
     states = {}
     for node in optimizer.nodes:
-        operator = registry().get(node.op)
-        for position, state in operator.optimizer.states.items() if operator and operator.optimizer else ():
+        for position, state in _states(node).items():
             if position < len(node.inputs) and node.inputs[position] in inputs:
                 states[node.inputs[position]] = state
     return states
+
+
+def _states(node: Node) -> Mapping[int, State]:
+    """The states of a node by the positions of its inputs."""
+    operator = registry().get(node.op)
+    if operator and operator.counter:
+        return {operator.counter.operand: operator.counter.state}
+    return operator.optimizer.states if operator and operator.optimizer else {}
 
 
 def _check_join(names: list[str], shared: set[str], flags: set[str], buffers: set[str]) -> None:

@@ -8,7 +8,7 @@ from onnx import NodeProto, OperatorSetIdProto
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.forms import MICROSOFT, fault, schema_form
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Operator, registry, unsupported
+from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
 
 CUSTOM = 0
 """The schema version of an operator whose `custom` form applies in place of an ONNX schema."""
@@ -45,6 +45,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     """
     operator = registry().get(proto.op_type)
     if operator is None:
+        _check_sequences(proto, node, imports)
         return ()
     if operator.custom is None and not operator.versions:
         raise unsupported(node, "it is a step that only the compiler makes", "the operator that it is a step of")
@@ -62,6 +63,22 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))
+
+
+def _check_sequences(proto: NodeProto, node: Node, imports: Imports) -> None:
+    """UnsupportedOperator where an optimizer over sequences is not of its form."""
+    operator = sequence_optimizers().get(proto.op_type)
+    form = operator.optimizer.sequences if operator and operator.optimizer else None
+    if form is None:
+        return
+    domain = domain_of(proto.domain)
+    if domain not in ("", MICROSOFT) or any(version != 1 for version in imports.get(MICROSOFT, ())):
+        raise unsupported(
+            node, f"domain {domain!r} has no such operator that is known here", f"version 1 of {MICROSOFT}"
+        )
+    wrong = fault(proto, form.form)
+    if wrong is not None:
+        raise unsupported(node, *wrong)
 
 
 def _is_custom(node: Node, operator: Operator, domain: str, imports: Imports) -> bool:

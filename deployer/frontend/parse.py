@@ -15,7 +15,7 @@ def read_graphs(train: Path, optimizer: Path | None) -> Source:
     """
     main = read_graph(train, "train" if optimizer else "infer")
     if optimizer is not None:
-        return Source(main, read_graph(optimizer, "optimizer"))
+        return Source(main, read_graph(optimizer, "optimizer", sequences=True))
     if any(accumulator_of(node) for node in main.nodes):
         raise FileProblem(
             f"{train} is a training graph, and its optimizer graph is missing",
@@ -39,7 +39,7 @@ def train_dir(case: Path) -> Path:
     raise FileProblem(
         f"{case} holds {len(folders)} *_train folders, not one",
         [("found", ", ".join(p.name for p in folders) or "none")],
-        "give the *_train folder itself",
+        "give the *_train folder itself, or a folder with ONNX Runtime's training_model.onnx",
     )
 
 

@@ -43,7 +43,7 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors.
     """
 
     name: str
@@ -54,6 +54,7 @@ class RawGraph:
     declared: dict[str, Declared]
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
+    sequences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """ONNX files to raw graphs, without ONNX's own checker, which rejects real training graphs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,11 @@ ELEMENTS: dict[int, str] = {
 _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
-def read_graph(path: Path, name: str) -> RawGraph:
-    """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit."""
+def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
+    """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit.
+
+    `sequences` says that values may be sequences of tensors.
+    """
     model = load_model(path)
     check_parts(model)
     graph, calls = model.graph, inlined(model)
@@ -55,9 +58,31 @@ def read_graph(path: Path, name: str) -> RawGraph:
             domains[node_name] = proto.domain
     declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
     declared |= {v.name: _declared(v, _element) for v in graph.output}
-    inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input)
+    unused = {tensor.name for tensor in graph.initializer} - used
+    inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input if v.name not in unused)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
-    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions)
+    values = (*graph.input, *graph.output, *graph.value_info)
+    found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
+    if not sequences:
+        check_tensors(found)
+    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found)
+
+
+def check_tensors(sequences: Iterable[str]) -> None:
+    """ShapeMismatch where there is a sequence of tensors, which only optimizers of all weights take."""
+    for name in sequences:
+        raise ShapeMismatch(f"{name!r} is a sequence_type, not a tensor", hint="pass tensors one by one")
+
+
+def read_initializers(path: Path, names: Collection[str]) -> dict[str, npt.NDArray[np.generic]]:
+    """The initializers of an ONNX file that have one of these names; FileProblem or ShapeMismatch if unfit."""
+    found: dict[str, npt.NDArray[np.generic]] = {}
+    for tensor in load_model(path).graph.initializer:
+        if tensor.name in found:
+            raise GraphProblem(f"{path} has two initializers {tensor.name!r}", hint="rename one of them")
+        if tensor.name in names:
+            found[tensor.name] = _constant(tensor.name, tensor).array
+    return found
 
 
 def is_literal(proto: onnx.NodeProto) -> bool:
@@ -171,12 +196,15 @@ def _element_name(name: str, element: int) -> str:
 
 
 def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> Declared:
-    """The declared dtype, as `element` names it, and shape of a value; raises ShapeMismatch if it is no tensor."""
+    """The declared dtype, as `element` names it, and shape of a value; those of a sequence are unknown.
+
+    Raises ShapeMismatch for other kinds.
+    """
     kind = value.type.WhichOneof("value")
-    if kind not in ("tensor_type", None):
-        raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
-    if kind is None:
+    if kind in ("sequence_type", None):
         return Declared()
+    if kind != "tensor_type":
+        raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
     tensor = value.type.tensor_type
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):

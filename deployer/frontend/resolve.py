@@ -60,10 +60,23 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     for node in nodes:
         _find(node, graph.domains.get(node.name, ""))
-        for part in _in_current_form(state, node, graph.versions.get(node.name, ())):
+        known = _with_sources(state, node)
+        for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
             state.read.append(part)
             _add(state, graph, part, _find(part, ""))
     return state
+
+
+def _with_sources(state: Resolved, node: Node) -> Node:
+    """The node with what it recomputes an absent output from, and that output's attributes, in place of the output."""
+    inputs, attrs = list(node.inputs), dict(node.attrs)
+    for position, declared in registry()[node.op].recomputed.items():
+        name = inputs[position] if position < len(inputs) else ""
+        maker = state.dropped.get(name)
+        if maker is not None and (maker.op, maker.outputs.index(name)) == (declared.op, declared.output):
+            inputs[position] = maker.inputs[declared.source]
+            attrs |= maker.attrs
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
 
 
 def _in_current_form(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:

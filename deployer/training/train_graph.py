@@ -11,7 +11,7 @@ import onnx_graphsurgeon as gs
 from deployer.core.declarations import Loss
 from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, usual_accumulator
+from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, update_counter, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, check_passes, check_samples
@@ -246,24 +246,35 @@ def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Pat
     """The optimizer graph: each parameter with its buffer, and with what the optimizer keeps -> `<name>_updated`."""
     declared = operator.optimizer
     assert declared is not None, f"{operator.name} is no optimizer"
-    names = Names({f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")})
+    names = Names(
+        {f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")} | {*case.data, FLAG}
+    )
     value = np.array(rate, np.float32)
     rate_inputs = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
     constants = {i: gs.Constant(names.fresh("learning_rate"), value) for i in rate_inputs}
     attrs = {} if rate_inputs else {declared.rate: float(rate)}
     graph = gs.Graph(name="optimizer", opset=case.model.opset)
+    shared = {} if declared.count is None else {declared.count: _count(names)}
+    graph.inputs += shared.values()
     for name, kind in case.types.items():
         places = {declared.weight: name, declared.gradient: name + BUFFER_SUFFIX}
         places |= {i: names.fresh(name + state.suffix) for i, state in sorted(declared.states.items())}
         operands = {i: gs.Variable(n, np.float32, kind.shape) for i, n in places.items()}
         updated = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
         results = {i: gs.Variable(n, np.float32, kind.shape) for i, n in updated.items()}
-        lists = _tensor_list(operands | constants), _tensor_list(results)
+        lists = _tensor_list(operands | shared | constants), _tensor_list(results)
         label, domain = f"{operator.name.lower()}_{name}", file_domain(operator)
         graph.nodes.append(gs.Node(operator.name, label, attrs, *lists, domain))
         graph.inputs += operands.values()
         graph.outputs += results.values()
     save_graph(graph, path)
+
+
+def _count(names: Names) -> gs.Variable:
+    """The number of the update, which all optimizers read, and which the program that runs the graph keeps."""
+    counter = update_counter().counter
+    assert counter is not None
+    return gs.Variable(names.fresh(counter.state.suffix), np.int64, (1,))
 
 
 def _tensor_list(values: Mapping[int, gs.Tensor]) -> list[gs.Tensor]:

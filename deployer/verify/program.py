@@ -237,6 +237,6 @@ def _loss_reaches_weights(program: Program) -> None:
 def _states(program: Program, graph: Graph) -> Iterator[str]:
     """The storage of each optimizer state, which lasts from one update to the next."""
     for node in graph.nodes:
-        declared = registry()[node.op].optimizer
-        for position in declared.states if declared else ():
+        declared, counter = registry()[node.op].optimizer, registry()[node.op].counter
+        for position in (*(declared.states if declared else ()), *([counter.operand] if counter else ())):
             yield _chain(program, node.inputs[position])[-1]

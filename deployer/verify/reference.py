@@ -101,5 +101,18 @@ def final_memory(
 def with_oracle(program: Program, dataset: Dataset) -> Dataset:
     """The dataset with expected losses and weights from a float64 run, for runs that outputs.npz does not record."""
     losses, weights = run_training(program, dataset, np.float64)
-    narrow = {name: value.astype(np.float32) for name, value in weights.items()}
-    return replace(dataset, expected_losses=tuple(losses), expected_weights=narrow)
+    return replace(
+        dataset, expected_losses=tuple(losses), expected_weights={n: narrowed(w) for n, w in weights.items()}
+    )
+
+
+def narrowed(array: Array) -> Array:
+    """The array in float32, integers as they are."""
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def completed(program: Program, dataset: Dataset) -> Dataset:
+    """The dataset whose gold is what it records, and the float64 interpretation where it records nothing."""
+    found = with_oracle(program, dataset)
+    losses = dataset.expected_losses + found.expected_losses[len(dataset.expected_losses) :]
+    return replace(dataset, expected_losses=losses, expected_weights=found.expected_weights | dataset.expected_weights)

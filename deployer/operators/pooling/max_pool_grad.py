@@ -1,10 +1,12 @@
 """MaxPoolGrad: dY goes to the first maximum of its window."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
@@ -28,11 +30,12 @@ X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
 
 @register
 class MaxPoolGrad(PoolGrad):
-    """dX from dY and X; the kernel searches each window for its maximum again."""
+    """dX from dY and X, or the indices that MaxPool gives; the kernel searches each window for its maximum again."""
 
     name = "MaxPoolGrad"
     custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
+    recomputed: ClassVar[dict[int, Recomputed]] = {1: Recomputed("MaxPool", output=1, source=0)}
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

@@ -18,6 +18,7 @@ class SoftmaxGrad(RowOperator):
     """dY and Y along `axis`, default the last."""
 
     name = "SoftmaxGrad"
+    aliases = ("SoftmaxGrad_13",)
     custom = Form((2, 2), (1, 1), {"axis": "INT"})
     kernel = row_kernel("softmax_grad_f32", ("dy", "y"), "dx")
     phases = (

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.declarations import Optimizer
+from deployer.core.declarations import Optimizer, Sequences
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Sample, register, rng
@@ -23,7 +23,9 @@ class SGD(Flat):
     name = "SGD"
     custom = Form((2, 2), (1, 1), {"lr": "FLOAT"})
     domain = ""
-    optimizer = Optimizer("sgd", rate="lr", usual=True)
+    optimizer = Optimizer(
+        "sgd", rate="lr", usual=True, sequences=Sequences("SGDOptimizerV2", Form((3, 3), (1, 2)), {1: 0, 2: 1})
+    )
     kernel = Kernel(
         "sgd_f32",
         pointers=(("w", "float32", True), ("g", "float32", False)),

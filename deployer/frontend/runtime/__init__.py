@@ -1,0 +1,1 @@
+"""Cases in the form in which ONNX Runtime writes its training artifacts."""
