@@ -188,7 +188,7 @@ class Operator(ABC):
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
     Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `finish` says how another
-    kernel applies this one, `pointed` maps a kernel pointer to the position of an input that serves such a finish alone.
+    kernel applies this one, `pointed` maps a kernel pointer to the position of an input for such a finish alone.
     `literal` says that a node is a constant, `type_only` that its result depends on the type of its input alone.
     """
 
