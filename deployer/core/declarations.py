@@ -112,11 +112,6 @@ BLOCK, GROUP, CARRIED_FLOATS = 64, 64, 3
 """Elements of a block, blocks of a group, and floats that a sum carries from tile to tile; see `Sums`."""
 
 
-def block_length(count: int, block: int = BLOCK) -> int:
-    """Elements of a block in a sum of `count`; 0 where all are one block."""
-    return block if count > BLOCK else 0
-
-
 @dataclass(frozen=True)
 class Sums:
     """The order in which a kernel sums along `dims`, the innermost last; `sum_f32.h` does it.
@@ -135,15 +130,14 @@ class Sums:
         """Floats that wait between tiles beside the result, per element of it: CARRIED_FLOATS for each sum."""
         return CARRIED_FLOATS * self.together
 
-    def block_length(self, access: Access) -> int:
-        """Elements of a block; 0 where the sum is one block."""
-        sizes = [d.size for d in access.dims if d.name in self.dims and d.kind == "reduction"]
-        return block_length(math.prod(sizes), self.block)
+    def blocks(self, access: Access) -> bool:
+        """Whether the sum is several blocks."""
+        return math.prod(d.size for d in access.dims if d.name in self.dims and d.kind == "reduction") > BLOCK
 
 
 def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> tuple[Node, dict[str, TensorType]]:
     """The node as its kernel runs: a sum of several blocks has one output more, whose type comes with it."""
-    if sums is None or not sums.block_length(plain := access()):
+    if sums is None or not sums.blocks(plain := access()):
         return node, {}
     result, name = next(o for o in plain.operands if o.writes), f"{node.name}/carry"
     kind = TensorType("float32", (*result.view, sums.carried))

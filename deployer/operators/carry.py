@@ -7,8 +7,8 @@ from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
 
 CARRY = (CARRIED, "float32", True)
 """The last pointer of such a kernel: low part of the total, open group and open block of each sum, per element."""
-CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"), ("block", "u32"))
-"""Where in its row a tile begins, and the elements of a block, 0 where the sum is one block."""
+CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"),)
+"""Where in its row a tile begins."""
 
 
 def result_count(kernel: Kernel) -> int:
@@ -28,4 +28,4 @@ def carry_operands(node: Node, kernel: Kernel, sums: Sums, result: Operand) -> t
 def carry_args(sums: Sums, access: Access) -> dict[str, ArgValue]:
     """The scalars of CARRY_SCALARS."""
     dim = next((name for name in reversed(sums.dims) if name in access.sizes), "")
-    return {"start": Start(dim) if dim else Const(0), "block": Const(sums.block_length(access))}
+    return {"start": Start(dim) if dim else Const(0)}

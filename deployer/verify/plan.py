@@ -12,7 +12,7 @@ from deployer.core.declarations import CARRIED
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.operator import Const, operator_of
+from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
@@ -259,11 +259,8 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
     source = tiling.lifetimes.schedule.steps[step.index]
     sums = operator_of(source.node).sums
-    block = sums.block_length(source.access) if sums else 0
-    unused = {CARRIED} if sums and not block else set()
+    unused = {CARRIED} if sums and not sums.blocks(source.access) else set()
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
-    if sums:
-        need(step.args["block"] == Const(block), "plan", f"{place}: blocks of {step.args['block']}, declared {block}")
 
 
 def _cycles(step: PlanStep, plan: Plan) -> None:

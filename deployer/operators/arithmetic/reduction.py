@@ -34,18 +34,20 @@ LOOPS = 3
 """Loops of the kernel over kept axes (k0..k2), and as many over reduced ones (r0..r2, outermost first)."""
 
 KEPT, REDUCED = (tuple(f"{kind}{i}" for i in range(LOOPS)) for kind in "kr")
+STRIDED = KEPT[:-1]
+"""Kept axes along which results have a stride of their own; along the last they are neighbours."""
 
 
 def reduce_kernel(symbol: str, sums: bool) -> Kernel:
     """A kernel of the six loops; one that sums carries what waits between tiles."""
-    carried = (*((f"carry_{name}", "u32") for name in KEPT), *CARRY_SCALARS) if sums else ()
+    carried = (*((f"carry_{name}", "u32") for name in STRIDED), *CARRY_SCALARS) if sums else ()
     return Kernel(
         symbol,
         pointers=(("x", "float32", False), ("y", "float32", True), *((CARRY,) if sums else ())),
         scalars=(
             *((name, "u32") for name in (*KEPT, *REDUCED)),
             *((f"x_{name}", "u32") for name in (*KEPT, *REDUCED)),
-            *((f"y_{name}", "u32") for name in KEPT),
+            *((f"y_{name}", "u32") for name in STRIDED),
             *carried,
             *(("first", "u32"), ("last", "u32"), ("count", "f32")),
         ),
@@ -145,9 +147,9 @@ class Reduction(Operator):
         """Loop lengths and strides; a missing loop has length 1 and stride 0."""
         present = access.sizes
         values: dict[str, ArgValue] = {n: Extent(n) if n in present else Const(1) for n in (*KEPT, *REDUCED)}
-        values |= {f"carry_{name}": Const(0) for name in KEPT}
+        values |= {f"carry_{name}": Const(0) for name in STRIDED}
         for operand in access.operands:
-            names = (*KEPT, *REDUCED) if operand.arg == "x" else KEPT
+            names = (*KEPT, *REDUCED) if operand.arg == "x" else STRIDED
             position = {axis.dim: i for i, axis in enumerate(operand.axes) if isinstance(axis, At)}
             for name in names:
                 stride = Stride(operand.arg, position[name]) if name in position else Const(0)

@@ -19,7 +19,7 @@ class Step(Channelwise):
         """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
         count = math.prod(tile.values())
         runs = count // tile["s"]
-        if self.sums and self.sums.block_length(access) and any(tile[d] < access.dim(d).size for d in self.sums.dims):
+        if self.sums and self.sums.blocks(access) and any(tile[d] < access.dim(d).size for d in self.sums.dims):
             runs += runs * FACTS.unfinished
         return Work(count, runs, tile["c"] if self.sums else count)
 

@@ -114,6 +114,8 @@ class NegativeLogLikelihoodLoss(Operator):
         for s in loss_samples(33):
             x = arrays(s.inputs, 1)[0]
             yield Sample(s.label, (log_softmax(x, 1), s.inputs[1]), s.attrs)
+        wide = log_softmax(normal(rng(35), 11, 3, 9), 1)
+        yield Sample("long", (wide, np.asarray(rng(36).integers(0, 3, (11, 9)), np.int32)), {"reduction": "sum"})
         log_prob = log_softmax(normal(rng(34), 4, 3), 1)
         for label, outside in (("above", 3), ("below", -1)):
             for reduction in ("mean", "none"):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
-from deployer.core.declarations import block_length
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import ArgValue, Const, Extent, Kernel, Operator, Sample, Stride, Work, mismatch, rng
@@ -68,8 +67,7 @@ class RowOperator(Operator):
         """Loop lengths and strides."""
         strides = {f"{o.arg}_{label}": Stride(o.arg, i) for o in access.operands for i, label in enumerate("oc")}
         classes = Const(access.operands[0].view[1])
-        block = Const(block_length(access.operands[0].view[1]))
-        return {"outer": Extent("outer"), "classes": classes, "inner": Extent("inner"), **strides, "block": block}
+        return {"outer": Extent("outer"), "classes": classes, "inner": Extent("inner"), **strides}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """`flops` operations per element, and as many again per row."""
@@ -114,4 +112,4 @@ def row_kernel(symbol: str, inputs: Sequence[str], output: str) -> Kernel:
     """The kernel of a RowOperator; `_o` and `_c` are each operand's strides along the outer and the class axis."""
     pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
     strides = (f"{name}_{axis}" for name in (*inputs, output) for axis in "oc")
-    return Kernel(symbol, pointers, tuple((name, "u32") for name in ("outer", "classes", "inner", *strides, "block")))
+    return Kernel(symbol, pointers, tuple((name, "u32") for name in ("outer", "classes", "inner", *strides)))

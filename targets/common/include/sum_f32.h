@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#define SUM_BLOCK 64u  /* elements */
 #define SUM_GROUP 64u  /* blocks */
 #define SUM_CARRIED 3u /* floats that wait in carry per sum */
 
@@ -16,7 +17,12 @@ typedef struct {
     uint32_t begun; /* whether the total may have a group */
 } sum_t;
 
-/* What a tile begins with; `size` is the elements of a block, a power of two, or 0 where the sum is one block. */
+/* The elements of a block, or 0 where the sum is one block and carries nothing. */
+static inline uint32_t sum_size(const float *carry) {
+    return carry ? SUM_BLOCK : 0;
+}
+
+/* What a tile begins with. */
 static inline sum_t sum_begin(uint32_t first, uint32_t size, float waiting, const float *carry) {
     if (first) return (sum_t){0.0f, 0.0f, 0.0f, 0.0f, 0};
     if (!size) return (sum_t){0.0f, 0.0f, 0.0f, waiting, 0};

@@ -7,19 +7,20 @@
 
 void channel_grad_sums_f32(const void *args) {
     const channel_grad_sums_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float *carry = p->block ? p->carry + 2 * SUM_CARRIED * c : 0;
-        sum_t dot = sum_begin(p->first, p->block, p->dscale[c], carry);
-        sum_t sum = sum_begin(p->first, p->block, p->dbias[c], carry + SUM_CARRIED);
+        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * c : 0;
+        sum_t dot = sum_begin(p->first, size, p->dscale[c], carry);
+        sum_t sum = sum_begin(p->first, size, p->dbias[c], carry + SUM_CARRIED);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
             const float *x = p->x + n * p->x_n + c * p->x_c;
-            if (n > 0 || !p->first) sum_row(&dot, p->block, p->start), sum_row(&sum, p->block, p->start);
+            if (n > 0 || !p->first) sum_row(&dot, size, p->start), sum_row(&sum, size, p->start);
             for (uint32_t s = 0; s < p->s;) {
-                const uint32_t count = sum_next(&dot, p->block, p->start + s, p->s - s);
-                sum_next(&sum, p->block, p->start + s, count);
+                const uint32_t count = sum_next(&dot, size, p->start + s, p->s - s);
+                sum_next(&sum, size, p->start + s, count);
                 for (const uint32_t end = s + count; s < end; s++) {
                     dot.block = __builtin_fmaf(dy[s], x[s] - mean, dot.block);
                     sum.block += dy[s];
@@ -27,13 +28,13 @@ void channel_grad_sums_f32(const void *args) {
             }
         }
         if (p->last) {
-            p->dscale[c] = sum_value(&dot, p->block) * p->inv_std[c];
-            p->dbias[c] = sum_value(&sum, p->block);
-            sum_end(p->block, carry);
-            sum_end(p->block, carry + SUM_CARRIED);
+            p->dscale[c] = sum_value(&dot, size) * p->inv_std[c];
+            p->dbias[c] = sum_value(&sum, size);
+            sum_end(size, carry);
+            sum_end(size, carry + SUM_CARRIED);
         } else {
-            p->dscale[c] = sum_wait(&dot, p->block, carry);
-            p->dbias[c] = sum_wait(&sum, p->block, carry + SUM_CARRIED);
+            p->dscale[c] = sum_wait(&dot, size, carry);
+            p->dbias[c] = sum_wait(&sum, size, carry + SUM_CARRIED);
         }
     }
 }

@@ -7,24 +7,25 @@
 
 void channel_variance_f32(const void *args) {
     const channel_variance_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float *carry = p->block ? p->carry + SUM_CARRIED * c : 0;
-        sum_t sum = sum_begin(p->first, p->block, p->y[c], carry);
+        float *carry = p->carry ? p->carry + SUM_CARRIED * c : 0;
+        sum_t sum = sum_begin(p->first, size, p->y[c], carry);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *x = p->x + n * p->x_n + c * p->x_c;
-            if (n > 0 || !p->first) sum_row(&sum, p->block, p->start);
+            if (n > 0 || !p->first) sum_row(&sum, size, p->start);
             for (uint32_t s = 0; s < p->s;)
-                for (const uint32_t end = s + sum_next(&sum, p->block, p->start + s, p->s - s); s < end; s++) {
+                for (const uint32_t end = s + sum_next(&sum, size, p->start + s, p->s - s); s < end; s++) {
                     const float centred = x[s] - mean;
                     sum.block = __builtin_fmaf(centred, centred, sum.block);
                 }
         }
         if (p->last) {
-            p->y[c] = sum_value(&sum, p->block) * p->inverse_count;
-            sum_end(p->block, carry);
+            p->y[c] = sum_value(&sum, size) * p->inverse_count;
+            sum_end(size, carry);
         } else
-            p->y[c] = sum_wait(&sum, p->block, carry);
+            p->y[c] = sum_wait(&sum, size, carry);
     }
 }

@@ -7,16 +7,17 @@
 
 void layer_sums_f32(const void *args) {
     const layer_sums_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     const share_t share = share_of(p->r);
     for (uint32_t r = share.begin; r < share.end; r++) {
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         const float mean = p->mean[r];
-        float *carry = p->block ? p->carry + 2 * SUM_CARRIED * r : 0;
-        sum_t total = sum_begin(p->first, p->block, p->total[r], carry);
-        sum_t dot = sum_begin(p->first, p->block, p->dot[r], carry + SUM_CARRIED);
+        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * r : 0;
+        sum_t total = sum_begin(p->first, size, p->total[r], carry);
+        sum_t dot = sum_begin(p->first, size, p->dot[r], carry + SUM_CARRIED);
         for (uint32_t c = 0; c < p->c;) {
-            const uint32_t count = sum_next(&total, p->block, p->start + c, p->c - c);
-            sum_next(&dot, p->block, p->start + c, count);
+            const uint32_t count = sum_next(&total, size, p->start + c, p->c - c);
+            sum_next(&dot, size, p->start + c, count);
             for (const uint32_t end = c + count; c < end; c++) {
                 const float scaled = dy[c] * p->scale[c];
                 total.block += scaled;
@@ -24,13 +25,13 @@ void layer_sums_f32(const void *args) {
             }
         }
         if (p->last) {
-            p->total[r] = sum_value(&total, p->block);
-            p->dot[r] = sum_value(&dot, p->block) * p->inv_std[r];
-            sum_end(p->block, carry);
-            sum_end(p->block, carry + SUM_CARRIED);
+            p->total[r] = sum_value(&total, size);
+            p->dot[r] = sum_value(&dot, size) * p->inv_std[r];
+            sum_end(size, carry);
+            sum_end(size, carry + SUM_CARRIED);
         } else {
-            p->total[r] = sum_wait(&total, p->block, carry);
-            p->dot[r] = sum_wait(&dot, p->block, carry + SUM_CARRIED);
+            p->total[r] = sum_wait(&total, size, carry);
+            p->dot[r] = sum_wait(&dot, size, carry + SUM_CARRIED);
         }
     }
 }

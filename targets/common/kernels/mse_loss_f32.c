@@ -6,16 +6,17 @@
 
 void mse_loss_f32(const void *args) {
     const mse_loss_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     if (hal_core_id() != 0) return;
-    sum_t sum = sum_begin(p->first, p->block, *p->y, p->carry);
+    sum_t sum = sum_begin(p->first, size, *p->y, p->carry);
     for (uint32_t i = 0; i < p->n;)
-        for (const uint32_t end = i + sum_next(&sum, p->block, p->start + i, p->n - i); i < end; i++) {
+        for (const uint32_t end = i + sum_next(&sum, size, p->start + i, p->n - i); i < end; i++) {
             const float difference = p->pred[i] - p->target[i];
             sum.block = __builtin_fmaf(difference, difference, sum.block);
         }
     if (p->last) {
-        *p->y = sum_value(&sum, p->block) / p->count;
-        sum_end(p->block, p->carry);
+        *p->y = sum_value(&sum, size) / p->count;
+        sum_end(size, p->carry);
     } else
-        *p->y = sum_wait(&sum, p->block, p->carry);
+        *p->y = sum_wait(&sum, size, p->carry);
 }

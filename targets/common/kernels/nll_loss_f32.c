@@ -16,15 +16,15 @@ static float loss_at(const nll_loss_f32_args_t *p, uint32_t n, uint32_t d) {
 
 /* A long sum, apart from the short ones so that they load none of its code. */
 static __attribute__((noinline)) float blocks(const nll_loss_f32_args_t *p) {
-    sum_t sum = sum_begin(p->first, p->block, *p->loss, p->carry);
+    sum_t sum = sum_begin(p->first, 1, *p->loss, p->carry);
     for (uint32_t n = 0; n < p->n; n++)
         for (uint32_t d = 0; d < p->d; d++) {
             sum_close(&sum);
             sum.block += loss_at(p, n, d);
         }
-    if (!p->last) return sum_wait(&sum, p->block, p->carry);
-    sum_end(p->block, p->carry);
-    return sum_value(&sum, p->block);
+    if (!p->last) return sum_wait(&sum, 1, p->carry);
+    sum_end(1, p->carry);
+    return sum_value(&sum, 1);
 }
 
 void nll_loss_f32(const void *args) {
@@ -38,7 +38,7 @@ void nll_loss_f32(const void *args) {
     }
     if (hal_core_id() != 0) return;
     float sum = p->first ? 0.0f : *p->loss;
-    if (p->block)
+    if (p->carry)
         sum = blocks(p);
     else
         for (uint32_t n = 0; n < p->n; n++)

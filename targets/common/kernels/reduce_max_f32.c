@@ -10,7 +10,7 @@ void reduce_max_f32(const void *args) {
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t k2 = i % p->k2, k01 = i / p->k2, k1 = k01 % p->k1, k0 = k01 / p->k1;
         const float *x = p->x + k0 * p->x_k0 + k1 * p->x_k1 + k2 * p->x_k2;
-        float *y = p->y + k0 * p->y_k0 + k1 * p->y_k1 + k2 * p->y_k2;
+        float *y = p->y + k0 * p->y_k0 + k1 * p->y_k1 + k2;
         float max = p->first ? *x : *y;
         for (uint32_t r0 = 0; r0 < p->r0; r0++)
             for (uint32_t r1 = 0; r1 < p->r1; r1++) {

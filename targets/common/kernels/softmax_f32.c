@@ -7,6 +7,7 @@
 void softmax_f32(const void *args) {
     const softmax_f32_args_t *p = args;
     const uint32_t rows = p->outer * p->inner;
+    const uint32_t size = p->classes > SUM_BLOCK ? SUM_BLOCK : 0;
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const float *x = p->x + i / p->inner * p->x_o + i % p->inner;
         float *y = p->y + i / p->inner * p->y_o + i % p->inner;
@@ -14,12 +15,12 @@ void softmax_f32(const void *args) {
         sum_t powers = {0};
         for (uint32_t c = 1; c < p->classes; c++) max = x[c * p->x_c] > max ? x[c * p->x_c] : max;
         for (uint32_t c = 0; c < p->classes;)
-            for (const uint32_t end = c + sum_next(&powers, p->block, c, p->classes - c); c < end; c++) {
+            for (const uint32_t end = c + sum_next(&powers, size, c, p->classes - c); c < end; c++) {
                 const float power = expf_f32(x[c * p->x_c] - max);
                 y[c * p->y_c] = power;
                 powers.block += power;
             }
-        const float sum = sum_value(&powers, p->block);
+        const float sum = sum_value(&powers, size);
         for (uint32_t c = 0; c < p->classes; c++) y[c * p->y_c] = y[c * p->y_c] / sum;
     }
 }

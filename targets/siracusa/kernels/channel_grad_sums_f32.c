@@ -34,7 +34,7 @@ static inline both_t block(float dot, float sum, const float **dy, const float *
 
 /* All of one image whose sums are one group each. */
 static __attribute__((noinline)) void groups(const channel_grad_sums_f32_args_t *p) {
-    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (BLOCK_ELEMENTS - 1);
+    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (SUM_BLOCK - 1);
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *from_dy = p->dy + c * p->dy_c, *from_x = p->x + c * p->x_c;
         const float **const dy = &from_dy, **const x = &from_x;
@@ -42,7 +42,7 @@ static __attribute__((noinline)) void groups(const channel_grad_sums_f32_args_t 
         __asm__ volatile(LOOP_OUTER("%[blocks]", 27) LOOP("%[turns]", 22) TURN LOOP_END(22)
                          ADD_BLOCK("%[dots]", "%[dot]") ADD_BLOCK("%[sums]", "%[sum]") LOOP_OUTER_END(27)
                          : OPERANDS, [dots] "+&f"(dots), [sums] "+&f"(sums)
-                         : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(BLOCK_ELEMENTS >> 2) : CLOBBERS);
+                         : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(SUM_BLOCK >> 2) : CLOBBERS);
         if (rest) {
             const both_t last = block(0.0f, 0.0f, dy, x, mean, rest);
             dots += last.dot, sums += last.sum;
@@ -56,7 +56,7 @@ static __attribute__((noinline)) void groups(const channel_grad_sums_f32_args_t 
 
 /* Any tile of a sum that is several blocks. */
 static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p) {
-    const uint32_t cores = hal_core_count(), size = p->block;
+    const uint32_t cores = hal_core_count(), size = sum_size(p->carry);
     const uint32_t dy_gap = p->dy_n - p->s, x_gap = p->x_n - p->s;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
@@ -86,8 +86,8 @@ static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p)
 
 void channel_grad_sums_f32(const void *args) {
     const channel_grad_sums_f32_args_t *p = args;
-    if (p->block) {
-        if (p->n == 1 && p->first && p->last && is_one_group(p->block, p->s))
+    if (p->carry) {
+        if (p->n == 1 && p->first && p->last && is_one_group(p->s))
             groups(p);
         else
             any(p);

@@ -58,7 +58,7 @@ static inline float group_total(const float **x, uint32_t blocks, uint32_t rest)
                      FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) PLUS("ft0") FLW("ft2", "%[x]", 8)
                      PLUS("ft1") FLW("ft3", "%[x]", 12) PLUS("ft2") ADDI("%[x]", 16) PLUS("ft3")
                      LOOP_END(9) ADD_BLOCK("%[group]", "%[sum]") LOOP_OUTER_END(12)
-                     : OPERANDS, [group] "+&f"(group) : [blocks] "r"(blocks), [turns] "r"(BLOCK_ELEMENTS >> 2) : CLOBBERS);
+                     : OPERANDS, [group] "+&f"(group) : [blocks] "r"(blocks), [turns] "r"(SUM_BLOCK >> 2) : CLOBBERS);
     return rest ? group + total(0.0f, x, rest >> 2, rest & 3) : group;
 }
 
@@ -70,13 +70,13 @@ static inline float group_squares(const float **x, float mean, uint32_t blocks, 
                      CENTRE("ft3") SQUARE("ft3")
                      LOOP_END(13) ADD_BLOCK("%[group]", "%[sum]") LOOP_OUTER_END(16)
                      : OPERANDS, [group] "+&f"(group)
-                     : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(BLOCK_ELEMENTS >> 2) : CLOBBERS);
+                     : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(SUM_BLOCK >> 2) : CLOBBERS);
     return rest ? group + squares(0.0f, x, mean, rest >> 2, rest & 3) : group;
 }
 
 /* Any tile: several images, or a part of the sums. */
 static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
-    const uint32_t gap = p->x_n - p->s, size = p->block;
+    const uint32_t gap = p->x_n - p->s, size = sum_size(p->carry);
     for (uint32_t c = hal_core_id(); c < p->c; c += hal_core_count()) {
         const float *const row = p->x + c * p->x_c, *x = row;
         float *const carry = size ? p->carry + 2 * SUM_CARRIED * c : 0;
@@ -110,7 +110,7 @@ static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
 
 /* All of one image whose sums are one group each. */
 static __attribute__((noinline)) void groups(const channel_moments_f32_args_t *p) {
-    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (BLOCK_ELEMENTS - 1);
+    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (SUM_BLOCK - 1);
     const float inverse_count = p->inverse_count, epsilon = p->epsilon;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float *x = p->x + c * p->x_c, *again = x;
@@ -125,11 +125,11 @@ static __attribute__((noinline)) void groups(const channel_moments_f32_args_t *p
 
 void channel_moments_f32(const void *args) {
     const channel_moments_f32_args_t *p = args;
-    if (p->phases == 1 || p->n > 1 || (p->block && !is_one_group(p->block, p->s))) {
+    if (p->phases == 1 || p->n > 1 || (p->carry && !is_one_group(p->s))) {
         any(p);
         return;
     }
-    if (p->block) {
+    if (p->carry) {
         groups(p);
         return;
     }

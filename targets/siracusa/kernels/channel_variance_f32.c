@@ -30,7 +30,7 @@ static inline float squares(float sum, const float **from, float mean, uint32_t 
 
 void channel_variance_f32(const void *args) {
     const channel_variance_f32_args_t *p = args;
-    const uint32_t cores = hal_core_count(), size = p->block, gap = p->x_n - p->s;
+    const uint32_t cores = hal_core_count(), size = sum_size(p->carry), gap = p->x_n - p->s;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float mean = p->mean[c], *x = p->x + c * p->x_c;
         float *const carry = size ? p->carry + SUM_CARRIED * c : 0;

@@ -8,6 +8,7 @@
 void log_softmax_f32(const void *args) {
     const log_softmax_f32_args_t *p = args;
     const uint32_t rows = p->outer * p->inner, step = p->x_c, y_step = p->y_c, classes = p->classes;
+    const uint32_t size = classes > SUM_BLOCK ? SUM_BLOCK : 0;
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const uint32_t outer = p->inner > 1 ? i / p->inner : i, inner = i - outer * p->inner;
         const float *const x = p->x + outer * p->x_o + inner, *from = x;
@@ -20,9 +21,9 @@ void log_softmax_f32(const void *args) {
         sum_t powers = {0};
         from = x;
         for (uint32_t c = 0; c < classes;)
-            for (const uint32_t end = c + sum_next(&powers, p->block, c, classes - c); c < end; c++, from += step)
+            for (const uint32_t end = c + sum_next(&powers, size, c, classes - c); c < end; c++, from += step)
                 powers.block += expf_f32(*from - max);
-        const float log_sum = logf_f32(sum_value(&powers, p->block));
+        const float log_sum = logf_f32(sum_value(&powers, size));
         from = x;
         for (uint32_t c = 0; c < classes; c++, from += step, y += y_step) *y = *from - max - log_sum;
     }

@@ -9,11 +9,12 @@
 
 void mse_loss_f32(const void *args) {
     const mse_loss_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     if (hal_core_id() != 0) return;
     const float *pred = p->pred, *target = p->target;
-    sum_t all = sum_begin(p->first, p->block, *p->y, p->carry);
+    sum_t all = sum_begin(p->first, size, *p->y, p->carry);
     for (uint32_t position = p->start, left = p->n; left > 0;) {
-        const uint32_t count = sum_next(&all, p->block, position, left);
+        const uint32_t count = sum_next(&all, size, position, left);
         float sum = all.block;
         if (count >= 4)
             __asm__ volatile(
@@ -35,8 +36,8 @@ void mse_loss_f32(const void *args) {
         position += count, left -= count;
     }
     if (p->last) {
-        *p->y = sum_value(&all, p->block) / p->count;
-        sum_end(p->block, p->carry);
+        *p->y = sum_value(&all, size) / p->count;
+        sum_end(size, p->carry);
     } else
-        *p->y = sum_wait(&all, p->block, p->carry);
+        *p->y = sum_wait(&all, size, p->carry);
 }

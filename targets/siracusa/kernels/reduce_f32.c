@@ -45,18 +45,19 @@ static inline float run(float sum, const float *x, uint32_t step, uint32_t count
 /* All of a sum over one loop that is one group: whole blocks, then the rest. */
 static inline float group(const float *x, uint32_t step, uint32_t count) {
     float sum = 0.0f;
-    for (; count >= BLOCK_ELEMENTS; count -= BLOCK_ELEMENTS, x = at(x, BLOCK_ELEMENTS * step))
-        sum += run(0.0f, x, step, BLOCK_ELEMENTS);
+    for (; count >= SUM_BLOCK; count -= SUM_BLOCK, x = at(x, SUM_BLOCK * step))
+        sum += run(0.0f, x, step, SUM_BLOCK);
     return count ? sum + run(0.0f, x, step, count) : sum;
 }
 
 /* Four neighbouring sums over one loop. */
 static inline void four(const reduce_f32_args_t *p, const float *x, float *y, float *carry) {
+    const uint32_t size = sum_size(p->carry);
     sum_t sums[4];
-    for (uint32_t k = 0; k < 4; k++) sums[k] = sum_begin(p->first, p->block, y[k], carry + k * p->carry_k2);
+    for (uint32_t k = 0; k < 4; k++) sums[k] = sum_begin(p->first, size, y[k], carry + k * SUM_CARRIED);
     for (uint32_t position = p->start, left = p->r2; left > 0;) {
         uint32_t count = left;
-        for (uint32_t k = 0; k < 4; k++) count = sum_next(&sums[k], p->block, position, left);
+        for (uint32_t k = 0; k < 4; k++) count = sum_next(&sums[k], size, position, left);
         float s0 = sums[0].block, s1 = sums[1].block, s2 = sums[2].block, s3 = sums[3].block;
         __asm__ volatile(LOOP("%[rows]", 9)
                          FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)
@@ -69,23 +70,24 @@ static inline void four(const reduce_f32_args_t *p, const float *x, float *y, fl
         sums[0].block = s0, sums[1].block = s1, sums[2].block = s2, sums[3].block = s3;
         position += count, left -= count;
     }
-    for (uint32_t k = 0; k < 4; k++, carry += p->carry_k2) {
+    for (uint32_t k = 0; k < 4; k++, carry += SUM_CARRIED) {
         if (p->last) {
-            y[k] = divided(p, sum_value(&sums[k], p->block));
-            sum_end(p->block, carry);
+            y[k] = divided(p, sum_value(&sums[k], size));
+            sum_end(size, carry);
         } else
-            y[k] = sum_wait(&sums[k], p->block, carry);
+            y[k] = sum_wait(&sums[k], size, carry);
     }
 }
 
 void reduce_f32(const void *args) {
     const reduce_f32_args_t *p = args;
+    const uint32_t size = sum_size(p->carry);
     const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
-    const int groups = p->block && p->first && p->last && p->r0 * p->r1 == 1 && is_one_group(p->block, p->r2);
+    const int groups = p->carry && p->first && p->last && p->r0 * p->r1 == 1 && is_one_group(p->r2);
     uint32_t done = 0;
-    if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->y_k2 == 1 && p->k2 >= 4 * cores) {
+    if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->k2 >= 4 * cores) {
         done = p->k2 & ~3u;
-        for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i, p->carry + i * p->carry_k2);
+        for (uint32_t i = 4 * id; i < done; i += 4 * cores) four(p, p->x + i, p->y + i, p->carry + i * SUM_CARRIED);
     }
     for (uint32_t i = done + id; i < outer * p->k2; i += cores) {
         uint32_t k2 = i;
@@ -98,29 +100,29 @@ void reduce_f32(const void *args) {
             y += k0 * p->y_k0 + k1 * p->y_k1;
             carry += k0 * p->carry_k0 + k1 * p->carry_k1;
         }
-        x += k2 * p->x_k2, y += k2 * p->y_k2, carry += k2 * p->carry_k2;
+        x += k2 * p->x_k2, y += k2, carry += k2 * SUM_CARRIED;
         if (groups) {
             *y = divided(p, group(x, step, p->r2));
             sum_end(1, carry);
             continue;
         }
-        sum_t sum = sum_begin(p->first, p->block, *y, carry);
+        sum_t sum = sum_begin(p->first, size, *y, carry);
         uint32_t rows = 0;
         for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
             const float *line = x;
             for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) {
-                if (rows++ > 0 || !p->first) sum_row(&sum, p->block, p->start);
+                if (rows++ > 0 || !p->first) sum_row(&sum, size, p->start);
                 for (uint32_t done_r2 = 0; done_r2 < p->r2;) {
-                    const uint32_t count = sum_next(&sum, p->block, p->start + done_r2, p->r2 - done_r2);
+                    const uint32_t count = sum_next(&sum, size, p->start + done_r2, p->r2 - done_r2);
                     sum.block = run(sum.block, at(line, done_r2 * step), step, count);
                     done_r2 += count;
                 }
             }
         }
         if (p->last) {
-            *y = divided(p, sum_value(&sum, p->block));
-            sum_end(p->block, carry);
+            *y = divided(p, sum_value(&sum, size));
+            sum_end(size, carry);
         } else
-            *y = sum_wait(&sum, p->block, carry);
+            *y = sum_wait(&sum, size, carry);
     }
 }

@@ -1,0 +1,102 @@
+"""Long sums: the order that operators declare is that of sum_f32.h, accurate for any length and equal for any tiles."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP
+from deployer.core.operator import Array, Sample, registry
+from DeployTest.support.kernel_bench import COMMON, Step, bits, run_step, step_of
+from DeployTest.support.tolerances import table
+
+pytestmark = pytest.mark.host
+UNIT = 2.0**-24
+BOUND = table()["sums"]
+LENGTHS = (BLOCK, BLOCK + 1, 576, 2304, GROUP * BLOCK, GROUP * BLOCK + 1, 9216, 110_592)
+SUMMING = sorted(name for name, op in registry().items() if op.sums and name == op.name)
+
+
+def test_constants_are_those_of_c() -> None:
+    """Elements of a block, blocks of a group and floats carried stand in C as in Python."""
+    header = (COMMON / "include/sum_f32.h").read_text()
+    constants = dict(re.findall(r"^#define (SUM_\w+) (\d+)u", header, re.MULTILINE))
+    assert constants == {"SUM_BLOCK": str(BLOCK), "SUM_GROUP": str(GROUP), "SUM_CARRIED": str(CARRIED_FLOATS)}
+
+
+def reduction(x: Array) -> Step:
+    """The sum of each row of x."""
+    return step_of(registry()["ReduceSum"], Sample("rows", (x,), {"axes": (1,), "keepdims": 0}))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("seed", range(3))
+def test_accuracy(length: int, seed: int) -> None:
+    """The error of sums of positive numbers, root mean square over rows, is below the bound for every length."""
+    rows = max(8, min(128, 2**20 // length))
+    x = np.abs(np.random.default_rng(seed).standard_normal((rows, length))).astype(np.float32)
+    step = reduction(x)
+    exact = x.astype(np.float64).sum(1)
+    errors = (run_step(step, step.access.sizes)[0] - exact) / exact / UNIT
+    assert np.sqrt(np.mean(errors**2)) <= BOUND["rms"]
+
+
+def ordered(x: Array) -> np.float32:
+    """The declared order for one row, in numpy's float32."""
+    high, low = np.float32(0), np.float32(0)
+    for group in (x[i : i + GROUP * BLOCK] for i in range(0, x.size, GROUP * BLOCK)):
+        total = np.float32(0)
+        for block in (group[i : i + BLOCK] for i in range(0, group.size, BLOCK)):
+            total += np.add.accumulate(block, dtype=np.float32)[-1]
+        more = np.float32(high + total)
+        part = np.float32(more - high)
+        low += np.float32(high - np.float32(more - part)) + np.float32(total - part)
+        high = more
+    return np.float32(high + low)
+
+
+@pytest.mark.parametrize("length", [BLOCK + 1, 131, GROUP * BLOCK, GROUP * BLOCK + 70, 3 * GROUP * BLOCK])
+def test_order(length: int) -> None:
+    """The bits are those of the order, written down a second time."""
+    x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+    step = reduction(x)
+    assert bits(run_step(step, step.access.sizes)[0]) == bits(np.array([ordered(row) for row in x]))
+
+
+@pytest.mark.parametrize("tile", [1, 3, BLOCK - 1, BLOCK, BLOCK + 1, 1000, GROUP * BLOCK, GROUP * BLOCK + 1])
+def test_tiles_end_anywhere(tile: int) -> None:
+    """Tiles that end inside of blocks and groups give the bits of the whole."""
+    x = np.random.default_rng(tile).standard_normal((2, 2 * GROUP * BLOCK + 77)).astype(np.float32)
+    step = reduction(x)
+    whole = run_step(step, step.access.sizes)
+    [dim] = [d.name for d in step.access.dims if d.kind == "reduction"]
+    assert [bits(y) for y in run_step(step, {**step.access.sizes, dim: tile})] == [bits(y) for y in whole]
+
+
+def test_infinity_is_the_sum() -> None:
+    """An infinite element, or a sum that is too large, gives infinity, as one addition after the other would."""
+    x = np.ones((2, 500), np.float32)
+    x[0, 70] = np.inf
+    x[1] = np.finfo(np.float32).max
+    step = reduction(x)
+    assert np.isposinf(run_step(step, step.access.sizes)[0]).all()
+
+
+def carries(step: Step) -> bool:
+    """Whether the step has an operand for what waits between tiles."""
+    return any(operand.arg == CARRIED for operand in step.access.operands)
+
+
+def samples(name: str) -> Mapping[bool, Sequence[str]]:
+    """Labels of an operator's samples by whether they carry."""
+    steps = [step_of(registry()[name], sample) for sample in registry()[name].samples()]
+    return {carry: [s.node.name for s in steps if s.access.dims and carries(s) is carry] for carry in (False, True)}
+
+
+@pytest.mark.parametrize("name", SUMMING)
+def test_samples_have_short_and_long_sums(name: str) -> None:
+    """Each operator that sums is tested with sums of one block and of several."""
+    labels = samples(name)
+    assert labels[False]
+    assert labels[True]
