@@ -176,6 +176,7 @@ def _judge(
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
     result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
+    result = replace(result, faults=(*outcome.divergence, *result.faults))
     output.write(directory, {"report.json": report.as_json(result, warnings)})
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}

@@ -145,14 +145,11 @@ def test_inference_command(
 
 FAR = float(2**70)
 """Its square is beyond float32."""
-RUNS = [(INF, 0, "0.000000e+00"), (-INF, 4, "inf"), (1.0, 4, "inf"), (NAN, 4, "nan")]
 
 
-@pytest.mark.parametrize(("gold", "errors", "difference"), RUNS)
-def test_training_command(
-    gold: float, errors: int, difference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A loss that overflows while no weight moves: the program's own comparison says what the verdict says."""
+@pytest.mark.parametrize("gold", [INF, -INF, NAN, 1.0])
+def test_training_command(gold: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A loss that overflows while no weight moves: nobody may expect it, and the program's own comparison says it."""
     weights, zeros = np.full((4, 3), 0.5, np.float32), np.zeros((2, 3), np.float32)
     arrays = {"arr_0002": weights}
     for prefix in ("", "mb1_"):
@@ -161,9 +158,11 @@ def test_training_command(
     case.program(tmp_path)
     folder = case.dataset(tmp_path)
     capsys.readouterr()
-    assert deployer("train", "-t", folder, "-o", tmp_path / "c", "--dma-order", "late") == (1 if errors else 0)
-    stdout = capsys.readouterr().out
-    assert f"Errors: {errors} out of 4" in stdout
-    assert {row[3] for row in LOSS.findall(stdout)} == {difference}
-    assert {row[1] for row in LOSS.findall(stdout)} == {"inf"}
-    assert len(re.findall(r"^FAULT loss", stdout, re.MULTILINE)) == errors
+    finite = bool(np.isfinite(gold))
+    assert deployer("train", "-t", folder, "-o", tmp_path / "c", "--dma-order", "late") == (1 if finite else 2)
+    said = capsys.readouterr()
+    assert (f"holds {gold} at [0]" in said.err) is not finite
+    if finite:
+        assert "Errors: 4 out of 4" in said.out
+        assert {(row[1], row[3]) for row in LOSS.findall(said.out)} == {("inf", "inf")}
+        assert len(re.findall(r"^FAULT loss", said.out, re.MULTILINE)) == 4

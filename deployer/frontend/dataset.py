@@ -12,10 +12,10 @@ from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.classes import check_classes
+from deployer.frontend.finite import check_finite, narrowed
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
-_INT32 = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ def check_run(program: Program, passes: int, accum: int, recorded: str) -> None:
     check_passes((program.tensors[n].type for n in program.data), passes)
 
 
-def check_sample_classes(program: Program, samples: Iterable[Sequence[Array]], path: Path) -> None:
+def check_sample_classes(program: Program, samples: Iterable[Sequence[Array]], place: Path | str) -> None:
     """DatasetMismatch where a label of a sample is no class of what it labels."""
     for k, sample in enumerate(samples):
-        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{path}: sample {k} of")
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{place}: sample {k} of")
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:
@@ -162,8 +162,11 @@ def _inputs(program: Program, arrays: Arrays, path: Path, size: int) -> tuple[tu
     return tuple(samples), {n: first[n] for n in weights}
 
 
-def fitted(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) -> Array:
-    """The array of a key, converted to the type of a graph value; an array of one element may have any rank."""
+def fitted(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path, finite: bool = True) -> Array:
+    """The array of a key, converted to the type of a graph value; an array of one element may have any rank.
+
+    NaN and infinity are refused where it has to be `finite`.
+    """
     place = f"{path}: {key!r}, for {name!r},"
     if key not in arrays:
         listing = ", ".join(arrays) if len(arrays) < 40 else f"{len(arrays)} arrays"
@@ -176,27 +179,14 @@ def fitted(arrays: Arrays, key: str, kind: TensorType, name: str, path: Path) ->
         raise DatasetMismatch(f"{place} has another shape than the graph", facts, "export graph and data together")
     if not _same_kind(array, kind):
         raise DatasetMismatch(f"{place} has another dtype than the graph", facts, "export graph and data together")
-    return _converted(array, kind, place, facts)
+    narrow = narrowed(array, kind.dtype, place, facts)
+    if finite:
+        check_finite(narrow, place)
+    return narrow.reshape(kind.shape)
 
 
 def _same_kind(array: Array, kind: TensorType) -> bool:
     return array.dtype.kind in ("f" if kind.dtype == "float32" else "iub")
-
-
-def _converted(array: Array, kind: TensorType, place: str, facts: Sequence[tuple[str, str]]) -> Array:
-    if kind.dtype == "float32":
-        with np.errstate(over="ignore"):
-            narrow = array.astype(np.float32)
-        far = np.isfinite(array) & ~np.isfinite(narrow)
-    else:
-        narrow = array.astype(np.int32)
-        far = np.zeros(array.shape, bool) if array.dtype == bool else (array < _INT32.min) | (array > _INT32.max)
-    if far.any():
-        value = str(array[far].reshape(-1)[0])
-        raise DatasetMismatch(
-            f"{place} holds {value}, beyond {kind.dtype}", facts, "scale the data, or renumber the labels"
-        )
-    return narrow.reshape(kind.shape)
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
@@ -224,7 +214,7 @@ def _arrays_by_name(arrays: Arrays, types: Mapping[str, TensorType], path: Path)
             )
         key_by_name[name] = fits[0]
         free.remove(fits[0])
-    return {n: fitted(arrays, key_by_name[n], kind, n, path) for n, kind in types.items()}
+    return {n: fitted(arrays, key_by_name[n], kind, n, path, finite=False) for n, kind in types.items()}
 
 
 def _fits(array: Array, kind: TensorType) -> bool:

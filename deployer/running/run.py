@@ -1,5 +1,6 @@
 """Run: start the built program, supervise it, and read its output file."""
 
+import math
 import os
 import re
 import shutil
@@ -47,6 +48,12 @@ class Outcome:
     bench: dict[str, str]
     errors: int
     accumulators: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def divergence(self) -> tuple[str, ...]:
+        """The fault of a run whose loss became infinite or NaN, with the first such pass; empty for others."""
+        wild = [k for k, loss in enumerate(self.losses) if not math.isfinite(loss)]
+        return tuple(f"the run diverged in pass {k}: its loss is {self.losses[k]}" for k in wild[:1])
 
 
 def run_program(

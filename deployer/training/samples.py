@@ -12,6 +12,7 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import read_npz
 from deployer.frontend.dataset import Dataset
+from deployer.frontend.finite import check_finite, narrowed
 from deployer.running.output import replace_file
 
 Samples = tuple[dict[str, Array], ...]
@@ -42,7 +43,7 @@ def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: in
 def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
     """Samples from an npz archive or arrays: one per data input, by name, samples along the first axis.
 
-    Raises FileProblem, and DatasetMismatch where names, shapes, dtypes or counts do not fit.
+    Raises FileProblem, and DatasetMismatch where names, shapes, dtypes, counts or numbers do not fit.
     """
     arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
     listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
@@ -60,9 +61,16 @@ def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Arr
         raise DatasetMismatch(
             f"{place} has different numbers of samples", [("samples", str(counts))], "one each per data input"
         )
-    wide = {n: np.float32 if k.dtype == "float32" else np.int64 for n, k in inputs.items()}
+    kept = {n: _numbers(arrays[n], kind, f"{place}: {n!r}") for n, kind in inputs.items()}
     count = next(iter(counts.values()), 0)
-    return tuple({n: arrays[n][s].astype(wide[n]) for n in inputs} for s in range(count))
+    return tuple({n: kept[n][s] for n in inputs} for s in range(count))
+
+
+def _numbers(array: Array, kind: TensorType, place: str) -> Array:
+    """Finite floats in float32, and integers in int64 that fit int32."""
+    narrow = narrowed(array, kind.dtype, place, [("expected", str(kind))])
+    check_finite(narrow, place)
+    return narrow if kind.dtype == "float32" else narrow.astype(np.int64)
 
 
 def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:

@@ -14,7 +14,8 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, update_counter, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
-from deployer.frontend.dataset import Dataset, check_passes, check_samples
+from deployer.frontend.dataset import Dataset, check_passes, check_sample_classes, check_samples
+from deployer.frontend.finite import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.resolve import Resolved
 from deployer.running import output
@@ -100,6 +101,8 @@ def build_train_graph(
     case = _make_train_graph(source, losses()[loss], forward.choose_parameters(source, trainable))
     for warning in case.state.warnings.values():
         warn(warning)
+    for weight, array in case.weights.items():
+        check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     sample_arrays = numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed)
     batches = n_batches or n_accum * math.ceil(len(sample_arrays) / n_accum)
@@ -110,7 +113,7 @@ def build_train_graph(
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             write_train(case, train)
             write_optimizer(case, optimizers()[optimizer], learning_rate, step)
-            dataset = _gold(case, train.parent, dataset)
+            dataset = _gold(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
         inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, case.weights, batches, n_accum))
@@ -290,16 +293,23 @@ def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     return numbers.draw(case.data, classes, count, seed)
 
 
-def _gold(case: TrainGraph, folder: Path, dataset: Dataset) -> Dataset:
-    """The dataset with the results of a float64 run as expected ones; raises DatasetMismatch if the run diverges."""
+def _gold(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> Dataset:
+    """The dataset with the results of a float64 run as expected ones.
+
+    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from, and for a run that
+    diverges, which is one whose losses or weights float32 does not hold.
+    """
     source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     program = check.check_program(source, data_inputs=len(case.data))
     verify_program(program)
+    check_sample_classes(program, dataset.samples, place)
     with np.errstate(all="ignore"):
         gold = with_oracle(program, dataset)
-    wild = [k for k, loss in enumerate(gold.expected_losses) if not math.isfinite(loss)]
+        wild = [k for k, loss in enumerate(gold.expected_losses) if not np.isfinite(np.float32(loss))]
     wild += [] if all(np.isfinite(w).all() for w in gold.expected_weights.values()) else [dataset.n_batches]
     if wild:
+        for name, constant in case.model.raw.constants.items():
+            check_finite(constant.array, f"the run diverges in pass {wild[0]}, and the constant {name!r}")
         raise DatasetMismatch(
             f"the run diverges in pass {wild[0]}",
             [("losses", ", ".join(f"{v:.4g}" for v in gold.expected_losses[:6]))],
