@@ -1,6 +1,6 @@
 """A gradient builder that runs: emitted nodes are evaluated through their references in float64."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +8,22 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, operator_of
 
+Run = Callable[[Node, Sequence[Array | None]], Sequence[Array]]
+DOUT = "dout"
+"""The name of the gradient that arrives."""
 
-def evaluate(nodes: Sequence[Node], values: Mapping[str, Array]) -> dict[str, Array]:
-    """All values after the nodes ran in order, each by its reference."""
+
+def by_reference(node: Node, inputs: Sequence[Array | None]) -> Sequence[Array]:
+    """The outputs of a node by its meaning in numpy."""
+    return operator_of(node).reference(node, inputs)
+
+
+def evaluate(nodes: Sequence[Node], values: Mapping[str, Array], run: Run = by_reference) -> dict[str, Array]:
+    """All values after the nodes ran in order, each by `run`."""
     arrays = dict(values)
     for node in nodes:
         node = with_static_inputs(node, arrays)
-        results = operator_of(node).reference(node, [arrays[n] if n else None for n in node.inputs])
+        results = run(node, [arrays[n] if n else None for n in node.inputs])
         arrays.update((n, x) for n, x in zip(node.outputs, results, strict=False) if n)
     return arrays
 
@@ -92,9 +101,29 @@ class EvaluatingBuilder:
             self.emit("ReduceSum", (name, self.constant("axes", np.array(axes))), (total,), keepdims=1)
         self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
 
-    def gradients(self, values: Mapping[str, Array]) -> dict[int, Array]:
-        """The gradient of each input in `only`; zeros if the rule did not produce it."""
-        wide = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in self.constants.items()}
-        results = evaluate(self.nodes, {**values, **wide})
-        zeros = {i: np.zeros(self.type(self.node.inputs[i]).shape) for i in self.only}
+    def gradients(self, values: Mapping[str, Array], run: Run = by_reference) -> dict[int, Array]:
+        """The gradient of each input in `only`, in the float type of `values`; zeros if the rule did not produce it."""
+        kind = next(x.dtype for x in values.values() if x.dtype.kind == "f")
+        constants = {n: x.astype(kind if x.dtype.kind == "f" else np.int32) for n, x in self.constants.items()}
+        results = evaluate(self.nodes, {**values, **constants}, run)
+        zeros = {i: np.zeros(self.type(self.node.inputs[i]).shape, kind) for i in self.only}
         return zeros | {i: results[f"grad{i}"] for i in sorted(self.asked)}
+
+
+def both_ways(
+    node: Node, values: Mapping[str, Array], wanted: Sequence[int], dout: Array | None, run: Run = by_reference
+) -> tuple[tuple[Array, ...], dict[int, Array]]:
+    """The outputs of a node, and the gradients of the wanted inputs by its rule, each node computed by `run`.
+
+    `dout` is the gradient of the first output; None stands for the one of a loss.
+    """
+    outputs = tuple(run(node, [values[n] if n else None for n in node.inputs]))
+    everything = {**values, **{n: x for n, x in zip(node.outputs, outputs, strict=False) if n}}
+    if dout is not None:
+        everything[DOUT] = dout
+    types = {n: TensorType("float32" if x.dtype.kind == "f" else "int32", x.shape) for n, x in everything.items()}
+    builder = EvaluatingBuilder(node, types, wanted)
+    if wanted:
+        douts = ["" if dout is None else DOUT, *[""] * (len(node.outputs) - 1)]
+        operator_of(node).gradient(node, douts, builder)
+    return outputs, builder.gradients(everything, run)

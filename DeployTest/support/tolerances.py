@@ -1,6 +1,9 @@
 """The tolerances of all tests, read from tolerances.toml and the library's file of that name."""
 
+import re
 import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.operator import Operator, registry
+from deployer.core.target import TARGETS_DIR
+from deployer.operators.elementwise import Binary, Flat
+from deployer.operators.views.compile_time import Folded
 from deployer.verify.tolerances import TOLERANCES
+from DeployTest.support.kernel_bench import step_of
+from DeployTest.support.kernel_runs import KernelRuns
+
+ROUNDING = re.compile(r"fmaf|math_f32\.h|sum_f32\.h|\+= [^;)]*;")
+"""What rounds more than once in the C of a kernel: fused operations, functions, and sums as they grow."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a result may be from its reference: atol + rtol * |reference|."""
+
+    rtol: float
+    atol: float
 
 
 @cache
@@ -18,17 +38,67 @@ def table() -> dict[str, Any]:
         return {**tomllib.load(file), "training": {"loss": TOLERANCES.loss, "weight": TOLERANCES.weight}}
 
 
-def tolerance(operator: str, dtype: str) -> tuple[float, float]:
-    """(rtol, atol) for results of an operator in a dtype."""
-    classes = table()["classes"]
-    row: dict[str, Any] = next((c for c in classes.values() if operator in c["operators"]), {})
-    entry = row.get(dtype, classes["default"][dtype])
-    return entry["rtol"], entry["atol"]
+@cache
+def class_of(operator: Operator) -> str:
+    """The class of an operator: elementwise where it is declared as such, else that of its family's folder.
+
+    What reduces along a dim is no elementwise operator but a reduction. Families of other packages are elementwise
+    until they reduce, which is the strictest.
+    """
+    steps = [step_of(operator, sample) for sample in operator.samples()]
+    reduces = any(d.kind == "reduction" for step in steps for d in step.access.dims)
+    name = "elementwise" if isinstance(operator, Flat | Binary) and not reduces else _of_family(operator)
+    return "reduction" if reduces and name == "elementwise" else name
 
 
-def assert_close(operator: str, result: npt.NDArray[Any], reference: npt.NDArray[Any]) -> None:
-    """Fail where result and reference differ in shape or by more than the table allows."""
-    assert result.shape == reference.shape, f"{operator}: {result.shape} instead of {reference.shape}"
-    dtype = "int32" if result.dtype.kind in "iub" else result.dtype.name
-    rtol, atol = tolerance(operator, dtype)
-    np.testing.assert_allclose(result, reference, rtol=rtol, atol=atol, err_msg=operator)
+def _of_family(operator: Operator) -> str:
+    """The class of the folder that an operator's file lies in."""
+    family = type(operator).__module__.split(".")[-2]
+    return next((name for name, row in table()["classes"].items() if family in row["families"]), "elementwise")
+
+
+@cache
+def sources_of(operator: Operator) -> tuple[str, ...]:
+    """The C files that compute the samples of an operator, from the folder of targets."""
+    runs = KernelRuns()
+    for sample in operator.samples() if not isinstance(operator, Folded) else ():
+        step = step_of(operator, sample)
+        runs(step.node, step.arrays)
+    return tuple(sorted(runs.sources.values()))
+
+
+def bound(operator: Operator, judgment: str, dtype: np.dtype[Any], sources: Iterable[str] | None = None) -> Bound:
+    """What a class allows for a judgment, `forward` or `gradient`, in a dtype.
+
+    An output that is a copy or a single operation, which IEEE 754 rounds in one way, has to be exact where its family's
+    class says so: `sources` are the C files that computed it, by default those of the operator.
+    """
+    if dtype.kind in "iub":
+        return Bound(0.0, 0.0)
+    row = table()["classes"][class_of(operator)]
+    exact = judgment == "forward" and "single" in table()["classes"][_of_family(operator)]
+    single = row.get("single") if exact else None
+    if single and not any(ROUNDING.search(_source(f)) for f in (sources_of(operator) if sources is None else sources)):
+        return Bound(**single)
+    entry = row[dtype.name][judgment]
+    return Bound(entry["rtol"], entry["atol"])
+
+
+@cache
+def _source(file: str) -> str:
+    return (TARGETS_DIR / file).read_text()
+
+
+def assert_close(name: str, result: npt.NDArray[Any], reference: npt.NDArray[Any]) -> None:
+    """Fail where result and reference differ in shape, or by more than the class of the operator of that name allows.
+
+    A name that is no operator's stands for a result of several: the widest class.
+    """
+    assert result.shape == reference.shape, f"{name}: {result.shape} instead of {reference.shape}"
+    operator = registry().get(name)
+    if operator is not None:
+        allowed = bound(operator, "forward" if result.dtype != np.float64 else "gradient", result.dtype)
+    else:
+        entry = table()["several"]["int32" if result.dtype.kind in "iub" else result.dtype.name]
+        allowed = Bound(entry["rtol"], entry["atol"])
+    np.testing.assert_allclose(result, reference, rtol=allowed.rtol, atol=allowed.atol, err_msg=name)

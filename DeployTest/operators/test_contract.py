@@ -1,0 +1,121 @@
+"""The contract of operators holds for all of them, and what breaks it is found."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deployer.operators
+from deployer.core.ir import Node
+from deployer.core.operator import Array, Sample, registry
+from deployer.core.target import TARGETS_DIR
+from deployer.operators.views.compile_time import Folded
+from DeployTest import check_operator as command
+from DeployTest.support.kernel_runs import KernelRuns
+from DeployTest.support.operator_contract import check_operator, operators
+from DeployTest.support.tolerances import class_of, sources_of, table
+
+FAMILIES = Path(deployer.operators.__file__ or "").parent
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+
+
+@pytest.mark.parametrize("name", operators())
+def test_contract(name: str) -> None:
+    """Accuracy and invariance of the kernels of an operator and of its gradient."""
+    findings = check_operator(name)
+    assert not findings.faults, "\n".join(findings.faults)
+
+
+def test_every_kernel_ran() -> None:
+    """The samples of all operators run every portable kernel there is, from its own file."""
+    ran = {file for name in operators() for file in sources_of(registry()[name])}
+    assert ran == {str(p.relative_to(TARGETS_DIR)) for p in (TARGETS_DIR / "common" / "kernels").glob("*.c")}
+
+
+def test_every_family_has_a_class() -> None:
+    """Each folder of operators stands in one class, and no class has a folder that is not there."""
+    folders = sorted(p.parent.name for p in FAMILIES.glob("*/__init__.py"))
+    assert sorted(f for row in table()["classes"].values() for f in row["families"]) == folders
+    assert {class_of(registry()[name]) for name in operators()} == set(table()["classes"])
+
+
+def test_classes() -> None:
+    """A reduction in a family of elementwise operators, an elementwise step in one of losses, and plain members."""
+    expected = {"Exp": "elementwise", "ReduceSum": "reduction", "MSELossGrad": "elementwise", "MSELoss": "probability"}
+    assert {name: class_of(registry()[name]) for name in expected} == expected
+
+
+def test_invariance_is_exact() -> None:
+    """There is no tolerance between tilings."""
+    assert table()["invariance"] == {"forward": 0.0, "gradient": 0.0}
+
+
+def _off(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Kernels whose results are changed by a function of how they run."""
+    plain = KernelRuns.__call__
+
+    def run(self: KernelRuns, node: Node, inputs: Sequence[Array | None]) -> Sequence[Array]:
+        return [change(self, node, np.array(x)) for x in plain(self, node, inputs)]
+
+    monkeypatch.setattr(KernelRuns, "__call__", run)
+
+
+def _one_ulp(x: Array) -> Array:
+    return np.nextafter(x, np.float32(np.inf)) if x.dtype.kind == "f" else x
+
+
+def test_a_wrong_bit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single operation has one result."""
+    _off(monkeypatch, lambda runs, node, x: _one_ulp(x))
+    assert any("forward accuracy" in fault for fault in check_operator("Add").faults)
+
+
+def test_a_bit_that_depends_on_tiles_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is far within the bound of accuracy, and in a gradient alone."""
+    _off(monkeypatch, lambda runs, node, x: _one_ulp(x) if runs.resident and node.op == "SoftmaxGrad" else x)
+    faults = check_operator("Softmax").faults
+    assert faults
+    assert all("gradient invariance" in fault for fault in faults)
+
+
+def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of the rule that is off by a thousandth, in all tilings alike."""
+    _off(monkeypatch, lambda runs, node, x: x * np.float32(1.001) if node.op == "GeluGrad" else x)
+    faults = check_operator("Gelu").faults
+    assert faults
+    assert all("gradient accuracy" in fault for fault in faults)
+
+
+def test_nan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one element of one result."""
+
+    def change(runs: KernelRuns, node: Node, x: Array) -> Array:
+        x.reshape(-1)[-1:] = np.nan
+        return x
+
+    _off(monkeypatch, change)
+    assert any(fault.endswith(": NaN") for fault in check_operator("Exp").faults)
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"), [("Relu", []), ("Identity", [Sample("empty", (np.empty((0, 3), "f4"),))])]
+)
+def test_an_empty_comparison_is_a_fault(name: str, samples: list[Sample], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No samples, and a sample without a number."""
+    monkeypatch.setattr(type(registry()[name]), "samples", lambda self: iter(samples))
+    assert check_operator(name).faults
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """The judgments with the file that ran; an unknown or folded name has exit code 2."""
+    assert command.main(["Relu"]) == 0
+    out = capsys.readouterr().out
+    assert "common/kernels/relu_f32.c" in out
+    for judgment in ("forward accuracy", "forward invariance", "gradient accuracy", "gradient invariance"):
+        assert judgment in out
+    folded = next(op.name for op in registry().values() if isinstance(op, Folded))
+    for name in ("Nothing", folded):
+        assert command.main([name]) == 2
+        assert f"{name!r}" in capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""Runs nodes by their C kernels, whatever they are lowered to, and records the source file of each kernel that ran."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Sample, operator_of
+from deployer.core.target import TARGETS_DIR, load
+from deployer.operators.views.compile_time import Folded
+from deployer.running.build import toolchain
+from deployer.running.kernels import kernel_source
+from DeployTest.support.gradients import evaluate
+from DeployTest.support.kernel_bench import run_step, step_of
+
+Sizes = Callable[[Access], Mapping[str, int]]
+
+
+def whole(access: Access) -> Mapping[str, int]:
+    """One tile for the whole step."""
+    return access.sizes
+
+
+@dataclass
+class KernelRuns:
+    """Computes a node as a target does: views by their meaning, all else by kernels, in the tiles that `sizes` gives.
+
+    `resident` says whether kernels find their operands in whole tensors or in packed boxes. `sources` are the C files
+    that ran, by kernel, from the folder of targets.
+    """
+
+    sizes: Sizes = whole
+    cores: Sequence[int] = (0,)
+    resident: bool = False
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, node: Node, inputs: Sequence[Array | None]) -> Sequence[Array]:
+        """The outputs of a node."""
+        operator = operator_of(node)
+        if operator.view or isinstance(operator, Folded):
+            return operator.reference(node, inputs)
+        values = {n: x for n, x in zip(node.inputs, inputs, strict=True) if n and x is not None}
+        types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
+        given = [types[n] if n else None for n in node.inputs]
+        lowered = operator.lower(node, given)
+        if lowered is not None:
+            results = evaluate(lowered, values, self)
+            return [results[n] if n else np.empty(0, np.float32) for n in node.outputs]
+        assert operator.kernel is not None
+        assert all(node.outputs), f"{node.op}: its kernel leaves out an output"
+        step = step_of(operator, Sample(node.name, tuple(inputs), dict(node.attrs), len(node.outputs)))
+        self.sources[operator.kernel.symbol] = provenance(operator.kernel.symbol)
+        resident = [o.arg for o in step.access.operands] if self.resident else []
+        return run_step(step, self.sizes(step.access), self.cores, resident)
+
+
+def provenance(symbol: str, target: str = "host") -> str:
+    """The C file of a kernel on a target, from the folder of targets: a portable one, or the target's own."""
+    return str(kernel_source(symbol, toolchain(load(target))).relative_to(TARGETS_DIR))

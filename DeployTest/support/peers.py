@@ -1,0 +1,73 @@
+"""Others who compute the same in float32: ONNX Runtime, and PyTorch where it is installed."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+from deployer.core.ir import AttrValue
+from deployer.core.operator import Array
+from DeployTest.support.kernel_bench import Step
+
+OPSET = 21
+Formula = Callable[[Any, list[Any]], Any]
+"""A forward computation in PyTorch: the module, the inputs as tensors -> the output."""
+
+
+def run_by_onnx(step: Step) -> list[Array]:
+    """Outputs of a one-node model in ONNX Runtime; attributes that this opset wants as inputs become constants."""
+    attrs = dict(step.node.attrs)
+    names, constants = list(step.node.inputs), []
+    for position, attribute in step.operator.static_inputs.items():
+        if attribute in attrs:
+            names += [""] * (position + 1 - len(names))
+            names[position] = attribute
+            setting = attrs.pop(attribute)
+            value = np.float32(setting) if isinstance(setting, float) else np.array(_as_list(setting), np.int64)
+            constants.append(numpy_helper.from_array(np.asarray(value), attribute))
+    values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
+    node = helper.make_node(step.node.op, names, list(step.node.outputs))
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
+    graph = helper.make_graph([node], "one", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    text = onnx.shape_inference.infer_shapes(model).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(text, options)
+    return [x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))]
+
+
+def _as_list(value: AttrValue) -> list[object]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def torch_module() -> Any:
+    """PyTorch on one thread, or None where it is not installed."""
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    return torch
+
+
+def run_by_torch(
+    torch: Any, formula: Formula, inputs: Sequence[Array], dout: Array | None, wanted: Sequence[int]
+) -> tuple[Array, Mapping[int, Array]]:
+    """The output of a formula, and the gradients of the wanted inputs for the output's gradient `dout`, by autograd."""
+    tensors = [torch.from_numpy(np.array(x, np.int64 if x.dtype.kind in "iu" else x.dtype)) for x in inputs]
+    for index in wanted:
+        tensors[index].requires_grad_()
+    output = formula(torch, tensors)
+    upstream = None if dout is None else torch.from_numpy(np.array(dout))
+    found = torch.autograd.grad(output, [tensors[i] for i in wanted], upstream) if wanted else ()
+    gradients = {i: gradient.numpy() for i, gradient in zip(wanted, found, strict=True)}
+    return output.detach().numpy(), gradients
