@@ -44,7 +44,7 @@ def test_errors() -> None:
     half, size = 2.0**-22, np.array([[4.0, -4.0]])
     exact, near = np.array([[2.0, 4.0]]), np.array([[2.0 + half, 4.0]])
     assert error(near, exact, per_element=True) == Error(2**0.5, 2.0)
-    assert error(size + [half, 0.0], size, per_element=False) == Error(0.5**0.5, 1.0)
+    assert error(size + np.array([half, 0.0]), size, per_element=False) == Error(0.5**0.5, 1.0)
     for values in (near[:, :1], near[:0]):
         with pytest.raises(AssertionError):
             error(values, exact[: len(values)], per_element=True)
