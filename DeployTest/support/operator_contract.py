@@ -14,7 +14,7 @@ from deployer.operators.views.compile_time import Folded
 from DeployTest.support.gradients import both_ways, by_reference
 from DeployTest.support.kernel_bench import Step, bits, lawful, step_of
 from DeployTest.support.kernel_runs import KernelRuns
-from DeployTest.support.tolerances import Bound, bound
+from DeployTest.support.tolerances import Bound, bound, table
 
 FORWARD, GRADIENT = "forward", "gradient"
 SEED = 11
@@ -63,8 +63,8 @@ def operators() -> list[str]:
 def check_operator(name: str) -> Findings:
     """Judge every sample of an operator: its outputs, then its gradients for a random gradient that arrives.
 
-    Accuracy is the distance of kernels in one tile from the operator's meaning; invariance that other tiles, numbers
-    and orders of cores, and residence change no bit.
+    Accuracy is the distance of kernels in one tile from the operator's meaning in float64, or in float32 where it has
+    to be zero; invariance that other tiles, numbers and orders of cores, and residence change no bit.
     """
     operator = registry()[name]
     findings = Findings(name)
@@ -78,12 +78,10 @@ def _check_sample(operator: Operator, sample: Sample, findings: Findings) -> Non
     runs, labels = KernelRuns(), step.node.outputs
     outputs = runs(step.node, step.arrays)[: len(labels)]
     expected = operator.reference(step.node, step.arrays)
-    exact = operator.reference(step.node, [x if x is None else _wide(x) for x in step.arrays])
-    for label, result, meaning, limit in zip(labels, outputs, expected, exact, strict=False):
+    wide = operator.reference(step.node, [x if x is None else _wide(x) for x in step.arrays])
+    for label, result, rounded, exact in zip(labels, outputs, expected, wide, strict=False):
         allowed = bound(operator, FORWARD, result.dtype, runs.sources.values())
-        findings.comparisons.append(
-            _compared((sample.label, FORWARD, label), result, meaning, np.isnan(limit), allowed)
-        )
+        findings.comparisons.append(_compared((sample.label, FORWARD, label), result, exact, rounded, allowed))
     for variant in _variants(operator):
         findings.comparisons += _same(sample.label, FORWARD, labels, outputs, variant(step.node, step.arrays))
     findings.sources |= runs.sources
@@ -98,14 +96,14 @@ def _check_sample(operator: Operator, sample: Sample, findings: Findings) -> Non
 def _check_gradients(operator: Operator, step: Step, wanted: Sequence[int], findings: Findings) -> None:
     node, values, label = step.node, step.values, step.node.name
     dout = np.random.default_rng(SEED).standard_normal(step.types[node.outputs[0]].shape).astype(np.float32)
-    expected = both_ways(node, {n: _wide(x) for n, x in values.items()}, wanted, _wide(dout))[1]
+    exact = both_ways(node, {n: _wide(x) for n, x in values.items()}, wanted, _wide(dout))[1]
+    rounded = both_ways(node, values, wanted, dout)[1]
     runs = KernelRuns()
     gradients = both_ways(node, values, wanted, dout, runs)[1]
     names = [f"d{node.inputs[i]}" for i in wanted]
     for i, name in zip(wanted, names, strict=True):
         allowed = bound(operator, GRADIENT, gradients[i].dtype)
-        where = np.isnan(expected[i])
-        findings.comparisons.append(_compared((label, GRADIENT, name), gradients[i], expected[i], where, allowed))
+        findings.comparisons.append(_compared((label, GRADIENT, name), gradients[i], exact[i], rounded[i], allowed))
     for variant in _variants(operator):
         others = both_ways(node, values, wanted, dout, variant)[1]
         left, right = ([found[i] for i in wanted] for found in (gradients, others))
@@ -154,26 +152,32 @@ def _variants(operator: Operator) -> Iterator[KernelRuns]:
     yield KernelRuns(drawn, tuple(reversed(range(8))))
 
 
-def _compared(
-    place: tuple[str, str, str], result: Array, meaning: Array, undefined: Array, allowed: Bound
-) -> Comparison:
-    """Accuracy. NaN is a fault but where the result is `undefined`: the meaning is NaN in float64 as well."""
+def _compared(place: tuple[str, str, str], result: Array, exact: Array, rounded: Array, allowed: Bound) -> Comparison:
+    """Accuracy, against the meaning in float64, and where nothing is allowed against that in float32.
+
+    NaN is a fault but where the meaning is NaN in float64 as well.
+    """
     sample, judgment, label = place
 
     def because(fault: str, share: float = np.inf) -> Comparison:
-        numbers = int(np.count_nonzero(~np.isnan(meaning)))
+        numbers = int(np.count_nonzero(~np.isnan(exact)))
         return Comparison(sample, f"{judgment} accuracy", label, numbers, share, fault)
 
-    if result.shape != meaning.shape:
-        return because(f"{result.shape} instead of {meaning.shape}")
+    if not result.shape == exact.shape == rounded.shape:
+        return because(f"{result.shape} instead of {exact.shape}")
     if not result.size:
         return because("nothing is compared")
-    values, exact = result.astype(np.float64), meaning.astype(np.float64)
-    if (np.isnan(values) != undefined).any() or (np.isnan(exact) != undefined).any():
+    values, meaning = result.astype(np.float64), (exact if allowed.rtol else rounded).astype(np.float64)
+    undefined = np.isnan(exact)
+    if (np.isnan(values) != undefined).any() or (np.isnan(rounded) != undefined).any():
         return because("NaN")
     with np.errstate(invalid="ignore", divide="ignore"):
-        distance = np.where((values == exact) | undefined, 0.0, np.abs(values - exact))
-        limit = allowed.atol + allowed.rtol * np.where(np.isfinite(exact), np.abs(exact), 0.0)
+        distance = np.where((values == meaning) | undefined, 0.0, np.abs(values - meaning))
+        noise = np.abs(rounded - exact)
+        sizes = np.where(np.isfinite(meaning), np.abs(meaning), 0.0)
+        limit = allowed.atol + allowed.rtol * sizes
+        if allowed.rtol:
+            limit = limit + table()["conditioning"]["rounding"] * noise[np.isfinite(noise)].max(initial=0.0)
         share = np.where(distance == 0, 0.0, distance / limit)
     worst = int(np.argmax(share))
     at = [int(i) for i in np.unravel_index(worst, result.shape)]

@@ -8,7 +8,7 @@ from deployer.core.errors import GraphProblem, ShapeMismatch, Warn, python_warni
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, registry
-from deployer.frontend.classes import check_classes
+from deployer.frontend.data_numbers import check_classes
 from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_types, rename_private, training_roles
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
 from deployer.frontend.node_checks import check_kernel

@@ -11,8 +11,7 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
-from deployer.frontend.classes import check_classes
-from deployer.frontend.finite import check_finite, narrowed
+from deployer.frontend.data_numbers import check_classes, check_finite, narrowed
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""

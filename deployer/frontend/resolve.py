@@ -12,7 +12,7 @@ from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOper
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
-from deployer.frontend.classes import check_labels
+from deployer.frontend.data_numbers import check_labels
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph

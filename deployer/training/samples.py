@@ -11,8 +11,8 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import read_npz
+from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import Dataset
-from deployer.frontend.finite import check_finite, narrowed
 from deployer.running.output import replace_file
 
 Samples = tuple[dict[str, Array], ...]

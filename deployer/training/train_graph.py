@@ -14,8 +14,8 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, update_counter, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
+from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import Dataset, check_passes, check_sample_classes, check_samples
-from deployer.frontend.finite import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.resolve import Resolved
 from deployer.running import output
