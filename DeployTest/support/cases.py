@@ -167,7 +167,8 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     """What the verdict has against a run: values, movements of tensors, accumulators."""
     expected = pipeline.expectation(built.case, built.plan)
-    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight).faults
+    judge = pipeline.judge_of(built.case, built.plan, outcome, TOLERANCES.weight)
+    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight, judge=judge).faults
 
 
 _canonical: dict[str, str] = {}
