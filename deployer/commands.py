@@ -180,6 +180,19 @@ def _judge(
     result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative, judge)
     if outcome.divergence:
         result = replace(result, verdict="failed", faults=(*outcome.divergence, *result.faults))
+    if judge and result.checks.failed is not None:
+        found, said = pipeline.divergence(case, plan, judge, directory, result.checks.failed)
+        result = replace(result, divergence=found, diverged=said)
+    if result.verdict == "explained":
+        units = pipeline.shown(case, plan, result.checks.explained, directory)
+        result = replace(result, checks=replace(result.checks, explained=units))
+        warning = DeployerWarning(
+            f"decisions that rounding turned explain values beyond the tolerance: {len(units)}",
+            [("unit", str(unit)) for unit in units],
+            "--strict makes it a failure",
+        )
+        ending.tell(str(warning))
+        warnings = [*warnings, warning]
     files = {"report.json": report.as_json(result, warnings)}
     if result.drift:
         files["drift.svg"] = drift_svg(result.drift, len(result.losses), a.tolerance)

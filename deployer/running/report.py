@@ -16,6 +16,7 @@ from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
+from deployer.running.watch import Divergence
 from deployer.verify import verdict
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.drift import Drift, drift_of
@@ -34,7 +35,8 @@ class Report:
 
     Losses must be within `tolerance`, arrays within `relative` times their largest expected magnitude more; trained
     tensors must also have moved as expected, and accumulators hold what is expected. What is beyond that without being
-    a fault, because each checked pass is right from its own state, stands in `drifted`.
+    a fault, because each checked pass is right from its own state, stands in `drifted`. `diverged` says which step of
+    the first wrong pass diverges first.
     """
 
     verdict: str
@@ -51,6 +53,8 @@ class Report:
     drifted: tuple[str, ...]
     checks: Checks
     drift: Drift | None
+    divergence: Divergence | None
+    diverged: str
     bench: dict[str, str]
     predicted: dict[str, int]
     assumed: tuple[str, ...] = ()
@@ -114,6 +118,8 @@ def make_report(
         drifted=drifted,
         checks=checks,
         drift=drift_of(outcome.losses, expected.losses),
+        divergence=None,
+        diverged="",
         bench=outcome.bench,
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
         assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
@@ -181,6 +187,8 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
         )
     _show_values(report, console)
+    if report.diverged:
+        console.print(f"first divergence: {one_line(report.diverged)}", style="bold red")
     for fault in report.faults[:MOST_FAULTS]:
         console.print(f"FAULT {one_line(fault)}", style="bold red")
     if len(report.faults) > MOST_FAULTS:

@@ -77,7 +77,7 @@ def run_program(
         for file in (name, "input.bin"):
             (folder / file).symlink_to((directory / file).resolve())
         command = command_line(target.name, tools, folder, flags, name)
-        status, stdout, errors = _supervised(command, folder, plan)
+        status, stdout, errors = supervised(command, folder, plan)
         if status not in (0, 1) or "BENCH" not in own_lines(stdout):
             full = shutil.disk_usage(folder).free < sum(sizes)
             raise _broken(f"{directory / name}", status, full, _last_words(plan, stdout, errors), tools)
@@ -168,8 +168,8 @@ def _executable(tools: Toolchain, word: str) -> str:
     return path
 
 
-def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
-    """Run a command: exit status, stdout and stderr. It and its child processes end at the time limit."""
+def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
+    """Run a command in a folder: exit status, stdout and stderr. It and its child processes end at the time limit."""
     try:
         process = subprocess.Popen(
             command,

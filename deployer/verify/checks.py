@@ -17,6 +17,7 @@ from deployer.verify.verdict import Expected
 MOST_GOLD_PASSES = 16
 """What others expect is searched for turned decisions in runs of at most so many passes."""
 
+OWN = "this run"
 MOST_SHOWN = 3
 """So many failing passes are described, the others counted."""
 
@@ -34,13 +35,24 @@ class PassCheck:
 
 @dataclass(frozen=True)
 class Explained:
-    """A turned decision, and in whose numbers: the program's, or those that the case expects."""
+    """A turned decision, and in whose numbers: the program's, or those that the case expects.
+
+    `computed` is what the program had there, in the tensor `shown`, where its simulator tells.
+    """
 
     whose: str
     turn: Turn
+    shown: str = ""
+    computed: float | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it turned in the program."""
+        return self.whose == OWN
 
     def __str__(self) -> str:
-        return f"pass {self.turn.index}, in {self.whose}: {self.turn}"
+        ours = "" if self.computed is None else f"; {self.shown} is {self.computed:.3e} in this run"
+        return f"pass {self.turn.index}, in {self.whose}: {self.turn}{ours}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Checks:
     faults: tuple[str, ...] = ()
     explained: tuple[Explained, ...] = ()
     trajectory_explained: bool = False
+    failed: int | None = None
+    """The first pass with a fault."""
 
     @property
     def worst(self) -> PassCheck:
@@ -71,19 +85,21 @@ class Judge:
 
     def checks(self) -> Checks:
         """Compare every recorded pass; where one fails, look for decisions that account for it."""
-        rows, faults, found = [], list[str](), list[Explained]()
+        rows, faults, found, failed = [], list[str](), list[Explained](), list[int]()
         for one in self.passes:
             apart = misfit(one, one.reference(), self.tolerance)
             turns = explanation(one, apart, self.tolerance, self.budget) if apart.faults and not faults else ()
-            found += [Explained("this run", turn) for turn in turns]
+            found += [Explained(OWN, turn) for turn in turns]
             if apart.faults and not turns:
+                failed.append(one.index)
                 faults.append(
                     f"pass {one.index} from its own state: {apart.faults} beyond their bounds, worst {apart.said}"
                 )
             rows.append(PassCheck(one.index, apart.loss_difference, apart.worst, apart.severity, bool(turns)))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
-        return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(found))
+        first = failed[0] if failed else None
+        return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(found), failed=first)
 
     def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
         """The checks of a run that is further from the case's own expected values than the tolerance.
@@ -106,7 +122,7 @@ class Judge:
         theirs = self._turned_gold(expected, ours)
         if theirs is None or not (ours or theirs):
             return checks
-        rows = [Explained("this run", t) for t in ours] + [Explained(expected.reference, t) for t in theirs]
+        rows = [Explained(OWN, t) for t in ours] + [Explained(expected.reference, t) for t in theirs]
         return replace(checks, explained=tuple(rows), trajectory_explained=True)
 
     def _turned_gold(self, expected: Expected, ours: tuple[Turn, ...]) -> tuple[Turn, ...] | None:

@@ -14,7 +14,7 @@ class Tolerances:
     `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
     that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
     an error that may be left of one that is explained. A decision is near its border within `near` of the largest
-    magnitude.
+    magnitude. A step's result is right within `step` of its largest magnitude.
     """
 
     loss: float
@@ -27,6 +27,7 @@ class Tolerances:
     odd: float
     left: float
     near: float
+    step: float
 
 
 @cache
