@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import ending, pipeline, reentry, requests
+from deployer import ending, judging, pipeline, reentry, requests
 from deployer.codegen import generate
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem
@@ -176,15 +176,15 @@ def _judge(
     timings: dict[str, float],
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
-    judge = pipeline.judge_of(case, plan, outcome, a.tolerance)
+    judge = judging.judge_of(case, plan, outcome, a.tolerance)
     result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative, judge)
     if outcome.divergence:
         result = replace(result, verdict="failed", faults=(*outcome.divergence, *result.faults))
     if judge and result.checks.failed is not None:
-        found, said = pipeline.divergence(case, plan, judge, directory, result.checks.failed)
+        found, said = judging.divergence(case, plan, judge, directory, result.checks.failed)
         result = replace(result, divergence=found, diverged=said)
     if result.verdict == "explained":
-        units = pipeline.shown(case, plan, result.checks.explained, directory)
+        units = judging.shown(case, plan, result.checks.explained, directory)
         result = replace(result, checks=replace(result.checks, explained=units))
         warning = DeployerWarning(
             f"decisions that rounding turned explain values beyond the tolerance: {len(units)}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deployer import pipeline
+from deployer import judging
 from deployer.core.errors import RunFailed
 from deployer.running import report
 from deployer.running.run import _outcome
@@ -106,7 +106,7 @@ def verdict(program: Program, dump: bytes, stdout: str) -> tuple[str, ...]:
     except RunFailed as failure:
         return (str(failure),)
     tolerance = program.plan.running.tolerance
-    judge = pipeline.judge_of(case, program.plan, outcome, tolerance)
+    judge = judging.judge_of(case, program.plan, outcome, tolerance)
     return report.make_report(program.plan, outcome, program.expected, tolerance, judge=judge).faults
 
 
