@@ -16,12 +16,13 @@ from deployer.core.plan import Options, Plan, Running
 from deployer.pipeline import Case
 from deployer.running import report
 from deployer.running.run import Outcome
+from deployer.training.train_graph import build_train_graph
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES, checked_passes, moments, usual_checks
 from deployer.verify.checks import Judge
 from deployer.verify.drift import drift_of, drift_svg
 from deployer.verify.reference import Memory
 from deployer.verify.verdict import Expected
-from DeployTest.models import autoencoder
+from DeployTest.models import autoencoder, dscnn
 from DeployTest.support.cases import compile_case, faults
 from DeployTest.support.command_line import deployer
 from DeployTest.support.turned import Run, border_value, opened_border
@@ -215,3 +216,32 @@ def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert deployer("train", "-t", train, "-o", tmp_path / "c", "--check-passes", "2") == 0
     assert deployer("train", "-t", train, "-o", tmp_path / "c", "--check-passes", "3", "--skipgen") == 2
     assert "--check-passes 3, in the file 2" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def adaptive(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Batch norms, and an optimizer that divides a gradient by its own size: of a tiny one it makes a whole step."""
+    root = tmp_path_factory.mktemp("adaptive")
+    dscnn.generate(root)
+    made = build_train_graph(root / "dscnn.onnx", "cross_entropy", "adamw", 1e-3, "", root / "a", samples=3)
+    return pipeline.load_training(made.train)
+
+
+def test_rounding_that_an_optimizer_enlarges(adaptive: Case) -> None:
+    """Gradients off by a rounding of cancelled sums pass, whatever the optimizer makes of them; wrong ones do not."""
+
+    def noisy(index: int, node: Node, memory: Memory) -> None:
+        draw = np.random.default_rng(index)
+        for name in adaptive.program.accumulators if node is adaptive.program.graphs[0].nodes[-1] else ():
+            scale = np.float32(1e-4) * np.sqrt(np.square(memory[name]).mean())
+            memory[name] = memory[name] + scale * draw.uniform(-1, 1, memory[name].shape)
+
+    checks = Run(adaptive, 0.0, noisy).judge().checks()
+    assert not checks.faults
+    for name in adaptive.program.accumulators[::7]:
+
+        def wrong(index: int, node: Node, memory: Memory, name: str = name) -> None:
+            if node is adaptive.program.graphs[0].nodes[-1]:
+                memory[name] = -memory[name]
+
+        assert Run(adaptive, 0.0, wrong).judge().checks().faults, name

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from deployer.core.ir import Program
+from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.checked import checked_passes
-from deployer.verify.reference import Hook, Memory, initial_memory, run_pass
+from deployer.verify.reference import Hook, Memory, initial_memory, run_graph, run_pass
 from deployer.verify.tolerances import TOLERANCES
 
 Arrays = Mapping[str, Array]
@@ -28,7 +28,11 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class OnePass:
-    """One pass of a program: the state before and after it, and its loss."""
+    """One pass of a program: the state before and after it, and its loss.
+
+    `spread` is what rounding in gradients may do to what the optimizer changes, in a pass of the reference that ends
+    with an update.
+    """
 
     program: Program
     dataset: Dataset
@@ -36,6 +40,7 @@ class OnePass:
     before: Arrays
     after: Arrays
     loss: float
+    spread: Arrays = field(default_factory=dict)
 
     @property
     def updates(self) -> int:
@@ -51,10 +56,38 @@ class OnePass:
 
     def reference(self, before: Hook | None = None) -> "OnePass":
         """The same pass by the float64 reference."""
-        memory = self.memory()
-        loss = run_pass(self.program, self.dataset, memory, self.index, before=before)
+        memory, optimizer = self.memory(), self.program.graphs[-1]
+        trained: dict[str, Array] = {}
+
+        def look(node: Node, memory: Memory) -> None:
+            if not trained and node is optimizer.nodes[0]:
+                trained.update(memory.arrays)
+            if before is not None:
+                before(node, memory)
+
+        loss = run_pass(self.program, self.dataset, memory, self.index, before=look)
         after = {name: _in_range(memory[name]) for name in self.after}
-        return replace(self, after=after, loss=float(_in_range(np.array(loss))))
+        spread = self._spread(trained, after) if self.updates else {}
+        return replace(self, after=after, loss=float(_in_range(np.array(loss))), spread=spread)
+
+    def _spread(self, trained: Mapping[str, Array], after: Arrays) -> Arrays:
+        """How far an update goes astray where every gradient is off by the rounding of a sum that cancels.
+
+        For SGD that is the rate times the rounding. An optimizer that divides by the gradient's own size makes a
+        whole step of it.
+        """
+        gradients = [trained[self.program.storage(name)].reshape(-1) for name in self.program.accumulators]
+        off = TOLERANCES.cancellation * _scale(gradients)
+        changed = {self.program.storage(name) for name in self.program.updated.values()} & set(after)
+        spread = {name: np.zeros(after[name].size) for name in changed}
+        for sign in (-1.0, 1.0):
+            memory = Memory(self.program, np.float64, dict(trained))
+            memory.update({name: memory[name] + sign * off for name in self.program.accumulators})
+            run_graph(self.program.graphs[-1], memory)
+            for name, values in spread.items():
+                apart = np.abs(verdict.minus(verdict.wide(memory[name]), verdict.wide(after[name])))
+                spread[name] = np.fmax(values, apart)
+        return spread
 
 
 @dataclass(frozen=True)
@@ -158,7 +191,7 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tup
     finite = np.where(np.isfinite(reach), reach, 0).reshape(-1).astype(np.float32)
     halves = np.spacing(finite).astype(np.float64) / 2
     rounding = TOLERANCES.roundings * (actual.updates + 1) * halves
-    small = rounding + TOLERANCES.cancellation * scale
+    small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
     usable = np.abs(wanted[np.isfinite(wanted)])
     allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small
     whole = TOLERANCES.movement * _norm(usable) + _norm(small)
