@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-
 from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
