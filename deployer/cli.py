@@ -9,7 +9,8 @@ from deployer import __version__, ending
 from deployer.core.level import ALIASES
 from deployer.core.safe_text import escaped
 from deployer.running.terminal import Terminal
-from deployer.values import UNITS, budget, finite, path, positive, seed, size, tolerance
+from deployer.values import UNITS, budget, finite, passes, path, positive, seed, size, tolerance
+from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
@@ -117,6 +118,14 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         f" an output of an inference case may differ by {TOLERANCES.relative:g} of its tensor's largest expected"
         " magnitude more; how far trained weights moved is judged besides",
     )
+    case.add_argument(
+        "--check-passes",
+        type=passes,
+        metavar="N|all|none",
+        help="training passes that the float64 reference repeats from the program's own state (default: all up to"
+        f" {FIRST_CHECKS}, then a fixed sample of so many, fewer where their states exceed {STATES_BYTES >> 20} MiB)",
+    )
+    case.add_argument("--strict", action="store_true", help="exit code 1 for a verdict `explained` as well")
     machine = p.add_argument_group("machine")
     machine.add_argument(
         "-p", "--platform", default="host", metavar="TARGET", help="see `deployer targets` (default host)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import ending, pipeline, reentry, requests
+from deployer import ending, judging, pipeline, reentry, requests
 from deployer.codegen import generate
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem
@@ -25,6 +25,7 @@ from deployer.running.profile import profile_table
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
 from deployer.training.samples import write_npz
+from deployer.verify.drift import drift_svg
 from deployer.verify.tolerances import TOLERANCES
 
 
@@ -137,14 +138,14 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
 def _compiled(
     a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
 ) -> Plan:
-    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance)
+    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan
 
 
 def _existing(a: argparse.Namespace, case: Case, directory: Path) -> Plan:
-    plan = reentry.existing(case, directory, pipeline.running_of(case, a.tolerance))
+    plan = reentry.existing(case, directory, pipeline.running_of(case, a.tolerance, a.check_passes))
     reentry.check_agreement(a.given, options_of(a, plan.options.target), plan.options, directory / "plan.json")
     return plan
 
@@ -175,9 +176,27 @@ def _judge(
     timings: dict[str, float],
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
-    result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative)
-    result = replace(result, faults=(*outcome.divergence, *result.faults))
-    output.write(directory, {"report.json": report.as_json(result, warnings)})
+    judge = judging.judge_of(case, plan, outcome, a.tolerance)
+    result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative, judge)
+    if outcome.divergence:
+        result = replace(result, verdict="failed", faults=(*outcome.divergence, *result.faults))
+    if judge and result.checks.failed is not None:
+        found, said = judging.divergence(case, plan, judge, directory, result.checks.failed)
+        result = replace(result, divergence=found, diverged=said)
+    if result.verdict == "explained":
+        units = judging.shown(case, plan, result.checks.explained, directory)
+        result = replace(result, checks=replace(result.checks, explained=units))
+        warning = DeployerWarning(
+            f"decisions that rounding turned explain values beyond the tolerance: {len(units)}",
+            [("unit", str(unit)) for unit in units],
+            "--strict makes it a failure",
+        )
+        ending.tell(str(warning))
+        warnings = [*warnings, warning]
+    files = {"report.json": report.as_json(result, warnings)}
+    if result.drift:
+        files["drift.svg"] = drift_svg(result.drift, len(result.losses), a.tolerance)
+    output.write(directory, files)
     if a.dump:
         arrays = {member_name(name): array for name, array in outcome.arrays.items()}
         if outcome.losses:
@@ -187,7 +206,7 @@ def _judge(
     report.show(result, plan, console)
     times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
     console.print(f"C and plan: {directory}  ({times})", soft_wrap=True)
-    return 0 if result.passed else 1
+    return 1 if not result.passed or (a.strict and result.verdict == "explained") else 0
 
 
 @contextmanager
@@ -223,7 +242,7 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
             pipeline.check_origin(case, tiling, a.from_file)
             origin = tiling.lifetimes.schedule.options
             reentry.check_agreement(a.given, options_of(a, origin.target), origin, a.from_file)
-            plan = pipeline.place_edited(tiling, pipeline.running_of(case, a.tolerance))
+            plan = pipeline.place_edited(tiling, pipeline.running_of(case, a.tolerance, a.check_passes))
             pipeline.write_case(case, tiling, plan, directory, a.force)
         else:
             plan = _compiled(a, options, case, directory, pipeline.silent)

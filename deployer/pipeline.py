@@ -14,7 +14,7 @@ from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
-from deployer.frontend.dataset import Dataset, data_inputs, load, load_inference
+from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, place, schedule, tile
@@ -23,6 +23,7 @@ from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
 from deployer.running.run import Outcome
+from deployer.verify.checked import moments, state_bytes, usual_checks
 from deployer.verify.plan import verify_plan
 from deployer.verify.program import verify_program
 from deployer.verify.reference import completed, final_memory, narrowed, run_inference, with_oracle
@@ -195,23 +196,40 @@ def expectation(case: Case, plan: Plan) -> Expected:
         updates=dataset.updates if dataset else 1,
         frozen={n: weights[n] for n in plan.weights if n not in outputs and dataset},
         accumulators=accumulators,
+        by_reference=bool(dataset and dataset.by_reference),
     )
 
 
-ONCE = Running(1, TOLERANCES.loss)
+ONCE = Running(1, TOLERANCES.loss, 0)
 """Running for cases without training: one forward pass under the default tolerance."""
 
 
-def running_of(case: Case, tolerance: float = TOLERANCES.loss) -> Running:
-    """The passes and the tolerance of a run of the case."""
-    return Running(case.passes, tolerance)
+def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | None = None) -> Running:
+    """The passes and the tolerance of a run of the case, and of how many passes the state is dumped.
+
+    By default those are as many as `usual_checks` has it. OptionProblem where the dump is larger than a file may be.
+    """
+    if case.dataset is None:
+        return Running(case.passes, tolerance, 0)
+    each = state_bytes(case.program, case.dataset.n_accum > 1)
+    count = usual_checks(case.passes, each) if checks is None else min(checks, case.passes)
+    running = Running(case.passes, tolerance, count)
+    if len(moments(running)) * each > FILE_LIMIT:
+        facts = [("state", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
+        hint = f"--check-passes {max(FILE_LIMIT // (2 * each), 1)}"
+        raise OptionProblem(f"the states of {count} checked passes need too much room", facts, hint)
+    return running
 
 
 def plan_case(
-    case: Case, options: Options, progress: Progress = silent, tolerance: float = TOLERANCES.loss
+    case: Case,
+    options: Options,
+    progress: Progress = silent,
+    tolerance: float = TOLERANCES.loss,
+    checks: int | None = None,
 ) -> tuple[Tiling, Plan]:
     """Plan a case's program, with the case's number of passes in all and per update."""
-    return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance))
+    return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance, checks))
 
 
 def plan_program(
@@ -258,7 +276,7 @@ def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = s
     return plan
 
 
-RESULTS = ("network", "output.bin", "report.json")
+RESULTS = ("network", "output.bin", "report.json", "drift.svg")
 """Files that the build, the run and the report add to a case's folder."""
 ARTEFACTS = ("plan.json", "tiling.json", "input.bin")
 

@@ -57,7 +57,7 @@ def _check_tiling(plan: Plan, path: Path, tiling: Tiling, tiling_path: Path) -> 
 def existing(case: Case, directory: Path, running: Running) -> Plan:
     """The plan in an output folder, of this case, with the input file of this case beside it; FileProblem otherwise.
 
-    The C may be edited, and is built as it is. OptionProblem where passes or tolerance differ from `running`.
+    The C may be edited, and is built as it is. OptionProblem where passes, tolerance or checks differ from `running`.
     """
     plan_path, tiling, data = (directory / name for name in ("plan.json", "tiling.json", "input.bin"))
     for path in (plan_path, tiling, data):
@@ -99,7 +99,7 @@ def check_agreement(arguments: Collection[str], request: Options, origin: Option
 
 
 def check_running(request: Running, origin: Running, path: Path) -> None:
-    """Raise OptionProblem where passes or tolerance of a plan differ from those of the command, defaults included.
+    """Raise OptionProblem where passes, tolerance or checks of a plan are not those of the command, defaults included.
 
     The tolerance decides the verdict, and no file overrules it.
     """
@@ -108,6 +108,8 @@ def check_running(request: Running, origin: Running, path: Path) -> None:
         facts.append(("passes", f"{request.passes}, in the file {origin.passes}"))
     if request.tolerance != origin.tolerance:
         facts.append(("--tolerance", f"{request.tolerance:g}, in the file {origin.tolerance:g}"))
+    if request.checked != origin.checked:
+        facts.append(("--check-passes", f"{request.checked}, in the file {origin.checked}"))
     _refuse(facts, path)
 
 

@@ -24,8 +24,8 @@ ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
 UNREAD = {
-    "inference": ("n_steps", "n_accum", "data_inputs", "learning_rate"),
-    "optimizer": ("n_steps", "n_accum", "data_inputs"),
+    "inference": ("n_steps", "n_accum", "data_inputs", "learning_rate", "check_passes", "strict"),
+    "optimizer": ("n_steps", "n_accum", "data_inputs", "check_passes", "strict"),
 }
 """Arguments that describe training, and so nothing of another kind of case."""
 ARCHIVE = b"PK"
@@ -44,6 +44,7 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
     unheeded = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)
+    unheeded += ["--strict"] * a.strict
     if a.command == "compile":
         unheeded += [f"--{name}" for name in ("sanitize", "skipgen", "skipsim") if getattr(a, name)]
     if unheeded and (a.command == "compile" or a.skipsim):

@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 
 SEEDS = 1 << 32
+ALL_PASSES = 1 << 62
+"""More passes than any run has."""
 DIGITS = 18
 """The most digits of a whole number, enough for the bytes of any memory."""
 UNITS = {"": 1, "k": 1000, "Ki": 1024, "M": 1000**2, "Mi": 1024**2}
@@ -20,6 +22,12 @@ def positive(text: str) -> int:
     if not _is_decimal(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number above 0 of at most {DIGITS} digits")
     return int(text)
+
+
+def passes(text: str) -> int:
+    """A number of passes, or `all` or `none` of them."""
+    named = {"all": ALL_PASSES, "none": 0}
+    return named[text] if text in named else positive(text)
 
 
 def size(text: str) -> int:

@@ -1,6 +1,7 @@
 /* ${v.provenance}
  *
  * Loads the weights, runs ${v.updates} updates of ${v.accumulate} passes each, compares losses, dumps losses and weights.
+ * Before passes that the input file marks it dumps what one pass leaves to the next, so that each can be judged alone.
  */
 #include "Network.h"
 #include "format.h"
@@ -37,6 +38,12 @@ static uint32_t report_loss(uint32_t pass, float computed, float reference) {
     return !(difference <= ${v.tolerance});
 }
 
+static void dump_state(void) {
+% for name, size in v.state:
+    hal_write(${name}, ${size});
+% endfor
+}
+
 int main(int argc, char **argv) {
     uint64_t train_cycles = 0, optimizer_cycles = 0;
     uint32_t errors = 0;
@@ -45,8 +52,12 @@ int main(int argc, char **argv) {
     hal_read(${name}, ${size});
 % endfor
     for (uint32_t pass = 0; pass < PASSES; pass++) {
-        float reference;
-        hal_read(&reference, sizeof(reference));
+        struct {
+            float reference;
+            uint32_t dumped;
+        } due;
+        hal_read(&due, sizeof(due));
+        if (due.dumped) dump_state();
 % for name, size in v.data:
         hal_read(${name}, ${size});
 % endfor
@@ -54,7 +65,7 @@ int main(int argc, char **argv) {
         train_network_run(pass % ACCUMULATE == 0);
         train_cycles += hal_cycles() - begin;
         losses[pass] = *${v.loss};
-        errors += report_loss(pass, losses[pass], reference);
+        errors += report_loss(pass, losses[pass], due.reference);
 % for call in v.optimizer:
         if (pass % ACCUMULATE == ACCUMULATE - 1) {
             const uint64_t update = hal_cycles();

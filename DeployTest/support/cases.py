@@ -13,7 +13,7 @@ from typing import TypedDict
 import numpy as np
 import pytest
 
-from deployer import pipeline
+from deployer import judging, pipeline
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.pipeline import Case
 from deployer.running import report
@@ -167,7 +167,8 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     """What the verdict has against a run: values, movements of tensors, accumulators."""
     expected = pipeline.expectation(built.case, built.plan)
-    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight).faults
+    judge = judging.judge_of(built.case, built.plan, outcome, TOLERANCES.weight)
+    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight, judge=judge).faults
 
 
 _canonical: dict[str, str] = {}

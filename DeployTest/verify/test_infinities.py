@@ -32,7 +32,7 @@ PAIRS = [
     (-INF, NAN, NAN),
 ]
 """The actual value, the expected one and their distance."""
-NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
+NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss, 0))
 
 
 def f32(*numbers: float) -> np.ndarray:

@@ -129,7 +129,7 @@ def judged(outcome: Outcome, expected: Expected) -> tuple[str, ...]:
     return report.make_report(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
 
 
-_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss))
+_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss, 0))
 
 
 def seen(outcome: Outcome, expected: Expected) -> bool:

@@ -13,11 +13,15 @@ from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
+from deployer.verify.checked import moments, state_homes
 
 
 @dataclass(frozen=True)
 class HarnessView:
-    """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`."""
+    """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`.
+
+    `state` is what it dumps before a pass where its input file asks for that.
+    """
 
     provenance: CText
     passes: int
@@ -28,6 +32,7 @@ class HarnessView:
     loaded: tuple[tuple[CText, int], ...]
     data: tuple[tuple[CText, int], ...]
     results: tuple[tuple[CText, int], ...]
+    state: tuple[tuple[CText, int], ...]
     loss: CText
     optimizer: tuple[CText, ...]
     run: CText
@@ -61,6 +66,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
         results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.accumulators]),
+        state=sized(list(state_homes(plan))) if training else (),
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
         run=code(f"{identifier(order[0])}_network_run();"),
@@ -84,12 +90,14 @@ def data_homes(plan: Plan) -> list[Home]:
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
-    """The harness's input file: loaded homes, then per pass the reference loss and the sample."""
+    """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample."""
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
     indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    dumped = set(moments(plan.running))
     for index in range(dataset.n_batches):
         with np.errstate(over="ignore"):  # a diverging float64 run, which the verdict names
             parts.append(np.float32(dataset.expected_losses[index]).tobytes())
+        parts.append(np.uint32(index in dumped).tobytes())
         sample = dataset.sample(index)
         parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
     return b"".join(parts)

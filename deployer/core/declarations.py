@@ -1,8 +1,11 @@
-"""Declarations that make an operator a loss, an optimizer, an accumulator or a sum, so that no other code names it."""
+"""Declarations by which an operator is a loss, an optimizer, an accumulator or a sum, or decides; no code names one."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy.typing as npt
 
 from deployer.core.access import Access
 from deployer.core.forms import Form
@@ -167,3 +170,29 @@ class Finish:
     scalar: str = ""
     pointer: str = ""
     operand: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """Elements of an input that decide something by being on one side of a border: gate, clip, win a window.
+
+    `elements` are flat indices, `margins` the distances to the border, `turned` the nearest values on its other side.
+    A border that is another element has its index in `rivals`; without rivals it is a constant.
+    """
+
+    operand: int
+    elements: npt.NDArray[Any]
+    margins: npt.NDArray[Any]
+    turned: npt.NDArray[Any]
+    rivals: npt.NDArray[Any] | None = None
+
+
+class Deciding:
+    """What can decide: every operator, most of which never do."""
+
+    def borders(self, node: Node, inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Borders, ...]:
+        """Where the meaning jumps: the borders that elements of inputs decide by. None where it is continuous.
+
+        An operator of a backward pass that decides by the same element as one of the forward pass has none itself.
+        """
+        return ()

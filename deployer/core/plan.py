@@ -52,10 +52,15 @@ def target_of(options: Options) -> Target:
 
 @dataclass(frozen=True)
 class Running:
-    """What a run does and no decision depends on: the number of forward passes, and the tolerance of their losses."""
+    """What a run does and no decision depends on.
+
+    It makes `passes` forward passes, and the losses have a tolerance; `checked` of the passes are compared from the
+    state that the program had.
+    """
 
     passes: int
     tolerance: float
+    checked: int
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The arrays of a case: samples and initial weights from inputs.npz, expected results from outputs.npz."""
 
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from deployer.frontend.data_numbers import check_classes, check_finite, narrowed
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
+MARK = "meta_float64"
+"""The key of `gold_mark` in outputs.npz."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,7 @@ class Dataset:
     `samples` holds the data inputs of each sample in the program's order. The run has `n_batches` forward passes, and
     an update after every `n_accum` of them. `expected_losses` holds the losses of the first passes, as many as
     outputs.npz has for this `n_accum`. `expected_weights` is empty if the run differs from the recorded one.
+    `by_reference` says that expected results are of this compiler's own float64 reference.
     """
 
     samples: tuple[tuple[Array, ...], ...]
@@ -32,6 +36,7 @@ class Dataset:
     n_accum: int
     expected_losses: tuple[float, ...]
     expected_weights: Arrays
+    by_reference: bool = False
 
     @property
     def updates(self) -> int:
@@ -68,7 +73,16 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
     losses, finals = ((), {}) if outputs is None else _gold(program, outputs, gold, recorded[0])
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
-    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {})
+    own = outputs is not None and MARK in outputs and np.array_equal(outputs[MARK].reshape(-1), [gold_mark(outputs)])
+    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {}, own)
+
+
+def gold_mark(arrays: Mapping[str, Array]) -> int:
+    """What `train-graph` writes beside results of the float64 reference: a checksum, so that others have none."""
+    mark = 0
+    for name in sorted(set(arrays) - {MARK}):
+        mark = zlib.crc32(np.ascontiguousarray(arrays[name]).tobytes(), zlib.crc32(name.encode(), mark))
+    return mark
 
 
 def check_run(program: Program, passes: int, accum: int, recorded: str) -> None:

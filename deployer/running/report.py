@@ -16,11 +16,17 @@ from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
+from deployer.running.watch import Divergence
 from deployer.verify import verdict
+from deployer.verify.checks import Checks, Judge
+from deployer.verify.drift import Drift, drift_of
 from deployer.verify.verdict import Difference, Expected, Movement
 
 MOST_FAULTS = 10
 """At most so many faults are printed; report.json has all of them."""
+
+LONG = 16
+"""From so many passes on a run's drift is shown even where it is within the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,12 @@ class Report:
     """The verdict of a run; `faults` is empty where it passed.
 
     Losses must be within `tolerance`, arrays within `relative` times their largest expected magnitude more; trained
-    tensors must also have moved as expected, and accumulators hold what is expected.
+    tensors must also have moved as expected, and accumulators hold what is expected. What is beyond that without being
+    a fault, because each checked pass is right from its own state, stands in `drifted`. `diverged` says which step of
+    the first wrong pass diverges first.
     """
+
+    verdict: str
 
     reference: str
     tolerance: float
@@ -40,6 +50,11 @@ class Report:
     movements: tuple[Movement, ...]
     accumulators: tuple[Movement, ...]
     faults: tuple[str, ...]
+    drifted: tuple[str, ...]
+    checks: Checks
+    drift: Drift | None
+    divergence: Divergence | None
+    diverged: str
     bench: dict[str, str]
     predicted: dict[str, int]
     assumed: tuple[str, ...] = ()
@@ -51,26 +66,44 @@ class Report:
         return not self.faults
 
 
-def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: float, relative: float = 0.0) -> Report:
+def make_report(
+    plan: Plan,
+    outcome: Outcome,
+    expected: Expected,
+    tolerance: float,
+    relative: float = 0.0,
+    judge: Judge | None = None,
+) -> Report:
     """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
 
     Losses may differ by `tolerance`, arrays by `relative` times their largest finite expected magnitude more;
-    movements by what tolerances.toml allows.
+    movements by what tolerances.toml allows. Where `judge` finds every pass it checks right from the program's own
+    state, a difference from the float64 run is drift; one from the case's own values is a fault unless explained.
     """
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
     wild = verdict.nan_names({**expected.arrays, **expected.accumulators})
-    faults += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     moved = verdict.movements(outcome.arrays, expected) if not wild else ()
     sums = verdict.accumulator_movements(outcome.accumulators, expected) if not wild else ()
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
-    faults += [f"{m.name} holds {m}" for m in sums if not m.passed]
-    faults += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
+    held = [f"{m.name} holds {m}" for m in sums if not m.passed]
+    sure = [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
+    sure += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
+    sure += [f"{m.name} did not move, {m.expected:.3g} expected" for m in moved if not m.passed and not m.moved]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
     for difference in differences:
         values = expected.arrays[difference.name]
         largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
         if not difference.largest <= tolerance + relative * largest:
             faults.append(f"{difference.name}{list(difference.index)}: differs by {difference.largest:.3e}")
+    sure += [f"{d.name}: NaN" for d in differences if d.largest != d.largest]
+    checks = judge.checks() if judge else Checks()
+    if judge and faults and not expected.by_reference and not sure:
+        checks = judge.with_gold(checks, expected, outcome.losses, outcome.arrays)
+    right = bool(checks.rows) and not checks.faults and not sure
+    excused = [*faults, *held] if expected.by_reference or checks.trajectory_explained else held
+    drifted = tuple(excused) if right else ()
+    open_faults = [fault for fault in (*faults, *held) if fault not in drifted]
+    everything = tuple(dict.fromkeys((*checks.faults, *sure, *open_faults)))
     return Report(
         reference=expected.reference,
         tolerance=tolerance,
@@ -80,7 +113,13 @@ def make_report(plan: Plan, outcome: Outcome, expected: Expected, tolerance: flo
         weights=differences,
         movements=moved,
         accumulators=sums,
-        faults=tuple(faults),
+        faults=everything,
+        verdict="failed" if everything else "explained" if checks.explained else "passed",
+        drifted=drifted,
+        checks=checks,
+        drift=drift_of(outcome.losses, expected.losses),
+        divergence=None,
+        diverged="",
         bench=outcome.bench,
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
         assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
@@ -148,13 +187,17 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
         )
     _show_values(report, console)
+    if report.diverged:
+        console.print(f"first divergence: {one_line(report.diverged)}", style="bold red")
     for fault in report.faults[:MOST_FAULTS]:
         console.print(f"FAULT {one_line(fault)}", style="bold red")
     if len(report.faults) > MOST_FAULTS:
         console.print(f"and {len(report.faults) - MOST_FAULTS} more faults", style="bold red")
     allowed = f"{report.tolerance:g}" + (f" + {report.relative:g} of the largest" if report.relative else "")
-    verdict_text = "passed" if report.passed else f"FAILED: {len(report.faults)} faults, {allowed} allowed per value"
-    console.print(verdict_text, style="bold green" if report.passed else "bold red")
+    if report.faults:
+        console.print(f"FAILED: {len(report.faults)} faults, {allowed} allowed per value", style="bold red")
+    else:
+        console.print(report.verdict, style="bold green" if report.verdict == "passed" else "bold yellow")
 
 
 def _show_values(report: Report, console: Terminal) -> None:
@@ -166,7 +209,26 @@ def _show_values(report: Report, console: Terminal) -> None:
         worst = max(report.weights, key=lambda d: d.largest if d.largest == d.largest else math.inf)
         text = f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
         console.print(text)
+    _show_checks(report, console)
     for label, rows in (("movements", report.movements), ("accumulators", report.accumulators)):
         if rows:
             most = max(rows, key=lambda m: m.severity)
             console.print(f"{label}: {len(rows)}, worst {most} ({one_line(most.name)})")
+
+
+def _show_checks(report: Report, console: Terminal) -> None:
+    """A line on the passes checked from their own state, one on drift, and one for each turned decision."""
+    checks, drift = report.checks, report.drift
+    if checks.rows:
+        worst = checks.worst
+        share = f"{100 * worst.severity:.2g} % of what is allowed (pass {worst.index}, {one_line(worst.worst)})"
+        console.print(f"same state: {len(checks.rows)} of {checks.passes} passes checked, at most {share}")
+    if drift and (report.drifted or len(report.losses) >= LONG):
+        growth = f"tenfold in {drift.tenfold:.0f} passes" if math.isfinite(drift.tenfold) else "not growing"
+        console.print(f"drift: {drift.largest:.2e} at pass {drift.at}, {growth}  [{drift.line}]")
+    for fault in report.drifted[:MOST_FAULTS]:
+        console.print(f"drifted, no fault: {one_line(fault)}")
+    if len(report.drifted) > MOST_FAULTS:
+        console.print(f"and {len(report.drifted) - MOST_FAULTS} more drifted values")
+    for turn in checks.explained:
+        console.print(f"explained: {one_line(str(turn))}", style="bold yellow")

@@ -20,6 +20,7 @@ from deployer.core.plan import Plan, target_of
 from deployer.core.target import Toolchain
 from deployer.running import output
 from deployer.running.build import toolchain
+from deployer.verify.checked import moments, state_homes
 
 TIMEOUT = 600.0
 LOSS_BYTES = DTYPES["float32"]
@@ -39,7 +40,8 @@ OUTSIDE = {
 class Outcome:
     """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures.
 
-    `accumulators` is the final content of those gradient accumulators that outlive a pass.
+    `accumulators` is the final content of those gradient accumulators that outlive a pass. `states` has, before each
+    pass for which the plan asks for it, the weights and accumulators that the program changes.
     """
 
     text: str
@@ -48,6 +50,7 @@ class Outcome:
     bench: dict[str, str]
     errors: int
     accumulators: dict[str, Array] = field(default_factory=dict)
+    states: dict[int, dict[str, Array]] = field(default_factory=dict)
 
     @property
     def divergence(self) -> tuple[str, ...]:
@@ -68,12 +71,13 @@ def run_program(
     target = target_of(plan.options)
     tools = toolchain(target)
     sizes = [LOSS_BYTES * passes] * ("train" in plan.graphs)
-    sizes += [program.tensors[n].type.bytes for n in (plan.weights if sizes else plan.outputs)]
+    sizes += [home.bytes for home in state_homes(plan)] * len(moments(plan.running))
+    sizes += [program.tensors[n].type.bytes for n in (plan.weights if "train" in plan.graphs else plan.outputs)]
     with output.scratch(directory) as folder:
         for file in (name, "input.bin"):
             (folder / file).symlink_to((directory / file).resolve())
         command = command_line(target.name, tools, folder, flags, name)
-        status, stdout, errors = _supervised(command, folder, plan)
+        status, stdout, errors = supervised(command, folder, plan)
         if status not in (0, 1) or "BENCH" not in own_lines(stdout):
             full = shutil.disk_usage(folder).free < sum(sizes)
             raise _broken(f"{directory / name}", status, full, _last_words(plan, stdout, errors), tools)
@@ -164,8 +168,8 @@ def _executable(tools: Toolchain, word: str) -> str:
     return path
 
 
-def _supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
-    """Run a command: exit status, stdout and stderr. It and its child processes end at the time limit."""
+def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
+    """Run a command in a folder: exit status, stdout and stderr. It and its child processes end at the time limit."""
     try:
         process = subprocess.Popen(
             command,
@@ -207,19 +211,28 @@ def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> Deployer
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
-    """Cut the dump: losses first in training, then each result in the plan's order, then the accumulators."""
+    """Cut the dump: states first, then losses in training, then each result in the plan's order, then accumulators."""
     training = "train" in plan.graphs
-    losses = np.frombuffer(dump[: LOSS_BYTES * passes], np.float32) if training else np.empty(0, np.float32)
-    at = losses.nbytes
-    arrays: dict[str, Array] = {}
+    state = [home.storage for home in state_homes(plan)] if training else []
     results = plan.weights if training else plan.outputs
     accumulators = tuple(home.storage for home in plan.accumulators)
-    for name in (*results, *accumulators):
+    dumped = moments(plan.running) if training else ()
+    sizes = [sum(program.tensors[n].type.bytes for n in names) for names in (state, (*results, *accumulators))]
+    expected = len(dumped) * sizes[0] + LOSS_BYTES * passes * training + sizes[1]
+    if expected != len(dump):
+        raise RunFailed(f"the program dumped {len(dump)} B, {expected} B were expected")
+    at = 0
+
+    def taken(name: str) -> Array:
+        nonlocal at
         kind = program.tensors[name].type
-        arrays[name] = np.frombuffer(dump[at : at + kind.bytes], kind.dtype).reshape(kind.shape)
         at += kind.bytes
-    if at != len(dump):
-        raise RunFailed(f"the program dumped {len(dump)} B, {at} B were expected")
+        return np.frombuffer(dump, kind.dtype, kind.size, at - kind.bytes).reshape(kind.shape)
+
+    states = {moment: {name: taken(name) for name in state} for moment in dumped}
+    losses = np.frombuffer(dump, np.float32, passes * training, at)
+    at += losses.nbytes
+    arrays = {name: taken(name) for name in (*results, *accumulators)}
     line = next(x for x in text.splitlines() if x.startswith("BENCH"))
     errors = re.search(r"^Errors: (\d+) out of", text, re.MULTILINE)
     return Outcome(
@@ -229,4 +242,5 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         dict(re.findall(r"(\w+)=(\S+)", line)),
         int(errors[1]) if errors else 0,
         {name: arrays[name] for name in accumulators},
+        states,
     )

@@ -15,7 +15,7 @@ from deployer.core.operator import Array, Operator, losses, operator_of, optimiz
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
-from deployer.frontend.dataset import Dataset, check_passes, check_sample_classes, check_samples
+from deployer.frontend.dataset import MARK, Dataset, check_passes, check_sample_classes, check_samples, gold_mark
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.resolve import Resolved
 from deployer.running import output
@@ -117,7 +117,8 @@ def build_train_graph(
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
         inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, case.weights, batches, n_accum))
-        outputs = numbers.npz_bytes({**dataset.expected_weights, "loss": gold})
+        results = {**dataset.expected_weights, "loss": gold}
+        outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())

@@ -27,10 +27,11 @@ def verify_options(options: Options) -> Target:
 
 
 def verify_running(running: Running) -> None:
-    """Raise OptionProblem for a number of passes or a tolerance of the loss that a harness cannot have."""
+    """Raise OptionProblem for numbers of passes or a tolerance of the loss that a harness cannot have."""
     _need(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
     tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT
     _need(tolerable, f"a tolerance of {running.tolerance}")
+    _need(0 <= running.checked <= running.passes, f"{running.checked} of {running.passes} passes to check")
 
 
 def _need(holds: bool, cause: str) -> None:

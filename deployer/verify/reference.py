@@ -10,6 +10,8 @@ from deployer.core.operator import Array, operator_of
 from deployer.frontend.dataset import Dataset
 
 Trace = Callable[[Node, Sequence[Array]], None]
+Hook = Callable[[Node, "Memory"], None]
+"""What is called before a node runs; it may change the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +47,11 @@ class Memory(MutableMapping[str, Array]):
         return len(self.arrays)
 
 
-def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None) -> None:
-    """Execute the nodes in order; `trace` is called with each node and its results."""
+def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None, before: Hook | None = None) -> None:
+    """Execute the nodes in order; `before` is called with each node, `trace` with each node and its results."""
     for node in graph.nodes:
+        if before is not None:
+            before(node, memory)
         operands = [memory[name] if name else None for name in node.inputs]
         results = operator_of(node).reference(node, operands)
         for name, value in zip(node.outputs, results, strict=False):
@@ -82,28 +86,44 @@ def final_memory(
 
     The first pass of an update sets the flag; the optimizer runs after each full `n_accum` passes.
     """
+    memory = initial_memory(program, dataset, dtype)
+    losses = [run_pass(program, dataset, memory, index, trace) for index in range(dataset.n_batches)]
+    return losses, memory
+
+
+def initial_memory(program: Program, dataset: Dataset, dtype: type[np.floating] = np.float64) -> Memory:
+    """The memory before the first pass: the case's weights, and accumulators that are zero."""
     memory = Memory(program, dtype)
     memory.update(dataset.weights)
     memory.update({name: np.zeros(program.tensors[name].type.shape) for name in program.accumulators})
+    return memory
+
+
+def run_pass(
+    program: Program,
+    dataset: Dataset,
+    memory: Memory,
+    index: int,
+    trace: Trace | None = None,
+    before: Hook | None = None,
+) -> float:
+    """One forward pass of a run, with the update that follows it, if one does; its loss."""
     train, optimizer = program.graphs
-    losses = []
-    for index in range(dataset.n_batches):
-        memory.update(zip(program.data, dataset.sample(index), strict=True))
-        if program.flag:
-            memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
-        run_graph(train, memory, trace)
-        losses.append(float(memory[program.outputs[0]].reshape(())))
-        if (index + 1) % dataset.n_accum == 0:
-            run_graph(optimizer, memory, trace)
-    return losses, memory
+    memory.update(zip(program.data, dataset.sample(index), strict=True))
+    if program.flag:
+        memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+    run_graph(train, memory, trace, before)
+    loss = float(memory[program.outputs[0]].reshape(()))
+    if (index + 1) % dataset.n_accum == 0:
+        run_graph(optimizer, memory, trace, before)
+    return loss
 
 
 def with_oracle(program: Program, dataset: Dataset) -> Dataset:
     """The dataset with expected losses and weights from a float64 run, for runs that outputs.npz does not record."""
     losses, weights = run_training(program, dataset, np.float64)
-    return replace(
-        dataset, expected_losses=tuple(losses), expected_weights={n: narrowed(w) for n, w in weights.items()}
-    )
+    narrow = {name: narrowed(value) for name, value in weights.items()}
+    return replace(dataset, expected_losses=tuple(losses), expected_weights=narrow, by_reference=True)
 
 
 def narrowed(array: Array) -> Array:

@@ -11,7 +11,10 @@ from typing import Any
 class Tolerances:
     """`loss` and `weight` are absolute, `relative` a share of an output's largest expected magnitude.
 
-    `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound.
+    `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
+    that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
+    an error that may be left of one that is explained. A decision is near its border within `near` of the largest
+    magnitude. A step's result is right within `step` of its largest magnitude.
     """
 
     loss: float
@@ -20,6 +23,11 @@ class Tolerances:
     movement: float
     roundings: float
     cancellation: float
+    element: float
+    odd: float
+    left: float
+    near: float
+    step: float
 
 
 @cache
@@ -35,6 +43,7 @@ def load() -> Tolerances:
         movement=movement["relative"],
         roundings=movement["roundings"],
         cancellation=movement["cancellation"],
+        **table["same_state"],
     )
 
 

@@ -19,7 +19,8 @@ class Expected:
     `losses` has one loss per forward pass, `arrays` the final weights or the outputs by name. `initial` has the values
     before the run of those weights that an optimizer changes, in `updates` updates. `frozen` has the weights that
     nothing may change. `accumulators` has the gradient accumulators after the run, or nothing if there is no
-    reference for them. `reference` names the source of these values.
+    reference for them. `reference` names the source of these values, and
+    `by_reference` says that this is the float64 reference's own run, from which a right float32 run drifts away.
     """
 
     reference: str
@@ -29,6 +30,7 @@ class Expected:
     updates: int = 0
     frozen: Arrays = field(default_factory=dict)
     accumulators: Arrays = field(default_factory=dict)
+    by_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def distances(actual: Array, expected: Array) -> Array:
 
     Equal infinities have distance 0, an infinity and any other number an infinite one; NaN gives NaN.
     """
-    values = _wide(actual)
-    return np.abs(_minus(values, _wide(expected).reshape(values.shape)))
+    values = wide(actual)
+    return np.abs(minus(values, wide(expected).reshape(values.shape)))
 
 
 def difference(name: str, actual: Array, expected: Array) -> Difference:
@@ -100,34 +102,34 @@ def difference(name: str, actual: Array, expected: Array) -> Difference:
 
 def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """The movement of each tensor that an optimizer changes, sorted by name; integers do not enter the scale."""
-    displacements = {n: _minus(_wide(expected.arrays[n]), _wide(expected.initial[n])) for n in sorted(expected.initial)}
+    displacements = {n: minus(wide(expected.arrays[n]), wide(expected.initial[n])) for n in sorted(expected.initial)}
     scale = _root_mean_square([way for n, way in displacements.items() if expected.arrays[n].dtype.kind == "f"])
     rows = []
     for name, displacement in displacements.items():
-        before, after = _wide(expected.initial[name]), _wide(expected.arrays[name])
+        before, after = wide(expected.initial[name]), wide(expected.arrays[name])
         largest = _finite(np.maximum(np.abs(before), np.abs(after)))
         halves = np.spacing(largest.astype(np.float32)).astype(np.float64) / 2
         rounding = TOLERANCES.roundings * (expected.updates + 1) * _norm(halves)
-        rows.append(_movement(name, _minus(_wide(actual[name]), before), displacement, rounding, scale))
+        rows.append(_movement(name, minus(wide(actual[name]), before), displacement, rounding, scale))
     return tuple(rows)
 
 
 def accumulator_movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """The final content of each gradient accumulator that the run returned, as a movement from zero, sorted by name."""
     names = sorted(set(actual) & set(expected.accumulators))
-    scale = _root_mean_square([_wide(expected.accumulators[n]) for n in names])
-    return tuple(_movement(n, _wide(actual[n]), _wide(expected.accumulators[n]), 0.0, scale) for n in names)
+    scale = _root_mean_square([wide(expected.accumulators[n]) for n in names])
+    return tuple(_movement(n, wide(actual[n]), wide(expected.accumulators[n]), 0.0, scale) for n in names)
 
 
 def _movement(name: str, displacement: Array, expected: Array, rounding: float, scale: float) -> Movement:
     """The movement of one tensor; its bound follows from the finite elements, and infinities must be equal."""
     share = TOLERANCES.movement * _norm(_finite(expected))
     bound = share + rounding + TOLERANCES.cancellation * scale * math.sqrt(expected.size)
-    error = _norm(_minus(displacement, expected))
+    error = _norm(minus(displacement, expected))
     return Movement(name, _norm(displacement), _norm(expected), error, bound, _share(error, _norm(expected)))
 
 
-def _minus(left: Array, right: Array) -> Array:
+def minus(left: Array, right: Array) -> Array:
     """The difference per element; that of equal infinities is 0."""
     with np.errstate(invalid="ignore"):
         return np.where(left == right, 0.0, left - right)
@@ -137,7 +139,8 @@ def _finite(values: Array) -> Array:
     return values[np.isfinite(values)]
 
 
-def _wide(array: Array) -> Array:
+def wide(array: Array) -> Array:
+    """The elements in float64, flat."""
     with np.errstate(invalid="ignore"):  # a signalling NaN, such as the simulator's poison
         return np.asarray(array, np.float64).reshape(-1)
 

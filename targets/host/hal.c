@@ -16,7 +16,7 @@ static const char *const guard_names[] = {"off", "fast", "full", NULL};
 enum { FORWARD, REVERSE, RANDOM };
 
 static struct {
-    const char *input_path, *output_path;
+    const char *input_path, *output_path, *watch_path, *watched_path;
     FILE *input, *output;
     uint64_t input_offset;
     uint32_t core, core_order, random;
@@ -103,6 +103,8 @@ static uint32_t number(const char *flag, const char *value, uint32_t least, uint
 static void set_flag(const char *flag, const char *value) {
     if (!strcmp(flag, "--input")) run.input_path = value;
     else if (!strcmp(flag, "--output")) run.output_path = value;
+    else if (!strcmp(flag, "--watch")) run.watch_path = value;
+    else if (!strcmp(flag, "--watched")) run.watched_path = value;
     else if (!strcmp(flag, "--dma-order")) host.dma_order = (host_order_t)choice(flag, value, order_names);
     else if (!strcmp(flag, "--core-order")) run.core_order = choice(flag, value, core_order_names);
     else if (!strcmp(flag, "--guards")) host.guards = (host_guards_t)choice(flag, value, guard_names);
@@ -110,12 +112,13 @@ static void set_flag(const char *flag, const char *value) {
     else if (!strcmp(flag, "--cores")) host.cores = number(flag, value, 1, CORES_MAX);
     else
         host_usage("unknown flag '%s'; known: --input FILE --output FILE --dma-order early|late|random --seed N "
-                   "--cores N --core-order forward|reverse|random --guards off|fast|full --trace", flag);
+                   "--cores N --core-order forward|reverse|random --guards off|fast|full --trace --watch LIST --watched FILE",
+                   flag);
 }
 
 static const char *value_of(const char *flag, const char *value) {
     static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores",
-                                        "--guards"};
+                                        "--guards", "--watch", "--watched"};
     for (uint32_t i = 0; !value && i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(flag, flags[i])) host_usage("%s needs a value after it", flag);
     return value;
@@ -141,6 +144,7 @@ void hal_init(int argc, char **argv) {
     }
     run.input = open_file("--input", run.input_path, "rb");
     run.output = open_file("--output", run.output_path, "wb");
+    watch_init(open_file("--watch", run.watch_path, "rb"), open_file("--watched", run.watched_path, "wb"));
     run.random = host.seed * 2654435761u | 1;
     order_init();
     memory_init();
@@ -202,6 +206,7 @@ void hal_print(const char *text) { fputs(text, stdout); }
 void hal_exit(int code) {
     order_exit();
     guard_check();
+    watch_exit();
     if (run.output && fclose(run.output)) host_usage("--output %s: writing failed", run.output_path);
     fflush(stdout);
     exit(code);
@@ -211,6 +216,7 @@ void hal_exit(int code) {
 
 void hal_step(uint32_t step) {
     dma_tick();
+    watch_step(host.step);
     order_step(step);
     if (host.step != HAL_NO_STEP) check_leave();
     else guard_check();

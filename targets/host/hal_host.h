@@ -1,11 +1,14 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds. */
+ * hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
+ * hal_watch.c values on request. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
 #include "hal.h"
 #include "hal_sim.h"
+
+#include <stdio.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HOST_ASAN 1
@@ -52,7 +55,14 @@ void exact_init(void); /* does not return where fmaf rounds more than once */
 void order_init(void);
 void order_step(uint32_t step); /* of hal_step: fails unless it is the one that is due */
 void order_exit(void);
+uint32_t order_pass(void);   /* the pass that is due or runs */
 uint32_t order_resets(void); /* whether the pass overwrites the accumulators: the lazy-reset flag */
+
+/* ---- hal_watch.c ---- */
+
+void watch_init(FILE *list, FILE *values); /* NULL where nothing is watched */
+void watch_step(uint32_t step);            /* that has just ended */
+void watch_exit(void);
 
 /* ---- hal_memory.c ---- */
 

@@ -39,6 +39,8 @@ void order_exit(void) {
     if (!is_over()) host_fail("order", "the program ends where %s is due", due_text());
 }
 
+uint32_t order_pass(void) { return due.pass; }
+
 uint32_t order_resets(void) { return due.pass % hal_sim.accumulate == 0; }
 
 void order_init(void) {

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from deployer import judging
+from deployer.core.errors import RunFailed
 from deployer.running import report
 from deployer.running.run import _outcome
 
@@ -99,8 +101,13 @@ def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
 def verdict(program: Program, dump: bytes, stdout: str) -> tuple[str, ...]:
     """What `deployer train` finds wrong in the results."""
     case = program.case
-    outcome = _outcome(program.plan, case.program, dump, case.passes, stdout)
-    return report.make_report(program.plan, outcome, program.expected, program.plan.running.tolerance).faults
+    try:
+        outcome = _outcome(program.plan, case.program, dump, case.passes, stdout)
+    except RunFailed as failure:
+        return (str(failure),)
+    tolerance = program.plan.running.tolerance
+    judge = judging.judge_of(case, program.plan, outcome, tolerance)
+    return report.make_report(program.plan, outcome, program.expected, tolerance, judge=judge).faults
 
 
 def changes(right: bytes, dump: bytes) -> str:

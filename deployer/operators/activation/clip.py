@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.declarations import Borders
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng
@@ -45,6 +46,16 @@ class Clip(Clipping):
         x = arrays(inputs, 1)[0]
         low, high = bounds(node)
         return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
+
+    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+        """Each element decides at either bound whether its gradient passes."""
+        flat = arrays(inputs, 1)[0].reshape(-1)
+        rows = []
+        for bound, outside in zip(map(float, bounds(node)), (-np.inf, np.inf), strict=True):
+            inside = flat >= bound if outside < 0 else flat <= bound
+            turned = np.where(inside, np.nextafter(bound, outside), bound)
+            rows.append(Borders(0, np.arange(flat.size), np.abs(flat - bound), turned))
+        return tuple(rows)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""

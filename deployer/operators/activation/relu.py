@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Finish
+from deployer.core.declarations import Borders, Finish
 from deployer.core.forms import CONSUMED, Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
@@ -47,6 +47,14 @@ class Relu(Operator):
         x = inputs[0]
         assert x is not None
         return (np.maximum(x, x.dtype.type(0)),)
+
+    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+        """Each element decides whether its gradient passes."""
+        x = inputs[0]
+        assert x is not None
+        flat = x.reshape(-1)
+        least = np.finfo(np.float32).tiny
+        return (Borders(0, np.arange(flat.size), np.abs(flat), np.where(flat > 0, 0.0, least)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where Y > 0."""

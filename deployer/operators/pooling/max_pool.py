@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Borders
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
@@ -31,6 +32,20 @@ class MaxPool(Pool):
         h, w = plane(node, x.shape)
         y = stacked(padded(x, h, w, -np.inf), h, w).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
+
+    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+        """In each window the second largest element could have won, and the gradient gone to it."""
+        x = arrays(inputs, 1)[0]
+        h, w = plane(node, x.shape)
+        values = stacked(padded(np.where(np.isnan(x), -np.inf, x), h, w, -np.inf), h, w)
+        places = stacked(padded(np.arange(x.size).reshape(x.shape), h, w, -1), h, w)
+        if len(values) < 2:
+            return ()
+        order = np.argsort(-values, axis=0, kind="stable")[:2]
+        (most, second), (winner, rival) = (np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places))
+        real = np.isfinite(second)
+        turned = np.nextafter(most[real], np.inf)
+        return (Borders(0, rival[real], (most - second)[real], turned, winner[real]),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node without the output of indices, which no kernel computes."""

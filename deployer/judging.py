@@ -1,0 +1,57 @@
+"""The verdict on a case's run: its judge, the step where it goes wrong, and the values of units that turned."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deployer.core.plan import Plan
+from deployer.pipeline import Case
+from deployer.planning import fuse
+from deployer.running.run import Outcome
+from deployer.running.watch import Divergence, can_watch, computed, first_divergence
+from deployer.verify.checked import state_homes
+from deployer.verify.checks import Explained, Judge
+from deployer.verify.same_state import Recorded, recorded_passes
+
+
+def judge_of(case: Case, plan: Plan, outcome: Outcome, tolerance: float) -> Judge | None:
+    """The judge of the passes whose states the run dumped; None where it dumped none, or nothing trains."""
+    if case.dataset is None or not plan.running.checked:
+        return None
+    names = [home.storage for home in state_homes(plan)]
+    final = {name: outcome.accumulators.get(name, outcome.arrays.get(name)) for name in names}
+    recorded = Recorded(outcome.states, {n: a for n, a in final.items() if a is not None}, outcome.losses)
+    passes = recorded_passes(case.program, case.dataset, recorded, plan.running.checked)
+    return Judge(case.program, case.dataset, tolerance, passes)
+
+
+def divergence(case: Case, plan: Plan, judge: Judge, directory: Path, index: int) -> tuple[Divergence | None, str]:
+    """The first diverging step of a checked pass, and what can be said of it; it runs the program again."""
+    if case.dataset is None or not can_watch(plan):
+        return None, f"not looked for: {plan.options.target} does not show what steps compute, the host does"
+    before = next(one.before for one in judge.passes if one.index == index)
+    fused = fuse.fuse_program(case.program, plan.options)
+    found = first_divergence(fused, case.dataset, before, plan, directory, index)
+    if found is None:
+        return None, f"none in pass {index}: what each step computes is what its own operands give"
+    return found, f"pass {index}, {found}"
+
+
+def shown(case: Case, plan: Plan, explained: Sequence[Explained], directory: Path) -> tuple[Explained, ...]:
+    """The explained units with what the program had there: the value that decided or, where a step joined that with
+    its operator, the operator's result. It runs the program again.
+    """
+    fused = fuse.fuse_program(case.program, plan.options)
+    outputs = {node.name: node.outputs for node in case.program.nodes}
+    rows = []
+    for unit in explained:
+        turn = unit.turn
+        types = {n: case.program.tensors[n].type for n in (turn.tensor, *outputs[turn.node])}
+        names = [n for n, kind in types.items() if kind == types[turn.tensor] and n in fused.tensors]
+        values = computed(fused, plan, directory, turn.index, names) if can_watch(plan) and unit.own else {}
+        known = [n for n in names if n in values]
+        if known:
+            place = f"{known[0]}{list(turn.element)}"
+            unit = replace(unit, shown=place, computed=float(values[known[0]][turn.element]))
+        rows.append(unit)
+    return tuple(rows)

@@ -1,0 +1,143 @@
+"""Where a pass first goes wrong: what each step of the program made of its own operands, beside float64 of the same.
+
+The host's simulator writes the results of all steps of one pass; every step is then judged alone, by the operands that
+the program itself had there. So an error is named at the step that made it, however far it went from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deployer.codegen.c_names import Memory as Addresses
+from deployer.core.ir import Node, Program
+from deployer.core.operator import Array, operator_of
+from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.frontend.dataset import Dataset
+from deployer.running import output
+from deployer.running.build import toolchain
+from deployer.running.run import command_line, supervised
+from deployer.verify.reference import Memory
+from deployer.verify.tolerances import TOLERANCES
+
+LIST, VALUES = "--watch", "--watched"
+"""The options of a simulator that writes values."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first step whose result is not what its own operands give: by `error`, a share of its largest magnitude."""
+
+    step: int
+    name: str
+    op: str
+    tensor: str
+    element: tuple[int, ...]
+    computed: float
+    due: float
+    error: float
+
+    def __str__(self) -> str:
+        place = f"step {self.step} {self.name!r} ({self.op}), {self.tensor}{list(self.element)}"
+        return f"{place}: {self.computed:.9g}, its operands give {self.due:.9g}"
+
+
+def can_watch(plan: Plan) -> bool:
+    """Whether the target's simulator writes the values of steps."""
+    return {LIST, VALUES} <= set(toolchain(target_of(plan.options)).run_flags)
+
+
+def results(step: PlanStep) -> tuple[tuple[str, str], ...]:
+    """The tensors that a step writes, with their storages."""
+    return tuple((o.tensor, o.storage) for o in step.operands if o.mode != "in")
+
+
+def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int) -> dict[int, dict[str, Array]]:
+    """Run a built program again; the results of steps in a pass by the step's index and the tensor's storage."""
+    target = target_of(plan.options)
+    tools, addresses = toolchain(target), Addresses(plan, target)
+    levels = [level.name for level in plan.levels]
+    rows = [(step.index, plan.home(storage)) for step in steps for _, storage in results(step)]
+    words = [index]
+    for number, home in rows:
+        words += [number, levels.index(home.level), addresses.address(home.level, home.offset), home.bytes]
+    with output.scratch(directory) as folder:
+        for file in ("network", "input.bin"):
+            (folder / file).symlink_to((directory / file).resolve())
+        (folder / "list.bin").write_bytes(np.array(words, np.uint32).tobytes())
+        flags = [LIST, str(folder / "list.bin"), VALUES, str(folder / "values.bin")]
+        supervised(command_line(target.name, tools, folder, flags), folder, plan)
+        content = (folder / "values.bin").read_bytes()
+    values: dict[int, dict[str, Array]] = {}
+    at = 0
+    for number, home in rows:
+        array = np.frombuffer(content, home.type.dtype, home.type.size, at)
+        values.setdefault(number, {})[home.storage] = array
+        at += home.bytes
+    return values
+
+
+def first_divergence(
+    program: Program, dataset: Dataset, before: Mapping[str, Array], plan: Plan, directory: Path, index: int
+) -> Divergence | None:
+    """The first step of a pass that diverges from float64 on its own operands; `program` is the one that was planned.
+
+    None where no step does: what is off then came with the operands, or is rounding that grew.
+    """
+    updates = (index + 1) % dataset.n_accum == 0
+    graphs = plan.graphs if updates else plan.graphs[:1]
+    steps = tuple(step for step in plan.steps if step.graph in graphs)
+    values = watched(plan, directory, steps, index)
+    memory = Memory(program, np.float64)
+    memory.update({n: a for n, a in dataset.weights.items() if n in program.tensors})
+    memory.update({n: np.zeros(program.tensors[n].type.shape) for n in program.accumulators})
+    with np.errstate(invalid="ignore"):
+        memory.update({n: a for n, a in before.items() if n in program.tensors})
+    memory.update(zip(program.data, dataset.sample(index), strict=True))
+    if program.flag:
+        memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+    by_name = {(graph.name, node.name): node for graph in program.graphs for node in graph.nodes}
+    for step in steps:
+        found = _diverging(step, by_name[step.graph, step.name], memory, values[step.index])
+        if found is not None:
+            return found
+    return None
+
+
+def computed(program: Program, plan: Plan, directory: Path, index: int, names: Sequence[str]) -> dict[str, Array]:
+    """What the program computed in a pass for those of the tensors that a step writes."""
+    writers = {tensor: step.index for step in plan.steps for tensor, _ in results(step) if tensor in names}
+    steps = tuple(step for step in plan.steps if step.index in writers.values())
+    values = watched(plan, directory, steps, index)
+    shapes = {tensor: program.tensors[tensor].type.shape for tensor in writers}
+    return {n: values[step][program.storage(n)].reshape(shapes[n]) for n, step in writers.items()}
+
+
+def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, Array]) -> Divergence | None:
+    """Judge one step, and leave what the program computed in the memory."""
+    operands = [memory[name] if name else None for name in node.inputs]
+    with np.errstate(all="ignore"):
+        wanted = operator_of(node).reference(node, operands)
+    rows = []
+    for name, due in zip(node.outputs, wanted, strict=False):
+        storage = memory.program.storage(name) if name else ""
+        if storage not in values:
+            continue
+        with np.errstate(invalid="ignore"):
+            actual = values[storage].astype(np.float64).reshape(np.shape(due))
+        rows.append((name, actual, np.asarray(due, np.float64)))
+    for name, actual, _ in rows:
+        memory[name] = actual
+    for name, actual, due in rows:
+        largest = float(np.abs(due[np.isfinite(due)]).max(initial=0.0))
+        apart = np.where(actual == due, 0.0, np.abs(actual - due))
+        apart = np.where(np.isnan(apart), np.inf, apart)
+        if apart.size and not apart.max() <= TOLERANCES.step * largest:
+            place = int(apart.argmax())
+            at = tuple(int(i) for i in np.unravel_index(place, due.shape))
+            error = float(apart.max() / largest) if largest else float("inf")
+            return Divergence(
+                step.index, step.name, step.op, name, at, float(actual.flat[place]), float(due.flat[place]), error
+            )
+    return None

@@ -1,0 +1,160 @@
+"""The verdict on a run pass by pass: each checked one from its own state, and what turned decisions account for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.core.ir import Program
+from deployer.frontend.dataset import Dataset
+from deployer.verify import verdict
+from deployer.verify.reference import initial_memory, run_pass
+from deployer.verify.same_state import OnePass, misfit
+from deployer.verify.tolerances import TOLERANCES
+from deployer.verify.turns import Budget, Turn, at_pass, explanation, near_units, search_turns, turning
+from deployer.verify.verdict import Expected
+
+MOST_GOLD_PASSES = 16
+"""What others expect is searched for turned decisions in runs of at most so many passes."""
+
+OWN = "this run"
+MOST_SHOWN = 3
+"""So many failing passes are described, the others counted."""
+
+
+@dataclass(frozen=True)
+class PassCheck:
+    """A pass from the program's own state: the loss's difference, and the worst error as a share of its bound."""
+
+    index: int
+    loss_difference: float
+    worst: str
+    severity: float
+    explained: bool
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A turned decision, and in whose numbers: the program's, or those that the case expects.
+
+    `computed` is what the program had there, in the tensor `shown`, where its simulator tells.
+    """
+
+    whose: str
+    turn: Turn
+    shown: str = ""
+    computed: float | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it turned in the program."""
+        return self.whose == OWN
+
+    def __str__(self) -> str:
+        ours = "" if self.computed is None else f"; {self.shown} is {self.computed:.3e} in this run"
+        return f"pass {self.turn.index}, in {self.whose}: {self.turn}{ours}"
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The checked passes of `passes`, what is wrong with them, and what turned decisions account for."""
+
+    passes: int = 0
+    rows: tuple[PassCheck, ...] = ()
+    faults: tuple[str, ...] = ()
+    explained: tuple[Explained, ...] = ()
+    trajectory_explained: bool = False
+    failed: int | None = None
+    """The first pass with a fault."""
+
+    @property
+    def worst(self) -> PassCheck:
+        """The pass with the largest error."""
+        return max(self.rows, key=lambda row: row.severity)
+
+
+@dataclass
+class Judge:
+    """Checks the recorded passes of a run; `budget` is what it may search with."""
+
+    program: Program
+    dataset: Dataset
+    tolerance: float
+    passes: Sequence[OnePass]
+    budget: Budget = field(default_factory=Budget)
+
+    def checks(self) -> Checks:
+        """Compare every recorded pass; where one fails, look for decisions that account for it."""
+        rows, faults, found, failed = [], list[str](), list[Explained](), list[int]()
+        for one in self.passes:
+            apart = misfit(one, one.reference(), self.tolerance)
+            turns = explanation(one, apart, self.tolerance, self.budget) if apart.faults and not faults else ()
+            found += [Explained(OWN, turn) for turn in turns]
+            if apart.faults and not turns:
+                failed.append(one.index)
+                faults.append(
+                    f"pass {one.index} from its own state: {apart.faults} beyond their bounds, worst {apart.said}"
+                )
+            rows.append(PassCheck(one.index, apart.loss_difference, apart.worst, apart.severity, bool(turns)))
+        if len(faults) > MOST_SHOWN:
+            faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
+        first = failed[0] if failed else None
+        return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(found), failed=first)
+
+    def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
+        """The checks of a run that is further from the case's own expected values than the tolerance.
+
+        It is explained where the whole run in float64, with the decisions turned that turned in this run, agrees with
+        this run, and with those that turned in the expected values with those; at least one must have turned.
+        """
+        if checks.faults or len(checks.rows) < self.dataset.n_batches or self.dataset.n_batches > MOST_GOLD_PASSES:
+            return checks
+        found = {turn.turn for turn in checks.explained}
+        known = {turn.index for turn in found}
+        for one in self.passes:
+            apart = misfit(one, one.reference(), self.tolerance)
+            if one.index not in known and apart.distance > TOLERANCES.odd:
+                found |= set(explanation(one, apart, self.tolerance, self.budget))
+        ours = tuple(sorted(found, key=lambda turn: (turn.index, turn.node, turn.element)))
+        run = replace(expected, losses=tuple(losses), arrays={n: np.asarray(arrays[n]) for n in expected.arrays})
+        if self._distance(run, ours) > 1:
+            return checks
+        theirs = self._turned_gold(expected, ours)
+        if theirs is None or not (ours or theirs):
+            return checks
+        rows = [Explained(OWN, t) for t in ours] + [Explained(expected.reference, t) for t in theirs]
+        return replace(checks, explained=tuple(rows), trajectory_explained=True)
+
+    def _turned_gold(self, expected: Expected, ours: tuple[Turn, ...]) -> tuple[Turn, ...] | None:
+        """The decisions that turned in the expected values; None where they are off otherwise."""
+        for turns in ((), ours):
+            if self._distance(expected, turns) <= 1:
+                return turns
+        units = [unit for one in self._trajectory() for unit in near_units(one)]
+        units.sort(key=lambda unit: (unit.nearness, unit.index, unit.node, unit.element))
+        return search_turns(units, lambda turns: self._distance(expected, turns), Budget()) or None
+
+    def _trajectory(self) -> list[OnePass]:
+        """The passes of the float64 run of the case."""
+        memory, rows = initial_memory(self.program, self.dataset), []
+        names = tuple(self.passes[0].after)
+        for index in range(self.dataset.n_batches):
+            before = {name: memory[name].copy() for name in names}
+            loss = run_pass(self.program, self.dataset, memory, index)
+            after = {name: memory[name].copy() for name in names}
+            rows.append(OnePass(self.program, self.dataset, index, before, after, loss))
+        return rows
+
+    def _distance(self, values: Expected, turns: Sequence[Turn]) -> float:
+        """The largest error of these losses and weights as a share of its bound, from a float64 run with turns."""
+        memory = initial_memory(self.program, self.dataset)
+        losses = []
+        for index in range(self.dataset.n_batches):
+            hook = turning(at_pass(turns, index))
+            losses.append(run_pass(self.program, self.dataset, memory, index, before=hook))
+        reached = replace(values, losses=tuple(losses), arrays={n: memory[n] for n in values.arrays})
+        apart = [verdict.distances(np.array(values.losses), np.array(losses))]
+        apart += [verdict.distances(values.arrays[n], reached.arrays[n]) for n in sorted(values.arrays)]
+        largest = max(float(np.nan_to_num(a, nan=np.inf).max(initial=0.0)) for a in apart) / self.tolerance
+        moved = [m.severity for m in verdict.movements(values.arrays, reached)]
+        return max([largest, *moved])

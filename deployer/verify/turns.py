@@ -1,0 +1,178 @@
+"""Turned decisions: units so near a border that rounding alone may have put them on its other side.
+
+What a pass is off by is explained where float64 with one to three such decisions turned agrees with the program. How
+near is near enough is estimated by probes: float64 runs in which every step's result is disturbed at random.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deployer.core.declarations import Borders
+from deployer.core.ir import Node
+from deployer.core.operator import Array, operator_of
+from deployer.verify.reference import Hook, Memory, run_pass
+from deployer.verify.same_state import Misfit, OnePass, misfit
+from deployer.verify.tolerances import TOLERANCES
+
+MOST_UNITS = 32
+MOST_TURNED = 3
+MOST_RUNS = 200
+"""Passes in float64 that one verdict may search with."""
+PROBES = 4
+DISTURBANCE = 16 * 2.0**-24
+"""What a probe adds to each element of a step's result at most, as a share of the largest: 16 units of rounding."""
+SPREAD = 3.0
+"""An error may be so many times the largest of all probes."""
+BEAM = 3
+"""Units that are turned together with every other one."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A unit whose decision is turned: an element of a node's operand, its value in float64, and how near it is.
+
+    `value` is in float64, `turned` the nearest value on the other side of the border, `bound` the error it may have,
+    and `nearness` the distance to the border as a share of that.
+    """
+
+    index: int
+    node: str
+    tensor: str
+    element: tuple[int, ...]
+    value: float
+    turned: float
+    bound: float
+    nearness: float
+
+    def __str__(self) -> str:
+        place = f"{self.tensor}{list(self.element)} of {self.node}"
+        return f"{place}: {self.value:.3e} in float64, turned at {self.turned:.3e}, rounding up to {self.bound:.1e}"
+
+
+@dataclass
+class Budget:
+    """The float64 passes that are left to search with."""
+
+    left: int = MOST_RUNS
+
+    def take(self, count: int = 1) -> bool:
+        """Use up some; False, and nothing used, where fewer are left."""
+        if count > self.left:
+            return False
+        self.left -= count
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What a float64 pass showed at nodes with borders: the operands there, by the node's place among those."""
+
+    operands: list[Array] = field(default_factory=list)
+    borders: list[tuple[Node, Borders]] = field(default_factory=list)
+
+
+def explanation(actual: OnePass, found: Misfit, tolerance: float, budget: Budget) -> tuple[Turn, ...]:
+    """One to three decisions that account for what a pass is off by; none where no such are found in the budget.
+
+    Turned, they must leave the pass within every bound, and at most a share of the distance.
+    """
+    if not math.isfinite(found.distance) or not budget.take(PROBES + 1):
+        return ()
+    enough = TOLERANCES.left * found.distance
+
+    def judged(turns: Sequence[Turn]) -> float:
+        left = misfit(actual, actual.reference(turning(turns)), tolerance)
+        return max(left.distance / enough, left.severity) if enough else math.inf
+
+    return search_turns(near_units(actual), judged, budget)
+
+
+def search_turns(
+    nearest: Sequence[Turn], judged: Callable[[Sequence[Turn]], float], budget: Budget
+) -> tuple[Turn, ...]:
+    """Try each unit, the best few with each other one, and the best two with each third.
+
+    `judged` is at most 1 where the turned decisions account for all there is.
+    """
+    units = nearest[:MOST_UNITS]
+    prefixes: list[tuple[int, ...]] = [()]
+    for size in range(1, MOST_TURNED + 1):
+        tried: dict[tuple[int, ...], float] = {}
+        for prefix in prefixes:
+            for last in range(len(units)):
+                chosen = tuple(sorted({*prefix, last}))
+                if len(chosen) == size and chosen not in tried and budget.take():
+                    tried[chosen] = judged([units[i] for i in chosen])
+        ranked = sorted(tried, key=lambda chosen: (tried[chosen], chosen))
+        if ranked and tried[ranked[0]] <= 1:
+            return tuple(units[i] for i in ranked[0])
+        prefixes = ranked[: BEAM if size == 1 else 1]
+    return ()
+
+
+def near_units(actual: OnePass) -> list[Turn]:
+    """The units nearest to their borders, of those that rounding may turn, nearest first."""
+    base = _observed(actual, None)
+    probes = [_observed(actual, np.random.default_rng([probe, actual.index])) for probe in range(PROBES)]
+    rows: list[tuple[float, int, int, Turn]] = []
+    for at, (node, borders) in enumerate(base.borders):
+        x = base.operands[at]
+        if not x.size or not np.isfinite(x).all():
+            continue
+        spread = max(float(np.abs(probe.operands[at] - x).max()) for probe in probes)
+        bound = min(SPREAD * spread, TOLERANCES.near * float(np.abs(x).max())) * (1 if borders.rivals is None else 2)
+        near = np.flatnonzero((borders.margins > 0) & (borders.margins <= bound))
+        for place in near[np.argsort(borders.margins[near], kind="stable")][:MOST_UNITS]:
+            element = int(borders.elements[place])
+            index = tuple(int(i) for i in np.unravel_index(element, x.shape))
+            tensor, turned = node.inputs[borders.operand], float(borders.turned[place])
+            share = float(borders.margins[place]) / bound
+            turn = Turn(actual.index, node.name, tensor, index, float(x.flat[element]), turned, bound, share)
+            rows.append((share, at, element, turn))
+    return [row[-1] for row in sorted(rows, key=lambda row: row[:3])[:MOST_UNITS]]
+
+
+def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Seen:
+    """Run a pass in float64, with noise a disturbed one, and keep what nodes with borders read."""
+    memory, seen = actual.memory(), _Seen()
+
+    def look(node: Node, memory: Memory) -> None:
+        operands = [memory[name] if name else None for name in node.inputs]
+        for borders in operator_of(node).borders(node, operands):
+            operand = operands[borders.operand]
+            assert operand is not None
+            seen.operands.append(operand.copy())
+            seen.borders.append((node, borders))
+
+    def disturb(node: Node, results: Sequence[Array]) -> None:
+        if noise is None or operator_of(node).view:
+            return
+        for name, _ in zip(node.outputs, results, strict=False):
+            if name and memory[name].dtype == np.float64:
+                value = memory[name]
+                largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+                memory[name] = value + DISTURBANCE * largest * noise.uniform(-1, 1, value.shape)
+
+    run_pass(actual.program, actual.dataset, memory, actual.index, disturb, look)
+    return seen
+
+
+def turning(turns: Sequence[Turn]) -> Hook:
+    """What turns the decisions: before their nodes run it moves each element across its border."""
+
+    def hook(node: Node, memory: Memory) -> None:
+        for turn in turns:
+            if turn.node == node.name and turn.tensor in node.inputs:
+                value = memory[turn.tensor].copy()
+                value[turn.element] = turn.turned
+                memory[turn.tensor] = value
+
+    return hook
+
+
+def at_pass(turns: Sequence[Turn], index: int) -> tuple[Turn, ...]:
+    """Those of the turns that belong to a pass."""
+    return tuple(turn for turn in turns if turn.index == index)
