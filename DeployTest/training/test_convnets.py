@@ -39,7 +39,8 @@ def test_training_is_pytorchs(name: str, tmp_path: Path) -> None:
     counts = (inputs[f"meta_n_{key}"].item() for key in ("batches", "accum"))
     losses, weights = nets.train(net, samples, learning_rate(folder), *counts)
     assert np.abs(np.array(losses) - outputs["loss"]).max() <= TOLERANCE["loss"]
-    assert {re.sub(r"\W", "_", n) for n in weights} | {"loss"} == {n for n in outputs.files if not n.startswith("meta_")}
+    recorded = {n for n in outputs.files if not n.startswith("meta_")}
+    assert {re.sub(r"\W", "_", n) for n in weights} | {"loss"} == recorded
     for n, weight in weights.items():
         difference = np.abs(weight.numpy() - outputs[re.sub(r"\W", "_", n)]).max()
         assert difference <= TOLERANCE["weight"], n
