@@ -24,7 +24,7 @@ TOLERANCE = table()["training"]
 def test_training_is_pytorchs(name: str, tmp_path: Path) -> None:
     """The same net, written from its published table, trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    nets = importlib.import_module("torch_nets")
+    nets = importlib.import_module("DeployTest.support.torch_nets")
     module, options = CONVOLUTIONAL[name]
     folder = generate(name, tmp_path)
     net = getattr(nets, module.__name__.rpartition(".")[2])(options.get("batch_norm", True))

@@ -28,7 +28,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_training_is_pytorchs(folder: Path) -> None:
     """The same block trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    net = importlib.import_module("torch_nets").Encoder(transformer.WIDTH, transformer.HIDDEN, transformer.CLASSES)
+    net = importlib.import_module("DeployTest.support.torch_nets").Encoder(
+        transformer.WIDTH, transformer.HIDDEN, transformer.CLASSES
+    )
     graph = onnx.load(str(folder.with_name("transformer.onnx"))).graph
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name != "scale"}
     net.load_state_dict({n: torch.tensor(a.T if n.startswith("fc.w") else a) for n, a in arrays.items()})
@@ -36,7 +38,9 @@ def test_training_is_pytorchs(folder: Path) -> None:
     count, passes = (inputs[f"meta_{key}"].item() for key in ("data_size", "n_batches"))
     prefixes = ["", *(f"mb{k}_" for k in range(1, count))]
     samples = [tuple(torch.tensor(inputs[f"{p}arr_{i:04d}"]) for i in (0, 1)) for p in prefixes]
-    losses, weights = importlib.import_module("torch_nets").train(net, samples, transformer.RATE, passes, 1)
+    losses, weights = importlib.import_module("DeployTest.support.torch_nets").train(
+        net, samples, transformer.RATE, passes, 1
+    )
     assert np.abs(np.array(losses) - outputs["loss"]).max() <= TOLERANCE["loss"]
     for name, weight in weights.items():
         expected = outputs[re.sub(r"\W", "_", name)]
