@@ -181,10 +181,10 @@ def _judge(
     if outcome.divergence:
         result = replace(result, verdict="failed", faults=(*outcome.divergence, *result.faults))
     if judge and result.checks.failed is not None:
-        found, said = judging.divergence(case, plan, judge, directory, result.checks.failed)
-        result = replace(result, divergence=found, diverged=said)
+        first, text = judging.divergence(case, plan, judge, directory, result.checks.failed)
+        result = replace(result, divergence=first, diverged=text)
     if result.verdict == "explained":
-        units = judging.shown(case, plan, result.checks.explained, directory)
+        units = judging.with_values(case, plan, result.checks.explained, directory)
         result = replace(result, checks=replace(result.checks, explained=units))
         warning = DeployerWarning(
             f"decisions that rounding turned explain values beyond the tolerance: {len(units)}",

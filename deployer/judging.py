@@ -31,13 +31,13 @@ def divergence(case: Case, plan: Plan, judge: Judge, directory: Path, index: int
         return None, f"not looked for: {plan.options.target} does not show what steps compute, the host does"
     before = next(one.before for one in judge.passes if one.index == index)
     fused = fuse.fuse_program(case.program, plan.options)
-    found = first_divergence(fused, case.dataset, before, plan, directory, index)
-    if found is None:
+    first = first_divergence(fused, case.dataset, before, plan, directory, index)
+    if first is None:
         return None, f"none in pass {index}: what each step computes is what its own operands give"
-    return found, f"pass {index}, {found}"
+    return first, f"pass {index}, {first}"
 
 
-def shown(case: Case, plan: Plan, explained: Sequence[Explained], directory: Path) -> tuple[Explained, ...]:
+def with_values(case: Case, plan: Plan, explained: Sequence[Explained], directory: Path) -> tuple[Explained, ...]:
     """The explained units with what the program had there: the value that decided or, where a step joined that with
     its operator, the operator's result. It runs the program again.
     """
@@ -49,9 +49,9 @@ def shown(case: Case, plan: Plan, explained: Sequence[Explained], directory: Pat
         types = {n: case.program.tensors[n].type for n in (turn.tensor, *outputs[turn.node])}
         names = [n for n, kind in types.items() if kind == types[turn.tensor] and n in fused.tensors]
         values = computed(fused, plan, directory, turn.index, names) if can_watch(plan) and unit.own else {}
-        known = [n for n in names if n in values]
-        if known:
-            place = f"{known[0]}{list(turn.element)}"
-            unit = replace(unit, shown=place, computed=float(values[known[0]][turn.element]))
+        available = [n for n in names if n in values]
+        if available:
+            place = f"{available[0]}{list(turn.element)}"
+            unit = replace(unit, shown=place, computed=float(values[available[0]][turn.element]))
         rows.append(unit)
     return tuple(rows)

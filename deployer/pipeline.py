@@ -26,7 +26,7 @@ from deployer.running.run import Outcome
 from deployer.verify.checked import moments, state_bytes, usual_checks
 from deployer.verify.plan import verify_plan
 from deployer.verify.program import verify_program
-from deployer.verify.reference import completed, final_memory, narrowed, run_inference, with_oracle
+from deployer.verify.reference import as_float32, completed, final_memory, run_inference, with_oracle
 from deployer.verify.tiling import verify_tiling
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
@@ -139,7 +139,7 @@ def load_optimizer_case(directory: Path, learning_rate: float | None = None, war
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
     outputs = run_inference(program, {**inputs, **weights}, np.float64)
-    expected = {n: narrowed(outputs[n]) for n in program.outputs}
+    expected = {n: as_float32(outputs[n]) for n in program.outputs}
     return Case(read.folder, program, None, {**inputs, **weights}, expected, REFERENCE)
 
 
@@ -169,8 +169,8 @@ def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
     inputs, expected = load_inference(directory, program)
     if (directory / OUTPUTS).exists():
         return Case(directory, program, None, inputs, expected, OUTPUTS)
-    wanted = run_inference(program, inputs, np.float64)
-    expected = {n: narrowed(wanted[n]) for n in program.outputs}
+    outputs = run_inference(program, inputs, np.float64)
+    expected = {n: as_float32(outputs[n]) for n in program.outputs}
     return Case(directory, program, None, inputs, expected, f"{REFERENCE} (there is no {OUTPUTS})")
 
 
@@ -186,8 +186,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
     accumulators = {}
     if dataset and plan.accumulators:
         memory = final_memory(program, dataset, np.float64)[1]
-        with np.errstate(over="ignore"):  # of a diverging run
-            accumulators = {home.storage: memory[home.storage].astype(np.float32) for home in plan.accumulators}
+        accumulators = {home.storage: as_float32(memory[home.storage]) for home in plan.accumulators}
     return Expected(
         reference=case.note,
         losses=dataset.expected_losses if dataset else (),

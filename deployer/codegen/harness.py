@@ -14,6 +14,7 @@ from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
 from deployer.verify.checked import moments, state_homes
+from deployer.verify.reference import as_float32
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,7 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
     indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
     dumped = set(moments(plan.running))
     for index in range(dataset.n_batches):
-        with np.errstate(over="ignore"):  # a diverging float64 run, which the verdict names
-            parts.append(np.float32(dataset.expected_losses[index]).tobytes())
+        parts.append(as_float32(np.array(dataset.expected_losses[index])).tobytes())
         parts.append(np.uint32(index in dumped).tobytes())
         sample = dataset.sample(index)
         parts += [_packed(program, plan.data[i], sample[i]) for i in indices]

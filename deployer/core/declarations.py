@@ -119,14 +119,14 @@ BLOCK, GROUP, CARRIED_FLOATS = 64, 64, 3
 class Sums:
     """The order in which a kernel sums along `dims`, the innermost last; `sum_f32.h` does it.
 
-    Each row, the innermost dim, is cut into blocks of `block` elements, a power of two, which are summed ascending from
-    zero. The blocks of a group of GROUP are added in order, and groups and rows to a total of two floats that loses
-    nothing. A sum of at most BLOCK elements is one block. `together` sums are made at once per element of a result.
+    Each row, the innermost dim, is cut into blocks of BLOCK elements, which are summed ascending from zero. The blocks
+    of a group of GROUP are added in order, and groups and rows to a total of two floats that loses nothing. A sum of at
+    most BLOCK elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles
+    also cut a term, as the loss over labels does by classes, adds each term to the total.
     """
 
     dims: tuple[str, ...]
     together: int = 1
-    block: int = BLOCK
 
     @property
     def carried(self) -> int:
@@ -187,8 +187,8 @@ class Borders:
     rivals: npt.NDArray[Any] | None = None
 
 
-class Deciding:
-    """What can decide: every operator, most of which never do."""
+class Decisions:
+    """The part of an operator that says where its result jumps; by default it does not."""
 
     def borders(self, node: Node, inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Borders, ...]:
         """Where the meaning jumps: the borders that elements of inputs decide by. None where it is continuous.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Counter, Deciding, Finish, Loss, Optimizer, Recomputed, Sums
+from deployer.core.declarations import Accumulator, Counter, Decisions, Finish, Loss, Optimizer, Recomputed, Sums
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -175,7 +175,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Deciding, ABC):
+class Operator(Decisions, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output

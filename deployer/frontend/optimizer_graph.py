@@ -28,11 +28,11 @@ def prepared(optimizer: RawGraph, train: RawGraph, rate: float | None) -> RawGra
 
     Raises GraphProblem, OptionProblem, ShapeMismatch and UnsupportedOperator.
     """
-    found = [node for node in optimizer.nodes if node.op in sequence_optimizers()]
-    if len(found) > 1:
-        facts = [("nodes", ", ".join(f"{n.name!r} ({n.op})" for n in found))]
-        raise GraphProblem(f"the optimizer graph updates all weights {len(found)} times", facts, "leave one of them")
-    graph = _expanded(optimizer, found[0], train, rate) if found else optimizer
+    joint = [node for node in optimizer.nodes if node.op in sequence_optimizers()]
+    if len(joint) > 1:
+        facts = [("nodes", ", ".join(f"{n.name!r} ({n.op})" for n in joint))]
+        raise GraphProblem(f"the optimizer graph updates all weights {len(joint)} times", facts, "leave one of them")
+    graph = _expanded(optimizer, joint[0], train, rate) if joint else optimizer
     check_tensors(graph.sequences)
     return _counted(_with_rate(graph, rate), train)
 
@@ -41,13 +41,13 @@ def prepared(optimizer: RawGraph, train: RawGraph, rate: float | None) -> RawGra
 class _Names:
     """The names that the training graph has, which mean other things there than what is made here."""
 
-    taken: set[str]
+    reserved: set[str]
 
     def fresh(self, base: str) -> str:
         """`base`, with underscores where it is taken; the result is taken from now on."""
-        while base in self.taken:
+        while base in self.reserved:
             base += "_"
-        self.taken.add(base)
+        self.reserved.add(base)
         return base
 
 
@@ -61,8 +61,8 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     declared, form = _declarations(operator)
     rest = [other for other in graph.nodes if other is not node]
     _check_sequences(graph, node, rest)
-    given = {item.name: item.declared for item in train.inputs}
-    names = _Names({*given, *train.constants, *(name for other in train.nodes for name in other.outputs)})
+    types = {item.name: item.declared for item in train.inputs}
+    names = _Names({*types, *train.constants, *(name for other in train.nodes for name in other.outputs)})
     inputs = {item.name: item for item in graph.inputs if item.name not in graph.sequences}
     shared = {ours: node.inputs[theirs] for theirs, ours in form.places.items() if ours == declared.count}
     for position, name in shared.items():
@@ -74,7 +74,7 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     for weight, buffer in _trained(train).items():
         states = {i: names.fresh(f"{weight}{state.suffix}") for i, state in sorted(declared.states.items())}
         operands = {declared.weight: weight, declared.gradient: buffer} | states
-        inputs |= {name: Input(name, given[weight]) for name in operands.values()}
+        inputs |= {name: Input(name, types[weight]) for name in operands.values()}
         results = {i: names.fresh(f"{operands[source]}{UPDATED}") for i, source in sorted(operator.inplace.items())}
         lists = _listed(operands | shared), _listed(results)
         nodes.append(Node(f"{node.name}/{weight}", operator.name, *lists, dict(sorted(attrs.items()))))
@@ -83,7 +83,7 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
         graph,
         nodes=(*rest, *nodes),
         inputs=tuple(item for item in inputs.values() if item.name in read),
-        outputs=tuple(name for made in nodes for name in made.outputs if name),
+        outputs=tuple(name for update in nodes for name in update.outputs if name),
         sequences=(),
     )
 
@@ -123,18 +123,18 @@ def _check_sequences(graph: RawGraph, node: Node, rest: list[Node]) -> None:
 
 def _trained(train: RawGraph) -> dict[str, str]:
     """The accumulator of each weight that is trained, in the order of the training graph's inputs."""
-    given = [item.name for item in train.inputs]
-    places = [(node, found) for node in train.nodes if (found := accumulator_of(node))]
-    buffers = {node.inputs[found.buffer] for node, found in places if len(node.inputs) > found.buffer}
+    inputs = [item.name for item in train.inputs]
+    places = [(node, accumulator) for node in train.nodes if (accumulator := accumulator_of(node))]
+    buffers = {node.inputs[accumulator.buffer] for node, accumulator in places if len(node.inputs) > accumulator.buffer}
     if not buffers:
         raise GraphProblem("no weight is trained", hint="export the training graph with trainable parameters")
     trained = {}
-    for buffer in sorted(buffers, key=lambda name: given.index(name) if name in given else -1):
+    for buffer in sorted(buffers, key=lambda name: inputs.index(name) if name in inputs else -1):
         weight = buffer.removesuffix(BUFFER_SUFFIX)
-        if weight == buffer or not {weight, buffer} <= {*given}:
+        if weight == buffer or not {weight, buffer} <= {*inputs}:
             raise GraphProblem(
                 f"accumulator {buffer!r} belongs to no weight of the training graph",
-                [("training inputs", ", ".join(given))],
+                [("training inputs", ", ".join(inputs))],
                 f"an accumulator <weight>{BUFFER_SUFFIX} for each weight, which the optimizer cannot name",
             )
         trained[weight] = buffer
@@ -163,10 +163,10 @@ def _no_rate(node: Node, name: str) -> OptionProblem:
 def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
     """The graph with another rate, which no input gives any more."""
     open_inputs = {item.name for item in optimizer.inputs} - set(optimizer.constants)
-    given = {name for node in optimizer.nodes for name in _rate_inputs(node)} & open_inputs
+    rate_inputs = {name for node in optimizer.nodes for name in _rate_inputs(node)} & open_inputs
     if rate is None:
         for node in optimizer.nodes:
-            for name in given.intersection(_rate_inputs(node)):
+            for name in rate_inputs.intersection(_rate_inputs(node)):
                 raise _no_rate(node, name)
         return optimizer
     nodes = tuple(_node_with_rate(node, rate) for node in optimizer.nodes)
@@ -174,7 +174,7 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
         facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _shown_optimizers())]
         cause = "the optimizer graph has no node whose learning rate can be set"
         raise OptionProblem(cause, facts, "leave --learning-rate out")
-    unread = given - {name for node in nodes for name in node.inputs}
+    unread = rate_inputs - {name for node in nodes for name in node.inputs}
     return replace(optimizer, nodes=nodes, inputs=tuple(i for i in optimizer.inputs if i.name not in unread))
 
 
@@ -209,9 +209,9 @@ def _counted(optimizer: RawGraph, train: RawGraph) -> RawGraph:
     In a file that input is what the framework's runtime counts; here it is a state like any other.
     """
     own = {item.name for item in optimizer.inputs} - set(optimizer.constants) - {item.name for item in train.inputs}
-    places = {n.name: found.count for n in optimizer.nodes if (found := _optimizer_of(n)) and found.count is not None}
-    given = (name for n in optimizer.nodes for i, name in enumerate(n.inputs) if i == places.get(n.name))
-    read = [name for name in dict.fromkeys(given) if name in own]
+    places = {n.name: o.count for n in optimizer.nodes if (o := _optimizer_of(n)) and o.count is not None}
+    count_inputs = (name for n in optimizer.nodes for i, name in enumerate(n.inputs) if i == places.get(n.name))
+    read = [name for name in dict.fromkeys(count_inputs) if name in own]
     if not read:
         return optimizer
     counter = update_counter()

@@ -76,13 +76,13 @@ def check_tensors(sequences: Iterable[str]) -> None:
 
 def read_initializers(path: Path, names: Collection[str]) -> dict[str, npt.NDArray[np.generic]]:
     """The initializers of an ONNX file that have one of these names; FileProblem or ShapeMismatch if unfit."""
-    found: dict[str, npt.NDArray[np.generic]] = {}
+    initializers: dict[str, npt.NDArray[np.generic]] = {}
     for tensor in load_model(path).graph.initializer:
-        if tensor.name in found:
+        if tensor.name in initializers:
             raise GraphProblem(f"{path} has two initializers {tensor.name!r}", hint="rename one of them")
         if tensor.name in names:
-            found[tensor.name] = _constant(tensor.name, tensor).array
-    return found
+            initializers[tensor.name] = _constant(tensor.name, tensor).array
+    return initializers
 
 
 def is_literal(proto: onnx.NodeProto) -> bool:

@@ -11,9 +11,14 @@ CARRY_SCALARS: tuple[tuple[str, CType], ...] = (("start", "u32"),)
 """Where in its row a tile begins."""
 
 
+def operand_pointers(kernel: Kernel) -> list[tuple[str, str, bool]]:
+    """The kernel's pointers besides what it carries."""
+    return [pointer for pointer in kernel.pointers if pointer != CARRY]
+
+
 def result_count(kernel: Kernel) -> int:
     """How many outputs the kernel has besides what it carries."""
-    return sum(is_output for name, _, is_output in kernel.pointers if name != CARRIED)
+    return sum(is_output for _, _, is_output in operand_pointers(kernel))
 
 
 def carry_operands(node: Node, kernel: Kernel, sums: Sums, result: Operand) -> tuple[Operand, ...]:

@@ -5,7 +5,7 @@ the program itself had there. So an error is named at the step that made it, how
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from deployer.frontend.dataset import Dataset
 from deployer.running import output
 from deployer.running.build import toolchain
 from deployer.running.run import command_line, supervised
-from deployer.verify.reference import Memory
+from deployer.verify.reference import Memory, begin_pass, initial_memory
 from deployer.verify.tolerances import TOLERANCES
 
 LIST, VALUES = "--watch", "--watched"
@@ -89,19 +89,16 @@ def first_divergence(
     graphs = plan.graphs if updates else plan.graphs[:1]
     steps = tuple(step for step in plan.steps if step.graph in graphs)
     values = watched(plan, directory, steps, index)
-    memory = Memory(program, np.float64)
-    memory.update({n: a for n, a in dataset.weights.items() if n in program.tensors})
-    memory.update({n: np.zeros(program.tensors[n].type.shape) for n in program.accumulators})
+    weights = {n: a for n, a in dataset.weights.items() if n in program.tensors}
+    memory = initial_memory(program, replace(dataset, weights=weights))
     with np.errstate(invalid="ignore"):
         memory.update({n: a for n, a in before.items() if n in program.tensors})
-    memory.update(zip(program.data, dataset.sample(index), strict=True))
-    if program.flag:
-        memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+    begin_pass(program, dataset, memory, index)
     by_name = {(graph.name, node.name): node for graph in program.graphs for node in graph.nodes}
     for step in steps:
-        found = _diverging(step, by_name[step.graph, step.name], memory, values[step.index])
-        if found is not None:
-            return found
+        divergence = _diverging(step, by_name[step.graph, step.name], memory, values[step.index])
+        if divergence is not None:
+            return divergence
     return None
 
 
@@ -118,9 +115,9 @@ def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, 
     """Judge one step, and leave what the program computed in the memory."""
     operands = [memory[name] if name else None for name in node.inputs]
     with np.errstate(all="ignore"):
-        wanted = operator_of(node).reference(node, operands)
+        expected = operator_of(node).reference(node, operands)
     rows = []
-    for name, due in zip(node.outputs, wanted, strict=False):
+    for name, due in zip(node.outputs, expected, strict=False):
         storage = memory.program.storage(name) if name else ""
         if storage not in values:
             continue
@@ -131,12 +128,12 @@ def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, 
         memory[name] = actual
     for name, actual, due in rows:
         largest = float(np.abs(due[np.isfinite(due)]).max(initial=0.0))
-        apart = np.where(actual == due, 0.0, np.abs(actual - due))
-        apart = np.where(np.isnan(apart), np.inf, apart)
-        if apart.size and not apart.max() <= TOLERANCES.step * largest:
-            place = int(apart.argmax())
+        errors = np.where(actual == due, 0.0, np.abs(actual - due))
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        if errors.size and not errors.max() <= TOLERANCES.step * largest:
+            place = int(errors.argmax())
             at = tuple(int(i) for i in np.unravel_index(place, due.shape))
-            error = float(apart.max() / largest) if largest else float("inf")
+            error = float(errors.max() / largest) if largest else float("inf")
             return Divergence(
                 step.index, step.name, step.op, name, at, float(actual.flat[place]), float(due.flat[place]), error
             )

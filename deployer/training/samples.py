@@ -61,9 +61,9 @@ def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Arr
         raise DatasetMismatch(
             f"{place} has different numbers of samples", [("samples", str(counts))], "one each per data input"
         )
-    kept = {n: _numbers(arrays[n], kind, f"{place}: {n!r}") for n, kind in inputs.items()}
+    numbers = {n: _numbers(arrays[n], kind, f"{place}: {n!r}") for n, kind in inputs.items()}
     count = next(iter(counts.values()), 0)
-    return tuple({n: kept[n][s] for n in inputs} for s in range(count))
+    return tuple({n: numbers[n][s] for n in inputs} for s in range(count))
 
 
 def _numbers(array: Array, kind: TensorType, place: str) -> Array:

@@ -18,17 +18,17 @@ def usual_checks(passes: int, each: int) -> int:
 
 def state_bytes(program: Program, accumulated: bool) -> int:
     """The bytes of what a pass or an update changes and the next one reads; accumulators, where they outlive a pass."""
-    written = {program.storage(name) for node in program.nodes for name in node.outputs if name}
-    names = {program.storage(name) for name in program.weights} & written
+    changed = {program.storage(name) for node in program.nodes for name in node.outputs if name}
+    names = {program.storage(name) for name in program.weights} & changed
     names |= {program.storage(name) for name in program.accumulators} if accumulated else set()
     return sum(program.tensors[name].type.bytes for name in names)
 
 
 def state_homes(plan: Plan) -> tuple[Home, ...]:
     """Homes of what a pass or an update changes and the next one reads: weights, and accumulators that outlive it."""
-    written = {o.storage for s in plan.steps for o in s.operands if o.mode != "in"}
+    changed = {o.storage for s in plan.steps for o in s.operands if o.mode != "in"}
     weights = dict.fromkeys(plan.storage_of[name] for name in plan.weights)
-    return (*(plan.home(name) for name in weights if name in written), *plan.accumulators)
+    return (*(plan.home(name) for name in weights if name in changed), *plan.accumulators)
 
 
 def checked_passes(passes: int, count: int) -> tuple[int, ...]:
@@ -48,5 +48,5 @@ def moments(running: Running) -> tuple[int, ...]:
 
     The state before the first pass is the case's, and the one after the last is among the results.
     """
-    wanted = {moment for index in checked_passes(running.passes, running.checked) for moment in (index, index + 1)}
-    return tuple(sorted(wanted - {0, running.passes}))
+    passes = {moment for index in checked_passes(running.passes, running.checked) for moment in (index, index + 1)}
+    return tuple(sorted(passes - {0, running.passes}))

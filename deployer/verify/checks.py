@@ -85,21 +85,21 @@ class Judge:
 
     def checks(self) -> Checks:
         """Compare every recorded pass; where one fails, look for decisions that account for it."""
-        rows, faults, found, failed = [], list[str](), list[Explained](), list[int]()
+        rows, faults, explained, failed = [], list[str](), list[Explained](), list[int]()
         for one in self.passes:
-            apart = misfit(one, one.reference(), self.tolerance)
-            turns = explanation(one, apart, self.tolerance, self.budget) if apart.faults and not faults else ()
-            found += [Explained(OWN, turn) for turn in turns]
-            if apart.faults and not turns:
+            result = misfit(one, one.reference(), self.tolerance)
+            turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
+            explained += [Explained(OWN, turn) for turn in turns]
+            if result.faults and not turns:
                 failed.append(one.index)
                 faults.append(
-                    f"pass {one.index} from its own state: {apart.faults} beyond their bounds, worst {apart.said}"
+                    f"pass {one.index} from its own state: {result.faults} beyond their bounds, worst {result.said}"
                 )
-            rows.append(PassCheck(one.index, apart.loss_difference, apart.worst, apart.severity, bool(turns)))
+            rows.append(PassCheck(one.index, result.loss_difference, result.worst, result.severity, bool(turns)))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
         first = failed[0] if failed else None
-        return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(found), failed=first)
+        return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(explained), failed=first)
 
     def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
         """The checks of a run that is further from the case's own expected values than the tolerance.
@@ -109,13 +109,13 @@ class Judge:
         """
         if checks.faults or len(checks.rows) < self.dataset.n_batches or self.dataset.n_batches > MOST_GOLD_PASSES:
             return checks
-        found = {turn.turn for turn in checks.explained}
-        known = {turn.index for turn in found}
+        turns = {turn.turn for turn in checks.explained}
+        explained = {turn.index for turn in turns}
         for one in self.passes:
-            apart = misfit(one, one.reference(), self.tolerance)
-            if one.index not in known and apart.distance > TOLERANCES.odd:
-                found |= set(explanation(one, apart, self.tolerance, self.budget))
-        ours = tuple(sorted(found, key=lambda turn: (turn.index, turn.node, turn.element)))
+            result = misfit(one, one.reference(), self.tolerance)
+            if one.index not in explained and result.distance > TOLERANCES.odd:
+                turns |= set(explanation(one, result, self.tolerance, self.budget))
+        ours = tuple(sorted(turns, key=lambda turn: (turn.index, turn.node, turn.element)))
         run = replace(expected, losses=tuple(losses), arrays={n: np.asarray(arrays[n]) for n in expected.arrays})
         if self._distance(run, ours) > 1:
             return checks
@@ -153,8 +153,8 @@ class Judge:
             hook = turning(at_pass(turns, index))
             losses.append(run_pass(self.program, self.dataset, memory, index, before=hook))
         reached = replace(values, losses=tuple(losses), arrays={n: memory[n] for n in values.arrays})
-        apart = [verdict.distances(np.array(values.losses), np.array(losses))]
-        apart += [verdict.distances(values.arrays[n], reached.arrays[n]) for n in sorted(values.arrays)]
-        largest = max(float(np.nan_to_num(a, nan=np.inf).max(initial=0.0)) for a in apart) / self.tolerance
+        errors = [verdict.distances(np.array(values.losses), np.array(losses))]
+        errors += [verdict.distances(values.arrays[n], reached.arrays[n]) for n in sorted(values.arrays)]
+        largest = max(float(np.nan_to_num(a, nan=np.inf).max(initial=0.0)) for a in errors) / self.tolerance
         moved = [m.severity for m in verdict.movements(values.arrays, reached)]
         return max([largest, *moved])

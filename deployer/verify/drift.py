@@ -38,21 +38,21 @@ class Drift:
 
 def drift_of(losses: Sequence[float], expected: Sequence[float]) -> Drift | None:
     """The drift of a run; None where there is nothing to compare."""
-    apart = verdict.distances(np.array(losses), np.array(expected))
-    if not apart.size:
+    differences = verdict.distances(np.array(losses), np.array(expected))
+    if not differences.size:
         return None
-    shown = np.nan_to_num(apart, nan=np.inf)
-    count = min(COLUMNS, shown.size)
-    parts = [shown[at * shown.size // count : (at + 1) * shown.size // count] for at in range(count)]
-    return Drift(float(shown.max()), int(shown.argmax()), _tenfold(shown), tuple(float(p.max()) for p in parts))
+    values = np.nan_to_num(differences, nan=np.inf)
+    count = min(COLUMNS, values.size)
+    parts = [values[at * values.size // count : (at + 1) * values.size // count] for at in range(count)]
+    return Drift(float(values.max()), int(values.argmax()), _tenfold(values), tuple(float(p.max()) for p in parts))
 
 
-def _tenfold(apart: Array) -> float:
+def _tenfold(differences: Array) -> float:
     """Passes per power of ten."""
-    at = np.flatnonzero((apart > 0) & np.isfinite(apart))
+    at = np.flatnonzero((differences > 0) & np.isfinite(differences))
     if at.size < 3:
         return math.inf
-    powers = np.log10(apart[at])
+    powers = np.log10(differences[at])
     offsets = at - at.mean()
     slope = float((offsets * (powers - powers.mean())).sum() / np.square(offsets).sum())
     return 1 / slope if slope > 0 else math.inf

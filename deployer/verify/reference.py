@@ -99,6 +99,13 @@ def initial_memory(program: Program, dataset: Dataset, dtype: type[np.floating] 
     return memory
 
 
+def begin_pass(program: Program, dataset: Dataset, memory: Memory, index: int) -> None:
+    """Store the sample of a pass, and the lazy-reset flag, which the first pass of an update sets."""
+    memory.update(zip(program.data, dataset.sample(index), strict=True))
+    if program.flag:
+        memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+
+
 def run_pass(
     program: Program,
     dataset: Dataset,
@@ -109,9 +116,7 @@ def run_pass(
 ) -> float:
     """One forward pass of a run, with the update that follows it, if one does; its loss."""
     train, optimizer = program.graphs
-    memory.update(zip(program.data, dataset.sample(index), strict=True))
-    if program.flag:
-        memory[program.flag] = np.full(program.tensors[program.flag].type.shape, index % dataset.n_accum == 0)
+    begin_pass(program, dataset, memory, index)
     run_graph(train, memory, trace, before)
     loss = float(memory[program.outputs[0]].reshape(()))
     if (index + 1) % dataset.n_accum == 0:
@@ -122,17 +127,18 @@ def run_pass(
 def with_oracle(program: Program, dataset: Dataset) -> Dataset:
     """The dataset with expected losses and weights from a float64 run, for runs that outputs.npz does not record."""
     losses, weights = run_training(program, dataset, np.float64)
-    narrow = {name: narrowed(value) for name, value in weights.items()}
+    narrow = {name: as_float32(value) for name, value in weights.items()}
     return replace(dataset, expected_losses=tuple(losses), expected_weights=narrow, by_reference=True)
 
 
-def narrowed(array: Array) -> Array:
-    """The array in float32, integers as they are."""
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
+def as_float32(array: Array) -> Array:
+    """The array in float32, with infinities for what a diverging run has beyond it; integers as they are."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def completed(program: Program, dataset: Dataset) -> Dataset:
     """The dataset whose gold is what it records, and the float64 interpretation where it records nothing."""
-    found = with_oracle(program, dataset)
-    losses = dataset.expected_losses + found.expected_losses[len(dataset.expected_losses) :]
-    return replace(dataset, expected_losses=losses, expected_weights=found.expected_weights | dataset.expected_weights)
+    own = with_oracle(program, dataset)
+    losses = dataset.expected_losses + own.expected_losses[len(dataset.expected_losses) :]
+    return replace(dataset, expected_losses=losses, expected_weights=own.expected_weights | dataset.expected_weights)

@@ -13,6 +13,7 @@ from deployer.verify import verdict
 from deployer.verify.checked import checked_passes
 from deployer.verify.reference import Hook, Memory, initial_memory, run_graph, run_pass
 from deployer.verify.tolerances import TOLERANCES
+from deployer.verify.verdict import norm, root_mean_square
 
 Arrays = Mapping[str, Array]
 
@@ -77,7 +78,7 @@ class OnePass:
         whole step of it.
         """
         gradients = [trained[self.program.storage(name)].reshape(-1) for name in self.program.accumulators]
-        off = TOLERANCES.cancellation * _scale(gradients)
+        off = TOLERANCES.cancellation * root_mean_square(gradients)
         changed = {self.program.storage(name) for name in self.program.updated.values()} & set(after)
         spread = {name: np.zeros(after[name].size) for name in changed}
         for sign in (-1.0, 1.0):
@@ -85,8 +86,8 @@ class OnePass:
             memory.update({name: memory[name] + sign * off for name in self.program.accumulators})
             run_graph(self.program.graphs[-1], memory)
             for name, values in spread.items():
-                apart = np.abs(verdict.minus(verdict.wide(memory[name]), verdict.wide(after[name])))
-                spread[name] = np.fmax(values, apart)
+                difference = np.abs(verdict.minus(verdict.wide(memory[name]), verdict.wide(after[name])))
+                spread[name] = np.fmax(values, difference)
         return spread
 
 
@@ -131,15 +132,15 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
 
     A loss beyond 1 may differ by so many times the tolerance, as it rounds on its own scale.
     """
-    apart = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
+    error = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
     allowed = tolerance * max(1.0, abs(reference.loss) if math.isfinite(reference.loss) else 1.0)
     faults = list[tuple[str, str]]()
-    if not apart <= allowed:
+    if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
-    shares = [("the loss", _share(apart, allowed))]
-    excesses = [_share(apart, allowed)]
+    shares = [("the loss", _share(error, allowed))]
+    excesses = [_share(error, allowed)]
     for group in _groups(actual.program, tuple(actual.after)):
-        scale = _scale([_change(reference, name) for name in group])
+        scale = root_mean_square([_change(reference, name) for name in group])
         for name in group:
             share, excess, text = _tensor(actual, reference, name, scale)
             shares.append((name, share))
@@ -147,8 +148,8 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
             faults += [(name, text)] if not share <= 1 else []
     worst, severity = max(shares, key=lambda row: row[1])
     distance = math.sqrt(sum(excess * excess for excess in excesses))
-    said = [f"{text} ({name})" for name, text in faults if name == worst]
-    return Misfit(apart, worst, severity, distance, len(faults), said[0] if said else "")
+    texts = [f"{text} ({name})" for name, text in faults if name == worst]
+    return Misfit(error, worst, severity, distance, len(faults), texts[0] if texts else "")
 
 
 def _groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
@@ -161,9 +162,9 @@ def _groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
         declared = operator_of(node).optimizer
         for place in (declared.weight, *declared.states) if declared else ():
             groups.setdefault(place, set()).add(program.storage(node.inputs[place]))
-    known = [sorted(group & set(names)) for _, group in sorted(groups.items())]
-    single = sorted(set(names).difference(*known))
-    return [group for group in known if group] + [[name] for name in single]
+    present = [sorted(group & set(names)) for _, group in sorted(groups.items())]
+    single = sorted(set(names).difference(*present))
+    return [group for group in present if group] + [[name] for name in single]
 
 
 def _change(row: OnePass, name: str) -> Array:
@@ -174,51 +175,37 @@ def _change(row: OnePass, name: str) -> Array:
     return verdict.minus(after, verdict.wide(row.before[name]))
 
 
-def _scale(changes: list[Array]) -> float:
-    """The root mean square of all finite elements."""
-    finite = [c[np.isfinite(c)] for c in changes]
-    count = sum(c.size for c in finite)
-    return math.sqrt(sum(float(np.square(c).sum()) for c in finite) / count) if count else 0.0
-
-
 def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tuple[float, float, str]:
     """The largest error of a tensor's change as a share of its bound, that beyond rounding, and what to say of it."""
-    moved, wanted = _change(actual, name), _change(reference, name)
-    error = np.abs(verdict.minus(moved, wanted))
+    moved, expected = _change(actual, name), _change(reference, name)
+    error = np.abs(verdict.minus(moved, expected))
     if not error.size:
         return 0.0, 0.0, ""
-    reach = np.maximum(np.abs(np.asarray(reference.before[name])), np.abs(np.asarray(reference.after[name])))
-    finite = np.where(np.isfinite(reach), reach, 0).reshape(-1).astype(np.float32)
-    halves = np.spacing(finite).astype(np.float64) / 2
-    rounding = TOLERANCES.roundings * (actual.updates + 1) * halves
+    before, after = verdict.wide(reference.before[name]), verdict.wide(reference.after[name])
+    rounding = verdict.roundings(before, after, actual.updates)
     small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
-    usable = np.abs(wanted[np.isfinite(wanted)])
+    usable = np.abs(expected[np.isfinite(expected)])
     allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small
-    whole = TOLERANCES.movement * _norm(usable) + _norm(small)
+    bound = TOLERANCES.movement * norm(usable) + norm(small)
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.where(error == 0, 0.0, error / allowed)
     each = np.where(np.isnan(error), math.inf, each)
     at = int(np.argmax(each))
-    total = _share(_norm(error), whole)
-    beyond = max(_norm(error) - _norm(small), 0.0) if math.isfinite(_norm(error)) else math.inf
-    excess = _share(beyond, whole)
+    total = _share(norm(error), bound)
+    beyond = max(norm(error) - norm(small), 0.0) if math.isfinite(norm(error)) else math.inf
+    excess = _share(beyond, bound)
     index = [int(i) for i in np.unravel_index(at, np.shape(actual.after[name]))]
-    if not moved.any() and bool((np.abs(wanted) > 2 * small).any()):
+    if not moved.any() and bool((np.abs(expected) > 2 * small).any()):
         return (
             max(float(each[at]), total),
             excess,
-            f"did not change, though its gradient is not zero: {_norm(usable):.3g} is due",
+            f"did not change, though its gradient is not zero: {norm(usable):.3g} is due",
         )
-    off = f"{100 * _share(_norm(error), _norm(usable)):.2g} % off" if usable.any() else f"{_norm(error):.3g} off"
-    text = f"changed by {_norm(moved):.3g} of {_norm(usable):.3g}, {off}, {index} by {float(error[at]):.3e}"
+    off = f"{100 * _share(norm(error), norm(usable)):.2g} % off" if usable.any() else f"{norm(error):.3g} off"
+    text = f"changed by {norm(moved):.3g} of {norm(usable):.3g}, {off}, {index} by {float(error[at]):.3e}"
     return max(float(each[at]), total), excess, text
 
 
-def _norm(values: Array) -> float:
-    return float(np.sqrt(np.square(values).sum()))
-
-
 def _share(part: float, total: float) -> float:
-    if part != part:
-        return math.inf
-    return part / total if total else math.inf if part else 0.0
+    """The share of a bound; that of NaN is infinite."""
+    return verdict.share(part, total) if part == part else math.inf

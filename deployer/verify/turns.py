@@ -67,35 +67,33 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _Observed:
     """What a float64 pass showed at nodes with borders: the operands there, by the node's place among those."""
 
     operands: list[Array] = field(default_factory=list)
     borders: list[tuple[Node, Borders]] = field(default_factory=list)
 
 
-def explanation(actual: OnePass, found: Misfit, tolerance: float, budget: Budget) -> tuple[Turn, ...]:
+def explanation(actual: OnePass, error: Misfit, tolerance: float, budget: Budget) -> tuple[Turn, ...]:
     """One to three decisions that account for what a pass is off by; none where no such are found in the budget.
 
     Turned, they must leave the pass within every bound, and at most a share of the distance.
     """
-    if not math.isfinite(found.distance) or not budget.take(PROBES + 1):
+    if not math.isfinite(error.distance) or not budget.take(PROBES + 1):
         return ()
-    enough = TOLERANCES.left * found.distance
+    enough = TOLERANCES.left * error.distance
 
-    def judged(turns: Sequence[Turn]) -> float:
+    def score(turns: Sequence[Turn]) -> float:
         left = misfit(actual, actual.reference(turning(turns)), tolerance)
         return max(left.distance / enough, left.severity) if enough else math.inf
 
-    return search_turns(near_units(actual), judged, budget)
+    return search_turns(near_units(actual), score, budget)
 
 
-def search_turns(
-    nearest: Sequence[Turn], judged: Callable[[Sequence[Turn]], float], budget: Budget
-) -> tuple[Turn, ...]:
+def search_turns(nearest: Sequence[Turn], score: Callable[[Sequence[Turn]], float], budget: Budget) -> tuple[Turn, ...]:
     """Try each unit, the best few with each other one, and the best two with each third.
 
-    `judged` is at most 1 where the turned decisions account for all there is.
+    `score` is at most 1 where the turned decisions account for all there is.
     """
     units = nearest[:MOST_UNITS]
     prefixes: list[tuple[int, ...]] = [()]
@@ -103,10 +101,10 @@ def search_turns(
         tried: dict[tuple[int, ...], float] = {}
         for prefix in prefixes:
             for last in range(len(units)):
-                chosen = tuple(sorted({*prefix, last}))
-                if len(chosen) == size and chosen not in tried and budget.take():
-                    tried[chosen] = judged([units[i] for i in chosen])
-        ranked = sorted(tried, key=lambda chosen: (tried[chosen], chosen))
+                units_turned = tuple(sorted({*prefix, last}))
+                if len(units_turned) == size and units_turned not in tried and budget.take():
+                    tried[units_turned] = score([units[i] for i in units_turned])
+        ranked = sorted(tried, key=lambda units_turned: (tried[units_turned], units_turned))
         if ranked and tried[ranked[0]] <= 1:
             return tuple(units[i] for i in ranked[0])
         prefixes = ranked[: BEAM if size == 1 else 1]
@@ -135,17 +133,17 @@ def near_units(actual: OnePass) -> list[Turn]:
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])[:MOST_UNITS]]
 
 
-def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Seen:
+def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Observed:
     """Run a pass in float64, with noise a disturbed one, and keep what nodes with borders read."""
-    memory, seen = actual.memory(), _Seen()
+    memory, observed = actual.memory(), _Observed()
 
     def look(node: Node, memory: Memory) -> None:
         operands = [memory[name] if name else None for name in node.inputs]
         for borders in operator_of(node).borders(node, operands):
             operand = operands[borders.operand]
             assert operand is not None
-            seen.operands.append(operand.copy())
-            seen.borders.append((node, borders))
+            observed.operands.append(operand.copy())
+            observed.borders.append((node, borders))
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
         if noise is None or operator_of(node).view:
@@ -157,7 +155,7 @@ def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Seen:
                 memory[name] = value + DISTURBANCE * largest * noise.uniform(-1, 1, value.shape)
 
     run_pass(actual.program, actual.dataset, memory, actual.index, disturb, look)
-    return seen
+    return observed
 
 
 def turning(turns: Sequence[Turn]) -> Hook:

@@ -65,14 +65,15 @@ class Movement:
     @property
     def severity(self) -> float:
         """The error divided by its bound; infinite if the error is NaN."""
-        return _share(self.error, self.allowed) if self.error == self.error else math.inf
+        return share(self.error, self.allowed) if self.error == self.error else math.inf
 
     def __str__(self) -> str:
-        percent = _percent(_share(self.allowed, self.expected))
+        percent = _percent(share(self.allowed, self.expected))
         return f"{self.moved:.3g} of {self.expected:.3g}, {_percent(self.relative_error)} off, {percent} allowed"
 
 
-def _share(part: float, total: float) -> float:
+def share(part: float, total: float) -> float:
+    """part / total; infinite where a part of nothing is left."""
     if math.isinf(part):
         return math.inf
     return part / total if total else math.inf if part else 0.0
@@ -103,13 +104,11 @@ def difference(name: str, actual: Array, expected: Array) -> Difference:
 def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """The movement of each tensor that an optimizer changes, sorted by name; integers do not enter the scale."""
     displacements = {n: minus(wide(expected.arrays[n]), wide(expected.initial[n])) for n in sorted(expected.initial)}
-    scale = _root_mean_square([way for n, way in displacements.items() if expected.arrays[n].dtype.kind == "f"])
+    scale = root_mean_square([way for n, way in displacements.items() if expected.arrays[n].dtype.kind == "f"])
     rows = []
     for name, displacement in displacements.items():
         before, after = wide(expected.initial[name]), wide(expected.arrays[name])
-        largest = _finite(np.maximum(np.abs(before), np.abs(after)))
-        halves = np.spacing(largest.astype(np.float32)).astype(np.float64) / 2
-        rounding = TOLERANCES.roundings * (expected.updates + 1) * _norm(halves)
+        rounding = norm(roundings(before, after, expected.updates))
         rows.append(_movement(name, minus(wide(actual[name]), before), displacement, rounding, scale))
     return tuple(rows)
 
@@ -117,16 +116,26 @@ def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
 def accumulator_movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """The final content of each gradient accumulator that the run returned, as a movement from zero, sorted by name."""
     names = sorted(set(actual) & set(expected.accumulators))
-    scale = _root_mean_square([wide(expected.accumulators[n]) for n in names])
+    scale = root_mean_square([wide(expected.accumulators[n]) for n in names])
     return tuple(_movement(n, wide(actual[n]), wide(expected.accumulators[n]), 0.0, scale) for n in names)
 
 
 def _movement(name: str, displacement: Array, expected: Array, rounding: float, scale: float) -> Movement:
     """The movement of one tensor; its bound follows from the finite elements, and infinities must be equal."""
-    share = TOLERANCES.movement * _norm(_finite(expected))
-    bound = share + rounding + TOLERANCES.cancellation * scale * math.sqrt(expected.size)
-    error = _norm(minus(displacement, expected))
-    return Movement(name, _norm(displacement), _norm(expected), error, bound, _share(error, _norm(expected)))
+    relative = TOLERANCES.movement * norm(_finite(expected))
+    bound = relative + rounding + TOLERANCES.cancellation * scale * math.sqrt(expected.size)
+    error = norm(minus(displacement, expected))
+    return Movement(name, norm(displacement), norm(expected), error, bound, share(error, norm(expected)))
+
+
+def roundings(before: Array, after: Array, updates: int) -> Array:
+    """What rounding may move each element in so many updates and the expected value; 0 where that is not finite.
+
+    Once for each, by half a unit in the last place of the larger of its values.
+    """
+    largest = np.maximum(np.abs(before), np.abs(after))
+    finite = np.where(np.isfinite(largest), largest, 0).astype(np.float32)
+    return TOLERANCES.roundings * (updates + 1) * np.spacing(finite).astype(np.float64) / 2
 
 
 def minus(left: Array, right: Array) -> Array:
@@ -145,12 +154,12 @@ def wide(array: Array) -> Array:
         return np.asarray(array, np.float64).reshape(-1)
 
 
-def _norm(values: Array) -> float:
+def norm(values: Array) -> float:
     """The 2-norm of float64 values, without overflow for any that come from float32."""
     return float(np.sqrt(np.square(values).sum()))
 
 
-def _root_mean_square(parts: list[Array]) -> float:
+def root_mean_square(parts: list[Array]) -> float:
     """The root mean square of the finite elements of all parts; 0 without any."""
     finite = [_finite(p) for p in parts]
     count = sum(p.size for p in finite)

@@ -38,9 +38,9 @@ def is_read(name: str) -> bool:
 
 def _sources(folder: Path) -> list[Path]:
     """The files that may hold parameters: the checkpoint, and other archives and models than the known ones."""
-    known = {TRAIN, OPTIMIZER, EVAL, DATA, EXPECTED}
+    reserved = {TRAIN, OPTIMIZER, EVAL, DATA, EXPECTED}
     others = (path for pattern in ("*.npz", "*.onnx") for path in sorted(folder.glob(pattern)))
-    return [path for path in (folder / CHECKPOINT, *others) if path.name not in known and path.is_file()]
+    return [path for path in (folder / CHECKPOINT, *others) if path.name not in reserved and path.is_file()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Parameters:
 
     def fitted(self, program: Program) -> Arrays:
         """Those of the program, in its types; DatasetMismatch where one is missing or of another type."""
-        found: Arrays = {}
+        parameters: Arrays = {}
         for name in program.weights:
             kind = program.tensors[name].type
             if program.tensors[name].data is not None:
@@ -70,8 +70,8 @@ class Parameters:
                     [("expected", str(kind)), ("files read", held or "none")],
                     f"put {CHECKPOINT}, the forward model, or an npz with the parameters by name there",
                 )
-            found[name] = fitted(self.arrays, name, kind, name, self.files[name])
-        return found
+            parameters[name] = fitted(self.arrays, name, kind, name, self.files[name])
+        return parameters
 
 
 def read_parameters(folder: Path, train: RawGraph) -> Parameters:
@@ -105,19 +105,19 @@ def _held(path: Path, names: Sequence[str]) -> Arrays:
     if path.suffix == ".onnx":
         return read_initializers(path, names)
     if path.name == CHECKPOINT:
-        found = read_checkpoint(path)
-        return {name: found[name] for name in names if name in found}
-    found = read_npz(path)
-    _check_names(path, found, names)
-    return found
+        arrays = read_checkpoint(path)
+        return {name: arrays[name] for name in names if name in arrays}
+    arrays = read_npz(path)
+    _check_names(path, arrays, names)
+    return arrays
 
 
 def _check_names(path: Path, arrays: Arrays, names: Sequence[str]) -> None:
     """DatasetMismatch where an archive holds an array that nothing in the case has the name of."""
     for name in arrays:
         if name not in names:
-            shown = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
-            facts = [("found", _shown(arrays[name])), (f"the {len(names)} known names", shown)]
+            listing = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+            facts = [("found", _shown(arrays[name])), (f"the {len(names)} known names", listing)]
             raise DatasetMismatch(f"{path} holds {name!r}, which is not known", facts, "rename it, or leave it out")
 
 
@@ -140,12 +140,12 @@ def load_runtime(
     run with that many. Raises FileProblem where a file is missing or damaged, DatasetMismatch where arrays do not fit.
     """
     data, gold = parameters.folder / DATA, parameters.folder / EXPECTED
-    given = _data(program, data)
-    passes = len(next(iter(given.values()), ()))
+    arrays = _data(program, data)
+    passes = len(next(iter(arrays.values()), ()))
     batches, accum = passes if n_steps is None else n_steps, 1 if n_accum is None else n_accum
     check_run(program, batches, accum, f"{passes} passes in {DATA}")
     weights = parameters.fitted(program)
-    samples = tuple(tuple(given[name][k] for name in program.data) for k in range(passes))
+    samples = tuple(tuple(arrays[name][k] for name in program.data) for k in range(passes))
     check_sample_classes(program, samples, data)
     losses, finals = _results(program, gold, passes) if gold.exists() else ((), {})
     return Dataset(samples, weights, batches, accum, losses[:batches], finals if batches == passes else {})
@@ -177,7 +177,7 @@ def _results(program: Program, path: Path, passes: int) -> tuple[tuple[float, ..
     _check_names(path, arrays, [LOSS, *program.weights])
     losses: tuple[float, ...] = ()
     if LOSS in arrays:
-        found = fitted(arrays, LOSS, TensorType("float32", (passes,)), LOSS, path)
-        losses = tuple(float(value) for value in found)
+        values = fitted(arrays, LOSS, TensorType("float32", (passes,)), LOSS, path)
+        losses = tuple(float(value) for value in values)
     names = [name for name in program.weights if name in arrays]
     return losses, {name: fitted(arrays, name, program.tensors[name].type, name, path) for name in names}

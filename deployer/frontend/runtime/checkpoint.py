@@ -61,13 +61,13 @@ def _parameters(path: Path, data: bytes) -> Arrays:
             f"{path} holds the state of an optimizer, which would not be read: states begin with their initial values",
             hint="save it with include_optimizer_state=False",
         )
-    found: Arrays = {}
+    parameters: Arrays = {}
     for tensor in (*module.tables(_TRAINED), *module.tables(_FROZEN)):
         name = tensor.text(_NAME)
-        if name in found:
+        if name in parameters:
             raise ValueError(f"{name!r} is there twice")
-        found[name] = _array(name, tensor)
-    return found
+        parameters[name] = _array(name, tensor)
+    return parameters
 
 
 def _array(name: str, tensor: "_Table") -> Array:

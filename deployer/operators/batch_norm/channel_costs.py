@@ -27,11 +27,7 @@ class Step(Channelwise):
         """Layers of small networks, and parts of them."""
         r = rng(72)
         for shape in measured("channels"):
-            inputs: list[Array] = [normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self._inputs())]
-            yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=self._outputs(), onnx=False)
-
-    def _inputs(self) -> int:
-        return sum(not written for _, _, written in self.kernel.pointers)
-
-    def _outputs(self) -> int:
-        return result_count(self.kernel)
+            inputs: list[Array] = [
+                normal(r, *(shape if i < self.wide else shape[1:2])) for i in range(self.input_count())
+            ]
+            yield Sample("x".join(map(str, shape)), tuple(inputs), outputs=result_count(self.kernel), onnx=False)

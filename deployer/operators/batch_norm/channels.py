@@ -26,7 +26,7 @@ from deployer.core.operator import (
     Work,
     mismatch,
 )
-from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, result_count
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, operand_pointers, result_count
 from deployer.operators.inputs import arrays, operands
 
 EPSILON, MOMENTUM = 1e-5, 0.9
@@ -45,10 +45,14 @@ class Channelwise(Operator):
     flops = 1
     """Element operations per element, where these are not one multiply-accumulate."""
 
+    def input_count(self) -> int:
+        """How many inputs the kernel has."""
+        return sum(not is_output for _, _, is_output in self.kernel.pointers)
+
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, or one element per channel and output."""
         outputs = result_count(self.kernel)
-        types = operands(node, inputs, sum(not written for _, _, written in self.kernel.pointers))
+        types = operands(node, inputs, self.input_count())
         channels = channel_type(node, types, self.wide)
         return (channels if self.sums else types[0],) * outputs
 
@@ -57,9 +61,8 @@ class Channelwise(Operator):
         shape = types[node.inputs[0]].shape
         view = (shape[0], shape[1], math.prod(shape[2:]))
         listed = []
-        tensors = (*node.inputs, *node.outputs)
-        pointers = [pointer for pointer in self.kernel.pointers if pointer != CARRY]
-        for i, ((arg, _, is_output), tensor) in enumerate(zip(pointers, tensors, strict=False)):
+        tensors = (*node.inputs, *node.outputs[: result_count(self.kernel)])
+        for i, ((arg, _, is_output), tensor) in enumerate(zip(operand_pointers(self.kernel), tensors, strict=True)):
             full = not self.sums if is_output else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
             listed.append(Operand(arg, tensor, "out" if is_output else "in", view if full else view[1:2], axes))

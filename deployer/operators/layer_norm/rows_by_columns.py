@@ -29,7 +29,7 @@ from deployer.core.operator import (
     mismatch,
     rng,
 )
-from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, result_count
+from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, operand_pointers, result_count
 from deployer.operators.inputs import floats, normal
 
 EPSILON = 1e-5
@@ -78,7 +78,7 @@ class Layerwise(Operator):
         absent = [""] * (len(self._arguments(outputs=False)) - len(node.inputs))
         tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
         listed = []
-        for (arg, _, is_output), tensor in zip(self.kernel.pointers, tensors, strict=False):
+        for (arg, _, is_output), tensor in zip(operand_pointers(self.kernel), tensors, strict=True):
             if tensor:
                 kind = self.layout[arg]
                 view, axes = tuple(sizes[d] for d in kind), tuple(At(d) for d in kind)

@@ -53,7 +53,7 @@ class NegativeLogLikelihoodLoss(Operator):
             *LABEL_SCALARS,
         ),
     )
-    sums = Sums(("n", "d"), block=1)
+    sums = Sums(("n", "d"))
     no_gradient = "only SoftmaxCrossEntropyLoss, which joins it with LogSoftmax, has one"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

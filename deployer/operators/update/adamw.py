@@ -95,12 +95,12 @@ class AdamW(Flat):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The updated weight and both moments."""
         w, g, m, v, count = arrays(inputs, 5)
-        given = _numbers(node)
-        alpha, beta, epsilon, rate = (w.dtype.type(given[name]) for name in ("alpha", "beta", "epsilon", "lr"))
+        numbers = _numbers(node)
+        alpha, beta, epsilon, rate = (w.dtype.type(numbers[name]) for name in ("alpha", "beta", "epsilon", "lr"))
         late = node.attr_int("adam_mode", 0)
         m = alpha * m + (1 - alpha) * g
         v = beta * v + (1 - beta) * g * g
-        first, second = (1 - w.dtype.type(given[n] ** int(count.reshape(()))) for n in ("alpha", "beta"))
+        first, second = (1 - w.dtype.type(numbers[n] ** int(count.reshape(()))) for n in ("alpha", "beta"))
         if not node.attr_int("correct_bias", 1):
             first = second = w.dtype.type(1)
         root = np.sqrt(second)
@@ -112,18 +112,18 @@ class AdamW(Flat):
         """One flat parallel dim, and the count beside it."""
         size = types[node.inputs[0]].size
         operands = [
-            Operand(arg, name, "inout" if written else "in", (size,), (At("n"),))
-            for (arg, _, written), name in zip(self.kernel.pointers, node.inputs, strict=True)
+            Operand(arg, name, "inout" if is_output else "in", (size,), (At("n"),))
+            for (arg, _, is_output), name in zip(self.kernel.pointers, node.inputs, strict=True)
         ]
         operands[4] = replace(operands[4], view=(1,), axes=(Broadcast(),))
         return Access((Dim("n", size),), tuple(operands))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, the rates with what they leave, and when the weight decays."""
-        given, (before, after) = _numbers(node), _shares(node)
+        attributes, (before, after) = _numbers(node), _shares(node)
         numbers = {
-            **{name: given[name] for name in ("lr", "alpha", "beta", "epsilon")},
-            **{f"one_less_{name}": 1 - given[name] for name in ("alpha", "beta")},
+            **{name: attributes[name] for name in ("lr", "alpha", "beta", "epsilon")},
+            **{f"one_less_{name}": 1 - attributes[name] for name in ("alpha", "beta")},
             "before": before,
             "after": after,
         }
@@ -167,6 +167,6 @@ def _numbers(node: Node) -> dict[str, float]:
 
 def _shares(node: Node) -> tuple[float, float]:
     """What decay leaves of the weight before the step, and of the result after it."""
-    given = _numbers(node)
-    left = 1 - given["lr"] * given["weight_decay"]
+    numbers = _numbers(node)
+    left = 1 - numbers["lr"] * numbers["weight_decay"]
     return (1.0, left) if node.attr_int("adam_mode", 0) else (left, 1.0)
