@@ -181,7 +181,7 @@ def slopes(program: Program, dataset: Dataset, text: str) -> str:
     """
     weights = {n: w.astype(np.float64) for n, w in dataset.weights.items()}
     gradients = _pass(program, dataset, weights)
-    rounding = np.finfo(np.float64).eps * max(float(np.abs(gradients[n]).max(initial=0.0)) for n in program.tensors)
+    rounding = np.finfo(np.float64).eps * max(float(np.abs(x).max(initial=0.0)) for x in gradients.values())
     sums = {n: gradients[f"{n}_grad.accumulation.buffer"].copy() for n in program.updated.values()}
     generator = np.random.default_rng(0)
     limits = table()["fuzz"]
