@@ -178,8 +178,6 @@ def _judge(
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
     judge = judging.judge_of(case, plan, outcome, a.tolerance)
     result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative, judge)
-    if outcome.divergence:
-        result = replace(result, verdict="failed", faults=(*outcome.divergence, *result.faults))
     if judge and result.checks.failed is not None:
         first, text = judging.divergence(case, plan, judge, directory, result.checks.failed)
         result = replace(result, divergence=first, diverged=text)

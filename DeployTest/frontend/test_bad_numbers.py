@@ -147,16 +147,29 @@ def test_a_run_that_diverges(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for options in ((), ("--n-steps", 6)):
         assert deployer("train", "-t", folder, "-o", tmp_path / "c", *options) == 1
         faults = re.findall(r"^FAULT (.*)", capsys.readouterr().out, re.MULTILINE)
-        assert faults[0] == "the run diverged in pass 1: its loss is inf"
+        assert faults[0] == "the run diverged in pass 1 and ended there: its loss is inf"
         recorded = json.loads((tmp_path / "c" / "report.json").read_text())
         assert recorded["faults"][0] == faults[0]
+        assert len(recorded["losses"]) == 2  # it made no pass after that
+
+
+def test_a_run_that_ends_too_early(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only a loss that is no number may end a run before its last pass."""
+    folder, out = Case().dataset(tmp_path), tmp_path / "c"
+    Case().program(tmp_path)
+    assert deployer("compile", "-t", folder, "-o", out, "--n-steps", 6) == 0
+    text = (out / "Harness.c").read_text()
+    assert text.count("passes < PASSES") == 1
+    (out / "Harness.c").write_text(text.replace("passes < PASSES", "passes < 4u"))
+    assert deployer("train", "-t", folder, "-o", out, "--n-steps", 6, "--skipgen") == 70
+    assert "ended after 4 of 6 passes, though its loss is finite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ((1.0, np.nan, np.inf), ("the run diverged in pass 1: its loss is nan",)),
-        ((-np.inf,), ("the run diverged in pass 0: its loss is -inf",)),
+        ((1.0, np.nan, np.inf), ("the run diverged in pass 1 and ended there: its loss is nan",)),
+        ((-np.inf,), ("the run diverged in pass 0 and ended there: its loss is -inf",)),
         ((1.0, 3e38), ()),
         ((), ()),
     ],

@@ -58,8 +58,10 @@ def test_values(actual: float, expected: float, distance: float) -> None:
         assert [f for f in messages if f.startswith("y[1]: differs by")] == messages_beyond(
             distance, f"y[1]: differs by {distance:.3e}"
         )
-    losses = faults(Outcome("", (0.5, actual), {}, {}, 0), Expected("test", losses=(0.5, expected)))
-    assert losses == tuple(messages_beyond(distance, f"loss 1: computed {actual:.9g}, expected {expected:.9g}"))
+    messages = faults(Outcome("", (0.5, actual), {}, {}, 0), Expected("test", losses=(0.5, expected)))
+    losses = [message for message in messages if not message.startswith("the run diverged in pass 1 ")]
+    assert losses == messages_beyond(distance, f"loss 1: computed {actual:.9g}, expected {expected:.9g}")
+    assert (losses == list(messages)) is bool(np.isfinite(actual))
 
 
 def messages_beyond(distance: float, text: str) -> list[str]:
@@ -149,7 +151,7 @@ FAR = float(2**70)
 
 @pytest.mark.parametrize("gold", [INF, -INF, NAN, 1.0])
 def test_training_command(gold: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A loss that overflows while no weight moves: nobody may expect it, and the program's own comparison says it."""
+    """A loss that overflows while no weight moves ends the run; nobody may expect it, and the program says it."""
     weights, zeros = np.full((4, 3), 0.5, np.float32), np.zeros((2, 3), np.float32)
     arrays = {"arr_0002": weights}
     for prefix in ("", "mb1_"):
@@ -163,6 +165,6 @@ def test_training_command(gold: float, tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert (f"holds {gold} at [0]" in said.err) is not finite
     if finite:
-        assert "Errors: 4 out of 4" in said.out
+        assert "Errors: 1 out of 1" in said.out
         assert {(row[1], row[3]) for row in LOSS.findall(said.out)} == {("inf", "inf")}
-        assert len(re.findall(r"^FAULT loss", said.out, re.MULTILINE)) == 4
+        assert len(re.findall(r"^FAULT loss", said.out, re.MULTILINE)) == 1

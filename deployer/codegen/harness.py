@@ -28,7 +28,6 @@ class HarnessView:
     passes: int
     accumulate: int
     updates: int
-    update_divisor: int
     tolerance: CText
     loaded: tuple[tuple[CText, int], ...]
     data: tuple[tuple[CText, int], ...]
@@ -62,7 +61,6 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         passes=passes,
         accumulate=accumulate,
         updates=updates,
-        update_divisor=max(updates, 1),
         tolerance=_float_constant(plan.running.tolerance),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,15 +78,20 @@ def make_report(
 
     Losses may differ by `tolerance`, arrays by `relative` times their largest finite expected magnitude more;
     movements by what tolerances.toml allows. Where `judge` finds every pass it checks right from the program's own
-    state, a difference from the float64 run is drift; one from the case's own values is a fault unless explained.
+    state, a difference from the float64 run is drift; one from the case's own values is a fault unless explained. Of a
+    run that diverged the passes that it made are compared, and no final value: it has none.
     """
+    if outcome.divergence:
+        losses = expected.losses[: len(outcome.losses)]
+        expected = replace(expected, losses=losses, arrays={}, initial={}, frozen={}, accumulators={})
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
     wild = verdict.nan_names({**expected.arrays, **expected.accumulators})
     moved = verdict.movements(outcome.arrays, expected) if not wild else ()
     sums = verdict.accumulator_movements(outcome.accumulators, expected) if not wild else ()
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
     held = [f"{m.name} holds {m}" for m in sums if not m.passed]
-    sure = [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
+    sure = [*outcome.divergence]
+    sure += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     sure += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
     sure += [f"{m.name} did not move, {m.expected:.3g} expected" for m in moved if not m.passed and not m.moved]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))
@@ -103,7 +108,7 @@ def make_report(
     excused = [*faults, *held] if expected.by_reference or checks.trajectory_explained else held
     drifted = tuple(excused) if right else ()
     open_faults = [fault for fault in (*faults, *held) if fault not in drifted]
-    everything = tuple(dict.fromkeys((*checks.faults, *sure, *open_faults)))
+    everything = tuple(dict.fromkeys((*outcome.divergence, *checks.faults, *sure, *open_faults)))
     return Report(
         reference=expected.reference,
         tolerance=tolerance,

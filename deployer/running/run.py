@@ -40,8 +40,9 @@ OUTSIDE = {
 class Outcome:
     """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures.
 
-    `accumulators` is the final content of those gradient accumulators that outlive a pass. `states` has, before each
-    pass for which the plan asks for it, the weights and accumulators that the program changes.
+    A pass whose loss is infinite or NaN is the last one, so there may be fewer passes than the plan has. `accumulators`
+    is the final content of those gradient accumulators that outlive a pass. `states` has, before each pass for which
+    the plan asks for it, the weights and accumulators that the program changes.
     """
 
     text: str
@@ -54,9 +55,9 @@ class Outcome:
 
     @property
     def divergence(self) -> tuple[str, ...]:
-        """The fault of a run whose loss became infinite or NaN, with the first such pass; empty for others."""
+        """The fault of a run that ended because its loss became infinite or NaN, with the pass; empty for others."""
         wild = [k for k, loss in enumerate(self.losses) if not math.isfinite(loss)]
-        return tuple(f"the run diverged in pass {k}: its loss is {self.losses[k]}" for k in wild[:1])
+        return tuple(f"the run diverged in pass {k} and ended there: its loss is {self.losses[k]}" for k in wild[:1])
 
 
 def run_program(
@@ -213,12 +214,14 @@ def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> Deployer
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
     """Cut the dump: states first, then losses in training, then each result in the plan's order, then accumulators."""
     training = "train" in plan.graphs
+    errors = re.search(r"^Errors: (\d+) out of (\d+)", text, re.MULTILINE)
+    made = min(int(errors[2]), passes) if errors else passes
     state = [home.storage for home in state_homes(plan)] if training else []
     results = plan.weights if training else plan.outputs
     accumulators = tuple(home.storage for home in plan.accumulators)
-    dumped = moments(plan.running) if training else ()
+    dumped = [moment for moment in moments(plan.running) if moment < made] if training else []
     sizes = [sum(program.tensors[n].type.bytes for n in names) for names in (state, (*results, *accumulators))]
-    expected = len(dumped) * sizes[0] + LOSS_BYTES * passes * training + sizes[1]
+    expected = len(dumped) * sizes[0] + LOSS_BYTES * made * training + sizes[1]
     if expected != len(dump):
         raise RunFailed(f"the program dumped {len(dump)} B, {expected} B were expected")
     at = 0
@@ -230,11 +233,12 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         return np.frombuffer(dump, kind.dtype, kind.size, at - kind.bytes).reshape(kind.shape)
 
     states = {moment: {name: taken(name) for name in state} for moment in dumped}
-    losses = np.frombuffer(dump, np.float32, passes * training, at)
+    losses = np.frombuffer(dump, np.float32, made * training, at)
+    if made < passes and np.isfinite(losses[-1:]).all():
+        raise RunFailed(f"the program ended after {made} of {passes} passes, though its loss is finite")
     at += losses.nbytes
     arrays = {name: taken(name) for name in (*results, *accumulators)}
     line = next(x for x in text.splitlines() if x.startswith("BENCH"))
-    errors = re.search(r"^Errors: (\d+) out of", text, re.MULTILINE)
     return Outcome(
         text,
         tuple(float(v) for v in losses),

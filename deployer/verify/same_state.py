@@ -116,13 +116,16 @@ def _in_range(values: Array) -> Array:
 
 
 def recorded_passes(program: Program, dataset: Dataset, recorded: Recorded, count: int) -> list[OnePass]:
-    """The passes of a run that are to be checked, by the states that it dumped."""
+    """The passes of a run that are to be checked, by the states that it dumped; a diverging run has fewer passes."""
+    made = len(recorded.losses)
     initial = initial_memory(program, dataset, np.float32)
     names = tuple(recorded.final)
     rows = []
     for index in checked_passes(dataset.n_batches, count):
+        if index >= made:
+            break
         start = recorded.states[index] if index else {name: initial[name] for name in names}
-        end = recorded.final if index + 1 == dataset.n_batches else recorded.states[index + 1]
+        end = recorded.final if index + 1 == made else recorded.states[index + 1]
         rows.append(OnePass(program, dataset, index, start, end, recorded.losses[index]))
     return rows
 

@@ -35,8 +35,10 @@ void order_step(uint32_t step) {
     else due.next++;
 }
 
+/* A run that diverges ends after the pass; whoever counts its passes asks whether it had to. */
 void order_exit(void) {
-    if (!is_over()) host_fail("order", "the program ends where %s is due", due_text());
+    const uint32_t is_between_passes = due.pass > 0 && due.graph == 0 && due.next == 0;
+    if (!is_over() && !is_between_passes) host_fail("order", "the program ends where %s is due", due_text());
 }
 
 uint32_t order_pass(void) { return due.pass; }
