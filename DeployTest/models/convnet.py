@@ -15,9 +15,10 @@ Pair = tuple[int, int]
 class ConvNet:
     """A forward model under construction: `x` is its newest value, `shape` that value's [N, C, H, W]."""
 
-    def __init__(self, name: str, shape: Sequence[int], seed: int, batch_norm: bool) -> None:
-        """Begin with the input."""
+    def __init__(self, name: str, shape: Sequence[int], seed: int, batch_norm: bool, fresh_norms: bool = False) -> None:
+        """Begin with the input; the scales and biases of `fresh_norms` are 1 and 0, as PyTorch's layers start."""
         self.graph, self.batch_norm = forward_graph(name, input=shape), batch_norm
+        self.fresh_norms = fresh_norms
         self.x, self.shape = self.graph.inputs[0], tuple(shape)
         self.generator = np.random.default_rng(seed)
 
@@ -55,8 +56,8 @@ class ConvNet:
         """
         channels = self.shape[1]
         parts = {
-            "weight": self._around(1.0, 0.1, channels),
-            "bias": self._around(1.0, 1.0, channels),
+            "weight": self._around(1.0, 0.0 if self.fresh_norms else 0.1, channels),
+            "bias": self._around(0.0, 0.0, channels) if self.fresh_norms else self._around(1.0, 1.0, channels),
             "running_mean": np.zeros(channels, np.float32),
             "running_var": np.ones(channels, np.float32),
         }

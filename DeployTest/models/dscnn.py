@@ -10,10 +10,17 @@ CHANNELS, BLOCKS = 64, 4
 
 
 def generate(
-    out: Path, *, batch: int = 1, samples: int = 4, seed: int = 0, batch_norm: bool = True, **options: Any
+    out: Path,
+    *,
+    batch: int = 1,
+    samples: int = 4,
+    seed: int = 0,
+    batch_norm: bool = True,
+    fresh_norms: bool = False,
+    **options: Any,
 ) -> Path:
     """Write a DSCNN case to `out`; returns its *_train folder."""
-    net = ConvNet("dscnn", (batch, 1, 49, 10), seed, batch_norm)
+    net = ConvNet("dscnn", (batch, 1, 49, 10), seed, batch_norm, fresh_norms)
     net.conv("stem", CHANNELS, (10, 4), 2)
     net.relu("stem.relu")
     for i in range(1, BLOCKS + 1):

@@ -11,10 +11,17 @@ BLOCKS = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5
 
 
 def generate(
-    out: Path, *, batch: int = 1, samples: int = 4, seed: int = 0, batch_norm: bool = True, **options: Any
+    out: Path,
+    *,
+    batch: int = 1,
+    samples: int = 4,
+    seed: int = 0,
+    batch_norm: bool = True,
+    fresh_norms: bool = False,
+    **options: Any,
 ) -> Path:
     """Write a MobileNetV1 case to `out`; returns its *_train folder."""
-    net = ConvNet("mobilenet_v1", (batch, 3, 96, 96), seed, batch_norm)
+    net = ConvNet("mobilenet_v1", (batch, 3, 96, 96), seed, batch_norm, fresh_norms)
     net.conv("stem", 8, (3, 3), 2)
     net.relu("stem.relu")
     for i, (channels, stride) in enumerate(BLOCKS, 1):

@@ -44,35 +44,48 @@ def at_border(folder: Path, seed: int) -> Path:
     return build_train_graph(path, "mse", "sgd", 1e-3, "", folder, data=data, n_batches=PASSES).train
 
 
+Hook = Callable[[int, Node, Memory], None]
+"""Called with the pass, a node, and the memory beside it."""
+
+
+def recorded_run(case: Case, before: Hook = lambda *_: None, after: Hook = lambda *_: None) -> Recorded:
+    """A float32 run in numpy, as a program would have dumped it; what is called may change the memory."""
+    program, dataset = case.program, case.dataset
+    assert dataset is not None
+    memory = initial_memory(program, dataset, np.float32)
+    names = [name for name in program.weights if name in program.updated.values()]
+    states, losses = {}, []
+    for index in range(dataset.n_batches):
+        states[index] = {name: memory[name].copy() for name in names}
+
+        def around(node: Node, memory: Memory, index: int = index) -> None:
+            before(index, node, memory)
+
+        def done(node: Node, results: object, index: int = index) -> None:
+            after(index, node, memory)
+
+        losses.append(run_pass(program, dataset, memory, index, done, around))
+    return Recorded(states, {name: memory[name].copy() for name in names}, tuple(losses))
+
+
 @dataclass
 class Run:
     """A float32 run in numpy: `shift` moves the operand of the Relu at the border, `fault` changes results of nodes."""
 
     case: Case
     shift: float = 0.0
-    fault: Callable[[int, Node, Memory], None] = lambda index, node, memory: None
+    fault: Hook = lambda index, node, memory: None
 
     def recorded(self) -> Recorded:
         """What a program would have dumped."""
-        program, dataset = self.case.program, self.case.dataset
-        assert dataset is not None
-        memory = initial_memory(program, dataset, np.float32)
-        names = [name for name in program.weights if name in program.updated.values()]
-        states, losses = {}, []
-        for index in range(dataset.n_batches):
-            states[index] = {name: memory[name].copy() for name in names}
 
-            def before(node: Node, memory: Memory, index: int = index) -> None:
-                if node.op == "Relu" and index == 0 and self.shift:
-                    moved = memory[node.inputs[0]].copy()
-                    moved[0, UNIT] = self.shift
-                    memory[node.inputs[0]] = moved
+        def before(index: int, node: Node, memory: Memory) -> None:
+            if node.op == "Relu" and index == 0 and self.shift:
+                moved = memory[node.inputs[0]].copy()
+                moved[0, UNIT] = self.shift
+                memory[node.inputs[0]] = moved
 
-            def after(node: Node, results: object, index: int = index) -> None:
-                self.fault(index, node, memory)
-
-            losses.append(run_pass(program, dataset, memory, index, after, before))
-        return Recorded(states, {name: memory[name].copy() for name in names}, tuple(losses))
+        return recorded_run(self.case, before, self.fault)
 
     def judge(self) -> Judge:
         """The judge of all passes."""

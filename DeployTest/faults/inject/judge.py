@@ -64,20 +64,25 @@ class Judgement:
         return {int(number) for number in re.findall(r"\b(?:step |hal_step\()(\d+) '", self.said)}
 
 
-@cache
 def right_output(program: Program, mode: Mode) -> bytes:
     """All bits that the right program dumps."""
+    return _right_run(program, mode)[1]
+
+
+@cache
+def _right_run(program: Program, mode: Mode) -> tuple[int, bytes]:
+    """The exit status of the right program, 1 where a loss is beyond the tolerance by a turned unit, and its bits."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output.bin"
         done = program.run("", mode.flags, output)
-        if done.returncode != 0:
+        if done.returncode not in (0, 1):
             raise RuntimeError(f"{program.name} without a fault ended with {done.returncode}: {done.stderr}")
-        return output.read_bytes()
+        return done.returncode, output.read_bytes()
 
 
 def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
     """Run the program with the fault, or as it is, and say who noticed."""
-    right = right_output(program, mode)
+    code, right = _right_run(program, mode)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output.bin"
         try:
@@ -93,7 +98,8 @@ def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
             return Judgement(CRASHED, f"status {done.returncode} {last}")
         dump = output.read_bytes()
     if dump == right:
-        return Judgement(NOTHING, "") if done.returncode == 0 else Judgement(VERDICT, f"exit {done.returncode}")
+        same = done.returncode == code
+        return Judgement(NOTHING, "") if same else Judgement(VERDICT, f"exit {done.returncode}")
     faults = verdict(program, dump, done.stdout)
     return Judgement(VERDICT, faults[0]) if faults else Judgement(UNSEEN, changes(right, dump))
 
