@@ -54,6 +54,7 @@ def recorded_run(case: Case, before: Hook = lambda *_: None, after: Hook = lambd
     assert dataset is not None
     memory = initial_memory(program, dataset, np.float32)
     names = [name for name in program.weights if name in program.updated.values()]
+    names += program.accumulators if dataset.n_accum > 1 else ()
     states, losses = {}, []
     for index in range(dataset.n_batches):
         states[index] = {name: memory[name].copy() for name in names}

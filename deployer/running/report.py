@@ -227,7 +227,9 @@ def _show_checks(report: Report, console: Terminal) -> None:
     if checks.rows:
         worst = checks.worst
         share = f"{100 * worst.severity:.2g} % of what is allowed (pass {worst.index}, {one_line(worst.worst)})"
-        console.print(f"same state: {len(checks.rows)} of {checks.passes} passes checked, at most {share}")
+        magnifying = sum(row.magnifies for row in checks.rows)
+        rounding = f"; {magnifying} magnify rounding, which is allowed for" if magnifying else ""
+        console.print(f"same state: {len(checks.rows)} of {checks.passes} passes checked, at most {share}{rounding}")
     if drift and (report.drifted or len(report.losses) >= LONG):
         growth = f"tenfold in {drift.tenfold:.0f} passes" if math.isfinite(drift.tenfold) else "not growing"
         console.print(f"drift: {drift.largest:.2e} at pass {drift.at}, {growth}  [{drift.line}]")

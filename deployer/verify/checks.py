@@ -9,6 +9,7 @@ from deployer.core.ir import Program
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.reference import initial_memory, run_pass
+from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import Budget, Turn, at_pass, explanation, near_units, search_turns, turning
@@ -24,13 +25,17 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class PassCheck:
-    """A pass from the program's own state: the loss's difference, and the worst error as a share of its bound."""
+    """A pass from the program's own state: the loss's difference, and the worst error as a share of its bound.
+
+    In one that `magnifies` rounding the bound has what probes say that rounding does to that pass.
+    """
 
     index: int
     loss_difference: float
     worst: str
     severity: float
     explained: bool
+    magnifies: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,11 @@ class Judge:
         """Compare every recorded pass; where one fails, look for decisions that account for it."""
         rows, faults, explained, failed = [], list[str](), list[Explained](), list[int]()
         for one in self.passes:
-            result = misfit(one, one.reference(), self.tolerance)
+            reference = one.reference()
+            result = misfit(one, reference, self.tolerance)
+            if magnifies := bool(result.faults and not faults):
+                one = with_rounding(one, reference)
+                result = misfit(one, reference, self.tolerance)
             turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
             explained += [Explained(OWN, turn) for turn in turns]
             if result.faults and not turns:
@@ -95,7 +104,8 @@ class Judge:
                 faults.append(
                     f"pass {one.index} from its own state: {result.faults} beyond their bounds, worst {result.said}"
                 )
-            rows.append(PassCheck(one.index, result.loss_difference, result.worst, result.severity, bool(turns)))
+            right = magnifies and not result.faults
+            rows.append(PassCheck(one.index, result.loss_difference, result.worst, result.severity, bool(turns), right))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
         first = failed[0] if failed else None

@@ -27,12 +27,33 @@ class Recorded:
     losses: tuple[float, ...]
 
 
+LOSS = ""
+"""The loss among names of tensors."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding may do to a tensor: to its largest element, and to all of them as a 2-norm."""
+
+    largest: float = 0.0
+    norm: float = 0.0
+
+    def or_more(self, error: Array) -> "Rounding":
+        """With an error that was seen; one that is no number says nothing."""
+        size = np.abs(np.nan_to_num(error, nan=0.0, posinf=0.0, neginf=0.0))
+        return Rounding(max(self.largest, float(size.max(initial=0.0))), max(self.norm, norm(size)))
+
+    def times(self, factor: float) -> "Rounding":
+        """So many times that."""
+        return Rounding(factor * self.largest, factor * self.norm)
+
+
 @dataclass(frozen=True, eq=False)
 class OnePass:
     """One pass of a program: the state before and after it, and its loss.
 
     `spread` is what rounding in gradients may do to what the optimizer changes, in a pass of the reference that ends
-    with an update.
+    with an update. `rounding` is what it may do to each tensor of a pass that magnifies it, and to the LOSS.
     """
 
     program: Program
@@ -42,15 +63,16 @@ class OnePass:
     after: Arrays
     loss: float
     spread: Arrays = field(default_factory=dict)
+    rounding: Mapping[str, Rounding] = field(default_factory=dict)
 
     @property
     def updates(self) -> int:
         """1 if an update follows the pass, else 0."""
         return int((self.index + 1) % self.dataset.n_accum == 0)
 
-    def memory(self) -> Memory:
+    def memory(self, dtype: type[np.floating] = np.float64) -> Memory:
         """The reference's memory with the program's state."""
-        memory = initial_memory(self.program, self.dataset)
+        memory = initial_memory(self.program, self.dataset, dtype)
         with np.errstate(invalid="ignore"):  # a signalling NaN, such as the simulator's poison
             memory.update(self.before)
         return memory
@@ -137,6 +159,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     """
     error = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
     allowed = tolerance * max(1.0, abs(reference.loss) if math.isfinite(reference.loss) else 1.0)
+    allowed += actual.rounding.get(LOSS, Rounding()).largest
     faults = list[tuple[str, str]]()
     if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
@@ -188,17 +211,18 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tup
     rounding = verdict.roundings(before, after, actual.updates)
     small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
     usable = np.abs(expected[np.isfinite(expected)])
-    allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small
-    bound = TOLERANCES.movement * norm(usable) + norm(small)
+    magnified = actual.rounding.get(name, Rounding())
+    allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small + magnified.largest
+    bound = TOLERANCES.movement * norm(usable) + norm(small) + magnified.norm
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.where(error == 0, 0.0, error / allowed)
     each = np.where(np.isnan(error), math.inf, each)
     at = int(np.argmax(each))
     total = _share(norm(error), bound)
-    beyond = max(norm(error) - norm(small), 0.0) if math.isfinite(norm(error)) else math.inf
+    beyond = max(norm(error) - norm(small) - magnified.norm, 0.0) if math.isfinite(norm(error)) else math.inf
     excess = _share(beyond, bound)
     index = [int(i) for i in np.unravel_index(at, np.shape(actual.after[name]))]
-    if not moved.any() and bool((np.abs(expected) > 2 * small).any()):
+    if not moved.any() and bool((np.abs(expected) > 2 * small + magnified.largest).any()):
         return (
             max(float(each[at]), total),
             excess,

@@ -14,7 +14,8 @@ class Tolerances:
     `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
     that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
     an error that may be left of one that is explained. A decision is near its border within `near` of the largest
-    magnitude. A step's result is right within `step` of its largest magnitude.
+    magnitude. A step's result is right within `step` of its largest magnitude. Where rounding is estimated, results
+    are off by `rounded` of themselves, and `shared` of their root mean square, besides.
     """
 
     loss: float
@@ -28,6 +29,8 @@ class Tolerances:
     left: float
     near: float
     step: float
+    rounded: float
+    shared: float
 
 
 @cache

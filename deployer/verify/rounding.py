@@ -1,0 +1,86 @@
+"""What rounding alone may do to a pass: float32 passes in which every result is a little off besides.
+
+Most passes magnify rounding little, and the bounds of `same_state.py` are far beyond it. But where a model is sure of a
+sample, say, the gradient is what is left of 1 - 1, and the rounding of that 1 is a large part of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.core.ir import Node
+from deployer.core.operator import Array, operator_of
+from deployer.verify import verdict
+from deployer.verify.reference import Memory, run_pass
+from deployer.verify.same_state import LOSS, OnePass, Rounding
+from deployer.verify.tolerances import TOLERANCES
+
+PROBES = 4
+SPREAD = 3.0
+"""An error may be so many times the largest of all probes."""
+
+
+def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
+    """The pass with what rounding may do to each tensor that it changes, and to its loss, estimated by probes.
+
+    No decision turns in a probe: an operand that would cross a border has its value in float64.
+    """
+    operands = _decisive_operands(actual)
+    rounding = {name: Rounding() for name in (LOSS, *reference.after)}
+    for probe in range(PROBES):
+        loss, after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
+        rounding[LOSS] = rounding[LOSS].or_more(np.array([loss - reference.loss]))
+        for name, values in reference.after.items():
+            rounding[name] = rounding[name].or_more(verdict.minus(verdict.wide(after[name]), verdict.wide(values)))
+    return replace(actual, rounding={name: value.times(SPREAD) for name, value in rounding.items()})
+
+
+def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
+    """The operands that decide at borders in the float64 pass, by their node and place."""
+    operands: dict[tuple[str, int], Array] = {}
+
+    def look(node: Node, memory: Memory) -> None:
+        for borders in operator_of(node).borders(node, _inputs(node, memory)):
+            operands[node.name, borders.operand] = memory[node.inputs[borders.operand]].copy()
+
+    run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
+    return operands
+
+
+def _inputs(node: Node, memory: Memory) -> list[Array | None]:
+    return [memory[name] if name else None for name in node.inputs]
+
+
+def _disturbed(
+    actual: OnePass, decisive: Mapping[tuple[str, int], Array], noise: np.random.Generator
+) -> tuple[float, dict[str, Array]]:
+    """The loss and the state after a float32 pass in which each result of the training graph is a bit off besides."""
+    memory = actual.memory(np.float32)
+    training = {id(node) for node in actual.program.graphs[0].nodes}
+
+    def hold(node: Node, memory: Memory) -> None:
+        for place in [place for name, place in decisive if name == node.name]:
+            right, name = decisive[node.name, place], node.inputs[place]
+            inputs = _inputs(node, memory)
+            inputs[place] = right
+            values = memory[name].reshape(-1).copy()
+            off = np.abs(values - right.reshape(-1))
+            for borders in operator_of(node).borders(node, inputs):
+                rivals = borders.elements if borders.rivals is None else borders.rivals
+                crossing = off[borders.elements] + off[rivals] >= borders.margins
+                for elements in (borders.elements[crossing], rivals[crossing]):
+                    values[elements] = right.reshape(-1)[elements]
+            memory[name] = values.reshape(right.shape)
+
+    def disturb(node: Node, results: Sequence[Array]) -> None:
+        if id(node) not in training or operator_of(node).view:
+            return
+        for name, _ in zip(node.outputs, results, strict=False):
+            if name and memory[name].dtype == np.float32:
+                values = memory[name].astype(np.float64)
+                size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
+                memory[name] = values + np.where(values == 0, 0.0, size * noise.uniform(-1, 1, values.shape))
+
+    loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
+    return loss, {name: memory[name].copy() for name in actual.after}
