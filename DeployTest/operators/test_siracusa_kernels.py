@@ -1,6 +1,7 @@
 """Siracusa's kernels under GVSoC leave the bits of the portable kernels on the host."""
 
 import ctypes
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +14,10 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.access import order_dims, tiles
+from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Kernel, registry
+from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
 from deployer.running import build, run
 from DeployTest.support import kernel_bench
@@ -81,6 +83,23 @@ CHANNELWISE = (
 """Operator, inputs of X's shape, and outputs."""
 PLANES = ((1, 16, 8, 4), (2, 4, 5, 3), (8, 2, 9), (3, 8, 7), (1, 24, 2), (4, 1, 33), (1, 8, 1))
 """X of which each of 8 cores gets as many rows: of several images, of every remainder of a turn, and of one element."""
+ROW = 2 * GROUP * BLOCK + BLOCK + 7
+PARTS = ((0, ROW), (0, BLOCK + 3), (5, ROW - 9), (BLOCK, GROUP * BLOCK), (GROUP * BLOCK, ROW - GROUP * BLOCK))
+"""A long row, and parts of it that begin and end inside of blocks, between them and between groups."""
+LONG: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, AttrValue], int], ...] = (
+    ("ChannelMoments", ((1, 2, ROW),), {}, 2),
+    ("ChannelMoments", ((2, 1, ROW),), {}, 2),
+    ("ChannelVariance", ((1, 2, ROW), (2,)), {}, 1),
+    ("ChannelVariance", ((2, 1, ROW), (1,)), {}, 1),
+    ("ChannelGradSums", ((1, 2, ROW), (1, 2, ROW), (2,), (2,)), {}, 2),
+    ("ChannelGradSums", ((2, 1, ROW), (2, 1, ROW), (1,), (1,)), {}, 2),
+    ("ReduceSum", ((2, ROW),), {"axes": (1,), "keepdims": 0}, 1),
+    ("ReduceSum", ((ROW, 3),), {"axes": (0,), "keepdims": 0}, 1),
+    ("ReduceSum", ((ROW, 34),), {"axes": (0,), "keepdims": 0}, 1),
+    ("ReduceSum", ((2, 2, ROW),), {"axes": (0, 2), "keepdims": 0}, 1),
+    ("MSELoss", ((ROW,), (ROW,)), {}, 1),
+)
+"""Kernels of sums of several groups: shapes of inputs, attributes, and outputs."""
 OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
 
 
@@ -185,6 +204,22 @@ def _channel_jobs() -> Iterator[KernelJob]:
     yield measure.kernel_job("ChannelNormalize-nan", node, types, values, tile)
 
 
+def _long_jobs() -> Iterator[KernelJob]:
+    """Sums of several groups in one tile, and tiles that are a part of them."""
+    for number, (name, shapes, attrs, outputs) in enumerate(LONG):
+        inputs = tuple(_normal(i, math.prod(shape)).reshape(shape) for i, shape in enumerate(shapes))
+        step = step_of(registry()[name], Sample("long", inputs, attrs, outputs))
+        *outer, row = (d.name for d in step.access.dims if d.kind == "reduction")
+        whole = {d.name: (0, d.size) for d in step.access.dims}
+        assert whole[row] == PARTS[0]
+        yield measure.kernel_job(f"{name}-long{number}", step.node, step.types, step.values, whole)
+        for place in range(2 if outer else 1):
+            for first, length in PARTS:
+                tile = {**whole, **{dim: (place % whole[dim][1], 1) for dim in outer}, row: (first, length)}
+                label = f"{name}-long{number}-{place}-{first}"
+                yield measure.kernel_job(f"{label}-{length}", step.node, step.types, step.values, tile)
+
+
 def _convolution_jobs() -> Iterator[KernelJob]:
     """Each layer and its gradients, packed, and as a part of larger operands that continues a sum."""
     for number, (x, w, attrs) in enumerate(LAYERS):
@@ -231,7 +266,7 @@ def _hard(seed: int, size: int) -> Array:
     return np.where(np.arange(size) % 3 == seed, np.resize(special, size), _normal(seed, size))
 
 
-MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _channel_jobs, _convolution_jobs)
+MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs)
 JOBS = {job.label: job for make in MAKERS for job in make()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP
+from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.core.operator import Array, Sample, registry
 from DeployTest.support.kernel_bench import COMMON, Step, bits, run_step, step_of
 from DeployTest.support.tolerances import table
@@ -14,7 +14,7 @@ from DeployTest.support.tolerances import table
 pytestmark = pytest.mark.host
 UNIT = 2.0**-24
 BOUND = table()["sums"]
-LENGTHS = (BLOCK, BLOCK + 1, 576, 2304, GROUP * BLOCK, GROUP * BLOCK + 1, 9216, 110_592)
+LENGTHS = (BLOCK, SHORT, SHORT + 1, GROUP * BLOCK, GROUP * BLOCK + 1, 576, 2304, 9216, 110_592)
 SUMMING = sorted(name for name, op in registry().items() if op.sums and name == op.name)
 
 
@@ -56,7 +56,7 @@ def ordered(x: Array) -> np.float32:
     return np.float32(high + low)
 
 
-@pytest.mark.parametrize("length", [BLOCK + 1, 131, GROUP * BLOCK, GROUP * BLOCK + 70, 3 * GROUP * BLOCK])
+@pytest.mark.parametrize("length", [SHORT + 1, 131, GROUP * BLOCK, GROUP * BLOCK + 70, 3 * GROUP * BLOCK])
 def test_order(length: int) -> None:
     """The bits are those of the order, written down a second time."""
     x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
@@ -64,7 +64,7 @@ def test_order(length: int) -> None:
     assert bits(run_step(step, step.access.sizes)[0]) == bits(np.array([ordered(row) for row in x]))
 
 
-@pytest.mark.parametrize("tile", [1, 3, BLOCK - 1, BLOCK, BLOCK + 1, 1000, GROUP * BLOCK, GROUP * BLOCK + 1])
+@pytest.mark.parametrize("tile", [1, 3, BLOCK - 1, BLOCK, BLOCK + 1, SHORT + 1, 1000, GROUP * BLOCK, GROUP * BLOCK + 1])
 def test_tiles_end_anywhere(tile: int) -> None:
     """Tiles that end inside of blocks and groups give the bits of the whole."""
     x = np.random.default_rng(tile).standard_normal((2, 2 * GROUP * BLOCK + 77)).astype(np.float32)
@@ -72,6 +72,18 @@ def test_tiles_end_anywhere(tile: int) -> None:
     whole = run_step(step, step.access.sizes)
     [dim] = [d.name for d in step.access.dims if d.kind == "reduction"]
     assert [bits(y) for y in run_step(step, {**step.access.sizes, dim: tile})] == [bits(y) for y in whole]
+
+
+@pytest.mark.parametrize("length", [2, BLOCK + 1, SHORT])
+def test_short_sums_are_one_block(length: int) -> None:
+    """Summed ascending, with nothing that waits: a budget without room for that keeps compiling."""
+    x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+    step = reduction(x)
+    assert not carries(step)
+    for tile in (length, 3):
+        [dim] = [d.name for d in step.access.dims if d.kind == "reduction"]
+        [y] = run_step(step, {**step.access.sizes, dim: tile})
+        assert bits(y) == bits(np.add.accumulate(x, 1, dtype=np.float32)[:, -1])
 
 
 def test_infinity_is_the_sum() -> None:

@@ -111,8 +111,11 @@ class Accumulator:
 CARRIED = "carry"
 """The kernel pointer behind which a sum of several blocks keeps what waits between tiles."""
 
-BLOCK, GROUP, CARRIED_FLOATS = 64, 64, 3
+BLOCK, GROUP, CARRIED_FLOATS = 32, 16, 3
 """Elements of a block, blocks of a group, and floats that a sum carries from tile to tile; see `Sums`."""
+
+SHORT = 64
+"""The most elements of a sum that is one block, and carries nothing."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Sums:
 
     Each row, the innermost dim, is cut into blocks of BLOCK elements, which are summed ascending from zero. The blocks
     of a group of GROUP are added in order, and groups and rows to a total of two floats that loses nothing. A sum of at
-    most BLOCK elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles
+    most SHORT elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles
     also cut a term, as the loss over labels does by classes, adds each term to the total.
     """
 
@@ -135,7 +138,7 @@ class Sums:
 
     def blocks(self, access: Access) -> bool:
         """Whether the sum is several blocks."""
-        return math.prod(d.size for d in access.dims if d.name in self.dims and d.kind == "reduction") > BLOCK
+        return math.prod(d.size for d in access.dims if d.name in self.dims and d.kind == "reduction") > SHORT
 
 
 def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> tuple[Node, dict[str, TensorType]]:

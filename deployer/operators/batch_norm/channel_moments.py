@@ -9,7 +9,7 @@ from deployer.core.access import Access, Dim
 from deployer.core.declarations import Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, Extent, Sample, Start, register, rng
+from deployer.core.operator import ArgValue, Array, Const, Sample, Start, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
 from deployer.operators.batch_norm.channels import EPSILON, channel_kernel, per_channel, sum_axes
 from deployer.operators.inputs import arrays, normal
@@ -20,7 +20,8 @@ class ChannelMoments(Step):
     """X[N, C, ...] to mean[C] and inv_std[C], one over the root of the biased variance plus `epsilon`.
 
     The variance needs the finished mean, so X is summed twice: `phase`, the outermost reduction, is 0 where a tile sums
-    X and 1 where it sums (X - mean)^2. A tile of both phases has all of its channels and does one after the other.
+    X less the channel's first element, which leaves of a large mean what the deviation is, and 1 where it sums
+    (X - mean)^2. A tile of both phases has all of its channels and does one after the other.
     """
 
     name = "ChannelMoments"
@@ -30,10 +31,10 @@ class ChannelMoments(Step):
         ("x",),
         ("mean", "inv_std"),
         ("x",),
-        *("phase", "phases", "inverse_count", "epsilon"),
+        *("phase", "image", "inverse_count", "epsilon"),
         sums=True,
     )
-    sums = Sums(("n", "s"), together=2)
+    sums = Sums(("n", "s"))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The mean, and 1 / sqrt(var + epsilon)."""
@@ -50,9 +51,9 @@ class ChannelMoments(Step):
         return replace(plain, dims=(channels, Dim("phase", 2, "reduction"), *sums))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
-        """The tile's first phase, how many it has, and epsilon."""
+        """The tile's first phase and first image, and epsilon."""
         epsilon = Const(node.attr_float("epsilon", EPSILON))
-        return {"phase": Start("phase"), "phases": Extent("phase"), "epsilon": epsilon}
+        return {"phase": Start("phase"), "image": Start("n"), "epsilon": epsilon}
 
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows; a mean far larger than the deviation."""

@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-#define SUM_BLOCK 64u  /* elements */
-#define SUM_GROUP 64u  /* blocks */
+#define SUM_BLOCK 32u  /* elements */
+#define SUM_GROUP 16u  /* blocks */
 #define SUM_CARRIED 3u /* floats that wait in carry per sum */
 
 typedef struct {
@@ -70,10 +70,12 @@ static inline float sum_value(sum_t *sum, uint32_t size) {
     return sum->low == sum->low ? value : sum->high;
 }
 
-/* Leave what the next tile begins with; the result waits in the output. */
-static inline float sum_wait(const sum_t *sum, uint32_t size, float *carry) {
+/* Leave what the next tile begins with; the result waits in the output. A block that is complete where the tile ends in its
+ * row is in the group, whenever it went there. */
+static inline float sum_wait(const sum_t *sum, uint32_t size, uint32_t end, float *carry) {
     if (!size) return sum->block;
-    carry[0] = sum->low, carry[1] = sum->group, carry[2] = sum->block;
+    const uint32_t open = end & (size - 1);
+    carry[0] = sum->low, carry[1] = open ? sum->group : sum->group + sum->block, carry[2] = open ? sum->block : 0.0f;
     return sum->high;
 }
 

@@ -33,8 +33,8 @@ void channel_grad_sums_f32(const void *args) {
             sum_end(size, carry);
             sum_end(size, carry + SUM_CARRIED);
         } else {
-            p->dscale[c] = sum_wait(&dot, size, carry);
-            p->dbias[c] = sum_wait(&sum, size, carry + SUM_CARRIED);
+            p->dscale[c] = sum_wait(&dot, size, p->start + p->s, carry);
+            p->dbias[c] = sum_wait(&sum, size, p->start + p->s, carry + SUM_CARRIED);
         }
     }
 }

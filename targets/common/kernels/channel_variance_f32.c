@@ -26,6 +26,6 @@ void channel_variance_f32(const void *args) {
             p->y[c] = sum_value(&sum, size) * p->inverse_count;
             sum_end(size, carry);
         } else
-            p->y[c] = sum_wait(&sum, size, carry);
+            p->y[c] = sum_wait(&sum, size, p->start + p->s, carry);
     }
 }

@@ -20,6 +20,6 @@ void layer_scale_grad_f32(const void *args) {
             p->dscale[c] = sum_value(&sum, size);
             sum_end(size, carry);
         } else
-            p->dscale[c] = sum_wait(&sum, size, carry);
+            p->dscale[c] = sum_wait(&sum, size, p->start + p->r, carry);
     }
 }

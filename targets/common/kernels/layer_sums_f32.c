@@ -30,8 +30,8 @@ void layer_sums_f32(const void *args) {
             sum_end(size, carry);
             sum_end(size, carry + SUM_CARRIED);
         } else {
-            p->total[r] = sum_wait(&total, size, carry);
-            p->dot[r] = sum_wait(&dot, size, carry + SUM_CARRIED);
+            p->total[r] = sum_wait(&total, size, p->start + p->c, carry);
+            p->dot[r] = sum_wait(&dot, size, p->start + p->c, carry + SUM_CARRIED);
         }
     }
 }

@@ -18,5 +18,5 @@ void mse_loss_f32(const void *args) {
         *p->y = sum_value(&sum, size) / p->count;
         sum_end(size, p->carry);
     } else
-        *p->y = sum_wait(&sum, size, p->carry);
+        *p->y = sum_wait(&sum, size, p->start + p->n, p->carry);
 }

@@ -22,7 +22,7 @@ static __attribute__((noinline)) float blocks(const nll_loss_f32_args_t *p) {
             sum_close(&sum);
             sum.block += loss_at(p, n, d);
         }
-    if (!p->last) return sum_wait(&sum, 1, p->carry);
+    if (!p->last) return sum_wait(&sum, 1, 0, p->carry);
     sum_end(1, p->carry);
     return sum_value(&sum, 1);
 }

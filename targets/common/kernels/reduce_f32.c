@@ -27,6 +27,6 @@ void reduce_f32(const void *args) {
             *y = sum_value(&sum, size) / p->count;
             sum_end(size, carry);
         } else
-            *y = sum_wait(&sum, size, carry);
+            *y = sum_wait(&sum, size, p->start + p->r2, carry);
     }
 }

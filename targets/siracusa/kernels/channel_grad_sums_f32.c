@@ -26,29 +26,51 @@ typedef struct {
 } both_t;
 
 /* The open blocks with `count` elements more; leaves dy and x behind them. */
-static inline both_t block(float dot, float sum, const float **dy, const float **x, float mean, uint32_t count) {
+static inline both_t part(float dot, float sum, const float **dy, const float **x, float mean, uint32_t count) {
     __asm__ volatile(ROW_LOOP(22, TURN, 7, ONE)
                      : OPERANDS : [mean] "f"(mean), [turns] "r"(count >> 2), [rest] "r"(count & 3) : CLOBBERS);
     return (both_t){dot, sum};
 }
 
-/* All of one image whose sums are one group each. */
-static __attribute__((noinline)) void groups(const channel_grad_sums_f32_args_t *p) {
-    const uint32_t cores = hal_core_count(), blocks = p->s >> BLOCK_SHIFT, rest = p->s & (SUM_BLOCK - 1);
+/* The open groups with so many blocks more, and with elements of another one. */
+static inline both_t blocks(both_t group, const float **dy, const float **x, float mean, uint32_t whole) {
+    float dot = 0.0f, sum = 0.0f;
+    __asm__ volatile(LOOP_OUTER("%[blocks]", 27) LOOP("%[turns]", 22) TURN LOOP_END(22)
+                     ADD_BLOCK("%[dots]", "%[dot]") ADD_BLOCK("%[sums]", "%[sum]") LOOP_OUTER_END(27)
+                     : OPERANDS, [dots] "+&f"(group.dot), [sums] "+&f"(group.sum)
+                     : [mean] "f"(mean), [blocks] "r"(whole), [turns] "r"(SUM_BLOCK >> 2) : CLOBBERS);
+    return group;
+}
+
+static inline both_t group(const float **dy, const float **x, float mean, uint32_t count) {
+    const uint32_t whole = count >> BLOCK_SHIFT, rest = count & (SUM_BLOCK - 1);
+    both_t sums = {0.0f, 0.0f};
+    if (whole) sums = blocks(sums, dy, x, mean, whole);
+    if (rest) {
+        const both_t last = part(0.0f, 0.0f, dy, x, mean, rest);
+        sums.dot += last.dot, sums.sum += last.sum;
+    }
+    return sums;
+}
+
+/* All of one image. */
+static __attribute__((noinline)) void rows(const channel_grad_sums_f32_args_t *p) {
+    const uint32_t cores = hal_core_count();
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
-        const float mean = p->mean[c], *from_dy = p->dy + c * p->dy_c, *from_x = p->x + c * p->x_c;
-        const float **const dy = &from_dy, **const x = &from_x;
-        float dot = 0.0f, sum = 0.0f, dots = 0.0f, sums = 0.0f;
-        __asm__ volatile(LOOP_OUTER("%[blocks]", 27) LOOP("%[turns]", 22) TURN LOOP_END(22)
-                         ADD_BLOCK("%[dots]", "%[dot]") ADD_BLOCK("%[sums]", "%[sum]") LOOP_OUTER_END(27)
-                         : OPERANDS, [dots] "+&f"(dots), [sums] "+&f"(sums)
-                         : [mean] "f"(mean), [blocks] "r"(blocks), [turns] "r"(SUM_BLOCK >> 2) : CLOBBERS);
-        if (rest) {
-            const both_t last = block(0.0f, 0.0f, dy, x, mean, rest);
-            dots += last.dot, sums += last.sum;
+        const float mean = p->mean[c], *dy = p->dy + c * p->dy_c, *x = p->x + c * p->x_c;
+        uint32_t left = p->s, count = hal_min(left, GROUP_LENGTH);
+        both_t sums = group(&dy, &x, mean, count);
+        if (left -= count) {
+            total_t dot = {sums.dot, 0.0f}, sum = {sums.sum, 0.0f};
+            for (; left > 0; left -= count) {
+                count = hal_min(left, GROUP_LENGTH);
+                sums = group(&dy, &x, mean, count);
+                total_add(&dot, sums.dot), total_add(&sum, sums.sum);
+            }
+            sums = (both_t){total_value(&dot), total_value(&sum)};
         }
-        p->dscale[c] = dots * p->inv_std[c];
-        p->dbias[c] = sums;
+        p->dscale[c] = sums.dot * p->inv_std[c];
+        p->dbias[c] = sums.sum;
         float *const carry = p->carry + 2 * SUM_CARRIED * c;
         sum_end(1, carry), sum_end(1, carry + SUM_CARRIED);
     }
@@ -66,10 +88,16 @@ static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p)
         for (uint32_t n = 0; n < p->n; n++, dy += dy_gap, x += x_gap) {
             if (n > 0 || !p->first) sum_row(&dots, size, p->start), sum_row(&sums, size, p->start);
             for (uint32_t position = p->start, left = p->s; left > 0;) {
-                const uint32_t count = sum_next(&dots, size, position, left);
+                uint32_t count = sum_next(&dots, size, position, left);
                 sum_next(&sums, size, position, count);
-                const both_t more = block(dots.block, sums.block, &dy, &x, mean, count);
-                dots.block = more.dot, sums.block = more.sum;
+                const uint32_t whole = whole_blocks(size, position, left);
+                if (whole) {
+                    const both_t more = blocks((both_t){dots.group, sums.group}, &dy, &x, mean, whole);
+                    dots.group = more.dot, sums.group = more.sum, count = whole << BLOCK_SHIFT;
+                } else {
+                    const both_t more = part(dots.block, sums.block, &dy, &x, mean, count);
+                    dots.block = more.dot, sums.block = more.sum;
+                }
                 position += count, left -= count;
             }
         }
@@ -78,8 +106,8 @@ static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p)
             p->dbias[c] = sum_value(&sums, size);
             sum_end(size, carry), sum_end(size, carry + SUM_CARRIED);
         } else {
-            p->dscale[c] = sum_wait(&dots, size, carry);
-            p->dbias[c] = sum_wait(&sums, size, carry + SUM_CARRIED);
+            p->dscale[c] = sum_wait(&dots, size, p->start + p->s, carry);
+            p->dbias[c] = sum_wait(&sums, size, p->start + p->s, carry + SUM_CARRIED);
         }
     }
 }
@@ -87,8 +115,8 @@ static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p)
 void channel_grad_sums_f32(const void *args) {
     const channel_grad_sums_f32_args_t *p = args;
     if (p->carry) {
-        if (p->n == 1 && p->first && p->last && is_one_group(p->s))
-            groups(p);
+        if (p->n == 1 && p->first && p->last)
+            rows(p);
         else
             any(p);
         return;
@@ -101,7 +129,7 @@ void channel_grad_sums_f32(const void *args) {
         if (__builtin_expect(!p->first, 0)) sums = (both_t){p->dscale[c], p->dbias[c]};
         uint32_t left = images;
         do {
-            sums = block(sums.dot, sums.sum, &dy, &x, mean, p->s);
+            sums = part(sums.dot, sums.sum, &dy, &x, mean, p->s);
             dy += dy_gap, x += x_gap;
         } while (--left);
         if (__builtin_expect(p->last, 1)) sums.dot *= p->inv_std[c];

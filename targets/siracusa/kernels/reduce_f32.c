@@ -16,15 +16,16 @@ static inline float divided(const reduce_f32_args_t *p, float sum) {
 
 #define PLUS(x) "fadd.s %[sum], %[sum], " x "\n"
 
+/* Eight neighbours. */
+#define TURN                                                                                                          \
+    FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) PLUS("ft0") FLW("ft2", "%[x]", 8) PLUS("ft1") FLW("ft3", "%[x]", 12)  \
+    PLUS("ft2") FLW("ft0", "%[x]", 16) PLUS("ft3") FLW("ft1", "%[x]", 20) PLUS("ft0") FLW("ft2", "%[x]", 24)          \
+    PLUS("ft1") FLW("ft3", "%[x]", 28) PLUS("ft2") ADDI("%[x]", 32) PLUS("ft3")
+
 /* sum + x[0] + x[step] + .. */
 static inline float run(float sum, const float *x, uint32_t step, uint32_t count) {
     if (step == 4 && count >= 8) {
-        __asm__ volatile(LOOP("%[turns]", 17)
-                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) PLUS("ft0") FLW("ft2", "%[x]", 8) PLUS("ft1")
-                         FLW("ft3", "%[x]", 12) PLUS("ft2") FLW("ft0", "%[x]", 16) PLUS("ft3") FLW("ft1", "%[x]", 20)
-                         PLUS("ft0") FLW("ft2", "%[x]", 24) PLUS("ft1") FLW("ft3", "%[x]", 28) PLUS("ft2")
-                         ADDI("%[x]", 32) PLUS("ft3")
-                         LOOP_END(17)
+        __asm__ volatile(LOOP("%[turns]", 17) TURN LOOP_END(17)
                          : [x] "+&r"(x), [sum] "+&f"(sum)
                          : [turns] "r"(count >> 3)
                          : "ft0", "ft1", "ft2", "ft3", "memory");
@@ -42,31 +43,75 @@ static inline float run(float sum, const float *x, uint32_t step, uint32_t count
     return sum;
 }
 
-/* All of a sum over one loop that is one group: whole blocks, then the rest. */
-static inline float group(const float *x, uint32_t step, uint32_t count) {
+/* The open group with at least one whole block more. */
+static inline float blocks(float group, const float *x, uint32_t step, uint32_t count) {
     float sum = 0.0f;
-    for (; count >= SUM_BLOCK; count -= SUM_BLOCK, x = at(x, SUM_BLOCK * step))
-        sum += run(0.0f, x, step, SUM_BLOCK);
-    return count ? sum + run(0.0f, x, step, count) : sum;
+    if (step == 4)
+        __asm__ volatile(LOOP_OUTER("%[count]", 20) LOOP("%[turns]", 17) TURN LOOP_END(17)
+                         ADD_BLOCK("%[group]", "%[sum]") LOOP_OUTER_END(20)
+                         : [x] "+&r"(x), [sum] "+&f"(sum), [group] "+&f"(group)
+                         : [count] "r"(count), [turns] "r"(SUM_BLOCK >> 3)
+                         : "ft0", "ft1", "ft2", "ft3", "memory");
+    else
+        __asm__ volatile(LOOP_OUTER("%[count]", 9) LOOP("%[pairs]", 6)
+                         FLW("ft0", "%[x]", 0) ADD("%[x]", "%[step]") FLW("ft1", "%[x]", 0) ADD("%[x]", "%[step]")
+                         PLUS("ft0") PLUS("ft1")
+                         LOOP_END(6) ADD_BLOCK("%[group]", "%[sum]") LOOP_OUTER_END(9)
+                         : [x] "+&r"(x), [sum] "+&f"(sum), [group] "+&f"(group)
+                         : [step] "r"(step), [count] "r"(count), [pairs] "r"(SUM_BLOCK >> 1)
+                         : "ft0", "ft1", "memory");
+    return group;
 }
+
+/* A group of so many elements. */
+static inline float group(const float *x, uint32_t step, uint32_t count) {
+    const uint32_t whole = count >> BLOCK_SHIFT, rest = count & (SUM_BLOCK - 1);
+    const float sum = whole ? blocks(0.0f, x, step, whole) : 0.0f;
+    return rest ? sum + run(0.0f, at(x, (count - rest) * step), step, rest) : sum;
+}
+
+/* All of a long sum over one loop. */
+static inline float row(const float *x, uint32_t step, uint32_t left) {
+    uint32_t count = hal_min(left, GROUP_LENGTH);
+    total_t total = {group(x, step, count), 0.0f};
+    if (left == count) return total.high;
+    while (left -= count) {
+        x = at(x, GROUP_LENGTH * step);
+        count = hal_min(left, GROUP_LENGTH);
+        total_add(&total, group(x, step, count));
+    }
+    return total_value(&total);
+}
+
+/* A row of four neighbouring sums. */
+#define FOUR                                                                                                          \
+    FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12) ADD("%[x]", "%[step]")   \
+    "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
+#define FOUR_SUMS [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
 
 /* Four neighbouring sums over one loop. */
 static inline void four(const reduce_f32_args_t *p, const float *x, float *y, float *carry) {
-    const uint32_t size = sum_size(p->carry);
+    const uint32_t size = sum_size(p->carry), step = 4 * p->x_r2;
     sum_t sums[4];
     for (uint32_t k = 0; k < 4; k++) sums[k] = sum_begin(p->first, size, y[k], carry + k * SUM_CARRIED);
     for (uint32_t position = p->start, left = p->r2; left > 0;) {
         uint32_t count = left;
         for (uint32_t k = 0; k < 4; k++) count = sum_next(&sums[k], size, position, left);
         float s0 = sums[0].block, s1 = sums[1].block, s2 = sums[2].block, s3 = sums[3].block;
-        __asm__ volatile(LOOP("%[rows]", 9)
-                         FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)
-                         ADD("%[x]", "%[step]") "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n"
-                         "fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
-                         LOOP_END(9)
-                         : [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
-                         : [step] "r"(4 * p->x_r2), [rows] "r"(count)
-                         : "ft0", "ft1", "ft2", "ft3", "memory");
+        const uint32_t whole = whole_blocks(size, position, left);
+        if (whole) {
+            __asm__ volatile(LOOP_OUTER("%[count]", 18) LOOP("%[rows]", 9) FOUR LOOP_END(9)
+                             ADD_BLOCK("%[g0]", "%[s0]") ADD_BLOCK("%[g1]", "%[s1]") ADD_BLOCK("%[g2]", "%[s2]")
+                             ADD_BLOCK("%[g3]", "%[s3]") LOOP_OUTER_END(18)
+                             : FOUR_SUMS, [g0] "+&f"(sums[0].group), [g1] "+&f"(sums[1].group),
+                               [g2] "+&f"(sums[2].group), [g3] "+&f"(sums[3].group)
+                             : [step] "r"(step), [count] "r"(whole), [rows] "r"(SUM_BLOCK)
+                             : "ft0", "ft1", "ft2", "ft3", "memory");
+            count = whole << BLOCK_SHIFT;
+        } else
+            __asm__ volatile(LOOP("%[rows]", 9) FOUR LOOP_END(9)
+                             : FOUR_SUMS : [step] "r"(step), [rows] "r"(count)
+                             : "ft0", "ft1", "ft2", "ft3", "memory");
         sums[0].block = s0, sums[1].block = s1, sums[2].block = s2, sums[3].block = s3;
         position += count, left -= count;
     }
@@ -75,7 +120,7 @@ static inline void four(const reduce_f32_args_t *p, const float *x, float *y, fl
             y[k] = divided(p, sum_value(&sums[k], size));
             sum_end(size, carry);
         } else
-            y[k] = sum_wait(&sums[k], size, carry);
+            y[k] = sum_wait(&sums[k], size, p->start + p->r2, carry);
     }
 }
 
@@ -83,7 +128,7 @@ void reduce_f32(const void *args) {
     const reduce_f32_args_t *p = args;
     const uint32_t size = sum_size(p->carry);
     const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
-    const int groups = p->carry && p->first && p->last && p->r0 * p->r1 == 1 && is_one_group(p->r2);
+    const int whole = p->carry && p->first && p->last && p->r0 * p->r1 == 1;
     uint32_t done = 0;
     if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->k2 >= 4 * cores) {
         done = p->k2 & ~3u;
@@ -101,8 +146,8 @@ void reduce_f32(const void *args) {
             carry += k0 * p->carry_k0 + k1 * p->carry_k1;
         }
         x += k2 * p->x_k2, y += k2, carry += k2 * SUM_CARRIED;
-        if (groups) {
-            *y = divided(p, group(x, step, p->r2));
+        if (whole) {
+            *y = divided(p, row(x, step, p->r2));
             sum_end(1, carry);
             continue;
         }
@@ -113,8 +158,15 @@ void reduce_f32(const void *args) {
             for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) {
                 if (rows++ > 0 || !p->first) sum_row(&sum, size, p->start);
                 for (uint32_t done_r2 = 0; done_r2 < p->r2;) {
-                    const uint32_t count = sum_next(&sum, size, p->start + done_r2, p->r2 - done_r2);
-                    sum.block = run(sum.block, at(line, done_r2 * step), step, count);
+                    const uint32_t position = p->start + done_r2, left = p->r2 - done_r2;
+                    const uint32_t whole_ones = whole_blocks(size, position, left);
+                    const float *from = at(line, done_r2 * step);
+                    uint32_t count = sum_next(&sum, size, position, left);
+                    if (whole_ones) {
+                        sum.group = blocks(sum.group, from, step, whole_ones);
+                        count = whole_ones << BLOCK_SHIFT;
+                    } else
+                        sum.block = run(sum.block, from, step, count);
                     done_r2 += count;
                 }
             }
@@ -123,6 +175,6 @@ void reduce_f32(const void *args) {
             *y = divided(p, sum_value(&sum, size));
             sum_end(size, carry);
         } else
-            *y = sum_wait(&sum, size, carry);
+            *y = sum_wait(&sum, size, p->start + p->r2, carry);
     }
 }
