@@ -5,8 +5,9 @@ Pruned to the Pareto front of (bytes, cycles) per residency, so that the solver 
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from deployer.core.level import RESIDENT, slowed
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.grid import Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
+from deployer.tilers.levels.grid import Bools, Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
 """Strided levels a DMA descriptor has besides the contiguous run."""
@@ -25,10 +26,13 @@ FRONT_LIMIT = 10
 """Most points of a Pareto front; thinning keeps the smallest and the fastest."""
 RESIDENT_LIMIT = 4
 """Most points of a Pareto front of candidates with a resident storage."""
+IN_PLACE: dict[Buffering, tuple[int, ...]] = {"single": (1,), "double": (2, 3)}
+"""Slots of an inout operand to try; any other operand has at most two."""
+CELLS = 1 << 18
+"""Most entries of an array that covers several residencies at once: a few of them fit the cache."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One way to run a step, with its bytes and cycles.
 
     `resident` are the step's storages with homes in the level; `slots` maps a kernel argument to its number of slots.
@@ -57,7 +61,7 @@ class Movement:
     loads: Ints
     cycles_in: Ints
     cycles_out: Ints
-    possible: npt.NDArray[np.bool_]
+    possible: Bools
 
     def slots(self, in_place: int) -> Ints:
         """Number of slots: `in_place` for an inout operand and at most two for any other, but no more than boxes."""
@@ -100,24 +104,31 @@ def enumerate_candidates(
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
     calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
-    fronts: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
-    for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
-        moved = [m for m in moves if m.storage not in mask]
-        allowed = (calls == 1) | (mask != everything)
-        for m in moved:
-            allowed = allowed & m.possible
-        for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
-            parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
-            slot_choices = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
-            size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-            fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
-            for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
-                variant, place = divmod(int(index), kernels.size)
-                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in slot_choices[variant].items()}
-                pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                candidate = Candidate(*walks[place], pipelined, mask, slots, int(size[index]), int(cycles[index]))
-                fronts["single" if mode == "single" else "double"].append(candidate)
-    return fronts
+    masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
+    moved = np.array([[m.storage not in mask for m in moves] for mask in masks])
+    limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in masks]
+    resident = np.array([mask == everything for mask in masks])
+    args = [m.arg for m in moves]
+    candidates: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
+    for mode, slot_counts in IN_PLACE.items():
+        slots = [np.concatenate([m.slots(in_place) for in_place in slot_counts]) for m in moves]
+        for rows in batches(len(masks), len(calls) * len(slot_counts)):
+            parts = [_priced(moves, moved[rows], in_place, kernels, calls, target) for in_place in slot_counts]
+            size, cycles = (np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1))
+            allowed = possible(moves, moved[rows]) & ((calls == 1) | ~resident[rows, None])
+            fits = np.tile(allowed, len(parts)) & (size <= capacity)
+            for row, front in enumerate(fronts(size, cycles, fits, limits[rows])):
+                mask, moving = masks[rows][row], moved[rows][row].tolist()
+                columns = [
+                    n[front].tolist() if used else [0] * len(front) for n, used in zip(slots, moving, strict=True)
+                ]
+                facts = [front.tolist(), size[row, front].tolist(), cycles[row, front].tolist()]
+                for index, length, time, *numbers in zip(*facts, *columns, strict=True):
+                    chosen = dict(zip(args, numbers, strict=True))
+                    pipelined: Buffering = "double" if max(numbers) > 1 else "single"
+                    walk = walks[index % len(calls)]
+                    candidates[mode].append(Candidate(*walk, pipelined, mask, chosen, length, time))
+    return candidates
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
@@ -148,14 +159,42 @@ def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Acc
 
 def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
     """Indices of the Pareto front in size and cycles, in ascending order of size, thinned evenly to `limit`."""
-    order = np.lexsort((cycles, size))
-    if not order.size:
-        return order
-    best = np.minimum.accumulate(cycles[order])
-    front = order[np.concatenate(([True], best[1:] < best[:-1]))]
-    if front.size > limit:
-        front = front[[round(i * (front.size - 1) / (limit - 1)) for i in range(limit)]]
-    return front
+    return fronts(size[None], cycles[None], np.ones((1, size.size), np.bool_), [limit])[0]
+
+
+def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list[npt.NDArray[np.intp]]:
+    """The front of each row, among its entries that fit, thinned evenly to the row's limit."""
+    order = np.lexsort((cycles, np.where(fits, size, np.iinfo(np.int64).max)))
+    fitting, times = (np.take_along_axis(values, order, 1) for values in (fits, cycles))
+    best = np.minimum.accumulate(times, axis=1)
+    fitting[:, 1:] &= best[:, 1:] < best[:, :-1]
+    rows, columns = np.nonzero(fitting)
+    chosen = order[rows, columns]
+    ends = np.searchsorted(rows, np.arange(len(limits) + 1))
+    return [_thinned(chosen[a:b], limit) for (a, b), limit in zip(itertools.pairwise(ends), limits, strict=True)]
+
+
+def _thinned(indices: npt.NDArray[np.intp], limit: int) -> npt.NDArray[np.intp]:
+    """At most `limit` of the indices, among them the first and the last."""
+    if indices.size <= limit:
+        return indices
+    return indices[[round(i * (indices.size - 1) / (limit - 1)) for i in range(limit)]]
+
+
+def batches(rows: int, columns: int) -> Iterator[slice]:
+    """The rows of a table in parts of at most CELLS cells, or of one row."""
+    count = max(CELLS // columns, 1)
+    return (slice(at, min(at + count, rows)) for at in range(0, rows, count))
+
+
+def totals(moved: Bools, parts: Sequence[Ints]) -> Ints:
+    """For each row of `moved`, the sum of the parts of the operands that move."""
+    return np.matmul(moved.astype(np.int64), np.array(parts))
+
+
+def possible(moves: Sequence[Movement], moved: Bools) -> Bools:
+    """For each row of `moved`, whether the DMA engine can transfer the boxes of all operands that move."""
+    return totals(moved, [(~m.possible).astype(np.int64) for m in moves]) == 0
 
 
 def movement(
@@ -205,30 +244,32 @@ def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
     return totals
 
 
-def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, target: Target) -> tuple[Ints, Ints]:
+def _priced(
+    moves: Sequence[Movement], moved: Bools, in_place: int, kernels: Ints, calls: Ints, target: Target
+) -> tuple[Ints, Ints]:
     """Bytes and cycles of all candidates with one slot per moved operand, or two if `in_place` is 2 or 3.
+
+    Each array has a row for each row of `moved`, which says for each operand whether it moves.
 
     With two, transfers run under the kernels except for the first ingress and the last egress. Where the transfers take
     longer, one kernel call is visible instead.
 
     With two slots an inout operand's ingress waits for the egress of an earlier box; a third hides it under a kernel.
     """
-    hop, none = target.hops[RESIDENT], np.zeros_like(kernels)
-    size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))
-    for m in moved:
-        slots = m.slots(in_place)
-        size += m.slot_bytes * slots
-        starts += m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0))
-        total_in += m.cycles_in
-        total_out += m.cycles_out
-        first += m.cycles_in // m.loads
-        last += m.cycles_out // m.loads
-        waits += np.where(slots == 2, m.cycles_out, 0) if m.inout else 0
-        most = np.maximum(most, m.loads)
+    hop = target.hops[RESIDENT]
+    slots = [m.slots(in_place) for m in moves]
+    size = totals(moved, [m.slot_bytes * n for m, n in zip(moves, slots, strict=True)])
+    starts = totals(moved, [m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves])
+    total_in = totals(moved, [m.cycles_in for m in moves])
+    total_out = totals(moved, [m.cycles_out for m in moves])
+    most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
     fixed = target.step + starts * hop.wait
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single
+    first = totals(moved, [m.cycles_in // m.loads for m in moves])
+    last = totals(moved, [m.cycles_out // m.loads for m in moves])
+    waits = totals(moved, [m.cycles_out * (n == 2) * m.inout for m, n in zip(moves, slots, strict=True)])
     slow_in, slow_out = (slowed(total, target.contention) for total in (total_in, total_out))
     busy, one = kernels + starts * hop.issue + waits, kernels // calls
     double = fixed + np.maximum.reduce([first + busy + last, slow_in + one + last, first + one + slow_out])
