@@ -4,7 +4,7 @@ from deployer.core.errors import InternalError
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
-from deployer.planning.timeline import simulate
+from deployer.planning.timeline import StepRuns
 from deployer.tilers.levels.between import BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel, carried
 from deployer.tilers.levels.model import solve
@@ -34,12 +34,13 @@ def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
     if inner.unfit(options.strategy):
         raise inner.too_small(options.strategy)
     between = BetweenLevel(lifetimes, target, rooms[USUAL])
+    runs = StepRuns(lifetimes.schedule, target)
     best: tuple[int, Tiling] | None = None
     for name in (*strategy(options.strategy).rivals, options.strategy):
         if inner.unfit(name):
             continue
         tiling = _solved(name, inner, between, best[1] if best else None, gaps)
-        cycles = predicted(tiling, target)
+        cycles = predicted(tiling, runs)
         if best is None or cycles < best[0]:
             best = (cycles, tiling)
     assert best is not None
@@ -68,10 +69,9 @@ def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gap
     return inner.tiling(problem, choice, spill, gaps)
 
 
-def predicted(tiling: Tiling, target: Target) -> int:
+def predicted(tiling: Tiling, runs: StepRuns) -> int:
     """Model cycles of one update: the training graph once per pass, the optimizer once."""
-    schedule = tiling.lifetimes.schedule
-    sole, total = schedule.options.sole_pass, 0
+    schedule, total = tiling.lifetimes.schedule, 0
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
-        total += schedule.repeats(step) * simulate(step, choice, target, sole).cycles
+        total += schedule.repeats(step) * runs.of(step, choice).cycles
     return total

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.cost import call_cost, rounded
+from deployer.core.cost import CallCost, call_cost, rounded
 from deployer.core.level import RESIDENT, slowed
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
@@ -92,15 +92,16 @@ def enumerate_candidates(
     target: Target,
     capacity: int,
     fresh: bool,
+    known: dict[tuple[int, ...], CallCost],
 ) -> dict[Buffering, list[Candidate]]:
     """The Pareto fronts of a step over `access`, the step's own or a part of it, for each buffering.
 
     `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. All
-    candidates fit `capacity` bytes.
+    candidates fit `capacity` bytes. `known` are costs of calls by tile, as `kernel_totals` has them.
     """
     grid, orders = grid_of(access), loop_orders(access)
     moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, RESIDENT) for o in access.operands]
-    kernels = np.tile(kernel_totals(step, grid, target), len(orders))
+    kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
     everything = frozenset(storage_of[o.tensor] for o in access.operands)
     touched = sorted(everything & eligible)
     calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
@@ -146,7 +147,7 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = enumerate_candidates(step, access, storage_of, frozenset(), target, 1 << 62, False)
+    candidates = enumerate_candidates(step, access, storage_of, frozenset(), target, 1 << 62, False, {})
     return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
 
 
@@ -230,18 +231,23 @@ def movement(
     )
 
 
-def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
-    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one."""
-    operator = operator_of(step.node)
-    symbol, sizes = step.kernel.symbol, grid.access.sizes
-    totals, all_calls = np.empty(grid.size, np.int64), grid.calls
-    for row in range(grid.size):
-        tile = grid.tile(row)
-        work = operator.work(step.node, step.access, tile)
-        cost, calls = call_cost(target, symbol, work), int(all_calls[row])
-        share = math.prod(sizes[name] / length for name, length in tile.items())
-        totals[row] = calls * cost.call + target.tile * (calls - 1) + math.ceil(cost.part(share) / 1000)
-    return totals
+def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int, ...], CallCost] | None = None) -> Ints:
+    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one.
+
+    `known` keeps costs by tile lengths between calls for steps of one geometry, whose grids have many tiles in common.
+    """
+    operator, known = operator_of(step.node), {} if known is None else known
+    costs = []
+    columns = [column.tolist() for column in grid.lengths.values()]
+    for lengths in zip(*columns, strict=True) if columns else [()]:
+        if lengths not in known:
+            work = operator.work(step.node, step.access, dict(zip(grid.lengths, lengths, strict=True)))
+            known[lengths] = call_cost(target, step.kernel.symbol, work)
+        costs.append(known[lengths])
+    cost = CallCost(*np.array(costs, np.int64).T)  # type: ignore[arg-type]
+    share = math.prod(grid.access.sizes[name] / length for name, length in grid.lengths.items())
+    parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)  # type: ignore[arg-type]
+    return grid.calls * cost.call + target.tile * (grid.calls - 1) + parts
 
 
 def _priced(

@@ -1,9 +1,10 @@
 """The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import replace
 
-from deployer.core.cost import rounded
+from deployer.core.cost import CallCost, rounded
 from deployer.core.errors import TilingInfeasible
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
@@ -44,6 +45,7 @@ class InnerLevel:
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
         self.kinds = kinds(self.schedule.steps)
         self._candidates: dict[Hashable, Fronts] = {}
+        self._calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
         self._kernels: dict[int, Ints] = {}
         self._fronts: dict[Hashable, list[Candidate]] = {}
 
@@ -100,7 +102,9 @@ class InnerLevel:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            self._candidates[part] = enumerate_candidates(step, access, of, eligible, self.target, self.capacity, fresh)
+            self._candidates[part] = enumerate_candidates(
+                step, access, of, eligible, self.target, self.capacity, fresh, self._calls[kind]
+            )
         front = pareto(c for mode in modes for c in self._candidates[part][mode])
         if stage:
             costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
@@ -121,7 +125,7 @@ class InnerLevel:
         """Cycles of the step's kernel calls for each combination of its stage's grid."""
         kind = self.kinds[step.index]
         if kind not in self._kernels:
-            self._kernels[kind] = kernel_totals(step, stage_grid(step.access), self.target)
+            self._kernels[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._calls[kind])
         return self._kernels[kind]
 
     def unfit(self, name: str) -> list[Step]:
