@@ -84,52 +84,62 @@ class Walks:
         return self._cache[index]
 
 
-def enumerate_candidates(
-    step: Step,
-    access: Access,
-    storage_of: Mapping[str, str],
-    eligible: frozenset[str],
-    target: Target,
-    capacity: int,
-    fresh: bool,
-    known: dict[tuple[int, ...], CallCost],
-) -> dict[Buffering, list[Candidate]]:
-    """The Pareto fronts of a step over `access`, the step's own or a part of it, for each buffering.
+class StepCandidates:
+    """The candidates of a step over `access`, the step's own or a part of it, within `capacity` bytes.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. All
-    candidates fit `capacity` bytes. `known` are costs of calls by tile, as `kernel_totals` has them.
+    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. `known` are
+    costs of calls by tile, as `kernel_totals` has them.
     """
-    grid, orders = grid_of(access), loop_orders(access)
-    moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, RESIDENT) for o in access.operands]
-    kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
-    everything = frozenset(storage_of[o.tensor] for o in access.operands)
-    touched = sorted(everything & eligible)
-    calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
-    masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
-    moved = np.array([[m.storage not in mask for m in moves] for mask in masks])
-    limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in masks]
-    resident = np.array([mask == everything for mask in masks])
-    args = [m.arg for m in moves]
-    candidates: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
-    for mode, slot_counts in IN_PLACE.items():
+
+    def __init__(
+        self,
+        step: Step,
+        access: Access,
+        storage_of: Mapping[str, str],
+        eligible: frozenset[str],
+        target: Target,
+        capacity: int,
+        fresh: bool,
+        known: dict[tuple[int, ...], CallCost],
+    ) -> None:
+        grid, orders = grid_of(access), loop_orders(access)
+        parts = (access, grid, orders, storage_of, target, fresh)
+        self.target, self.capacity, self.walks = target, capacity, Walks(access, grid, orders)
+        self.moves = [movement(step, o.arg, *parts, RESIDENT) for o in access.operands]
+        self.kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
+        self.calls = np.tile(grid.calls, len(orders))
+        everything = frozenset(storage_of[o.tensor] for o in access.operands)
+        touched = sorted(everything & eligible)
+        self.masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
+        self.moved = np.array([[m.storage not in mask for m in self.moves] for mask in self.masks])
+        self.limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in self.masks]
+        # Cutting a step that moves nothing into tiles gains nothing.
+        self.cut = np.array([mask != everything for mask in self.masks])
+        self._fronts: dict[Buffering, list[Candidate]] = {}
+
+    def fronts(self, mode: Buffering) -> list[Candidate]:
+        """The Pareto fronts of all residencies for a buffering, computed where a strategy asks for it."""
+        if mode not in self._fronts:
+            self._fronts[mode] = list(self._computed(IN_PLACE[mode]))
+        return self._fronts[mode]
+
+    def _computed(self, slot_counts: tuple[int, ...]) -> Iterator[Candidate]:
+        moves, kernels, calls, args = self.moves, self.kernels, self.calls, [m.arg for m in self.moves]
         slots = [np.concatenate([m.slots(in_place) for in_place in slot_counts]) for m in moves]
-        for rows in batches(len(masks), len(calls) * len(slot_counts)):
-            parts = [_priced(moves, moved[rows], in_place, kernels, calls, target) for in_place in slot_counts]
+        for rows in batches(len(self.masks), len(calls) * len(slot_counts)):
+            moved = self.moved[rows]
+            parts = [_priced(moves, moved, in_place, kernels, calls, self.target) for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1))
-            allowed = possible(moves, moved[rows]) & ((calls == 1) | ~resident[rows, None])
-            fits = np.tile(allowed, len(parts)) & (size <= capacity)
-            for row, front in enumerate(fronts(size, cycles, fits, limits[rows])):
-                mask, moving = masks[rows][row], moved[rows][row].tolist()
-                columns = [
-                    n[front].tolist() if used else [0] * len(front) for n, used in zip(slots, moving, strict=True)
-                ]
-                facts = [front.tolist(), size[row, front].tolist(), cycles[row, front].tolist()]
-                for index, length, time, *numbers in zip(*facts, *columns, strict=True):
+            allowed = possible(moves, moved) & ((calls == 1) | self.cut[rows, None])
+            fits = np.tile(allowed, len(parts)) & (size <= self.capacity)
+            for row, front in enumerate(fronts(size, cycles, fits, self.limits[rows])):
+                columns = [n[front] * moving for n, moving in zip(slots, moved[row], strict=True)]
+                facts = [x.tolist() for x in (front, size[row, front], cycles[row, front], *columns)]
+                for index, length, time, *numbers in zip(*facts, strict=True):
                     chosen = dict(zip(args, numbers, strict=True))
                     pipelined: Buffering = "double" if max(numbers) > 1 else "single"
-                    walk = walks[index % len(calls)]
-                    candidates[mode].append(Candidate(*walk, pipelined, mask, chosen, length, time))
-    return candidates
+                    walk = self.walks[index % len(calls)]
+                    yield Candidate(*walk, pipelined, self.masks[rows][row], chosen, length, time)
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
@@ -139,16 +149,18 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
         groups.setdefault(tuple(sorted(candidate.resident)), []).append(candidate)
     points: list[Candidate] = []
     for key in sorted(groups):
-        group = sorted(groups[key], key=lambda c: c.buffering != "single")
-        size, cycles = (np.array([getattr(c, field) for c in group]) for field in ("bytes", "cycles"))
-        points += [group[i] for i in front(size, cycles, limit)]
+        front: list[Candidate] = []
+        for candidate in sorted(groups[key], key=lambda c: (c.bytes, c.cycles, c.buffering != "single")):
+            if not front or candidate.cycles < front[-1].cycles:
+                front.append(candidate)
+        points += [front[i] for i in _thinned(len(front), limit)]
     return points
 
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = enumerate_candidates(step, access, storage_of, frozenset(), target, 1 << 62, False, {})
-    return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
+    candidates = StepCandidates(step, access, storage_of, frozenset(), target, 1 << 62, False, {})
+    return min(candidates.fronts(mode), key=lambda c: (c.bytes, c.cycles))
 
 
 def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
@@ -158,13 +170,11 @@ def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Acc
     return (*split, *(n for n in parallel if n not in split), *(n for n in order if n not in parallel))
 
 
-def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
-    """Indices of the Pareto front in size and cycles, in ascending order of size, thinned evenly to `limit`."""
-    return fronts(size[None], cycles[None], np.ones((1, size.size), np.bool_), [limit])[0]
-
-
 def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list[npt.NDArray[np.intp]]:
-    """The front of each row, among its entries that fit, thinned evenly to the row's limit."""
+    """Indices of the Pareto front in size and cycles of each row, among its entries that fit.
+
+    They are in ascending order of size and thinned evenly to the row's limit.
+    """
     order = np.lexsort((cycles, np.where(fits, size, np.iinfo(np.int64).max)))
     fitting, times = (np.take_along_axis(values, order, 1) for values in (fits, cycles))
     best = np.minimum.accumulate(times, axis=1)
@@ -172,14 +182,13 @@ def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list
     rows, columns = np.nonzero(fitting)
     chosen = order[rows, columns]
     ends = np.searchsorted(rows, np.arange(len(limits) + 1))
-    return [_thinned(chosen[a:b], limit) for (a, b), limit in zip(itertools.pairwise(ends), limits, strict=True)]
+    pieces = [chosen[a:b] for a, b in itertools.pairwise(ends)]
+    return [piece[_thinned(len(piece), limit)] for piece, limit in zip(pieces, limits, strict=True)]
 
 
-def _thinned(indices: npt.NDArray[np.intp], limit: int) -> npt.NDArray[np.intp]:
-    """At most `limit` of the indices, among them the first and the last."""
-    if indices.size <= limit:
-        return indices
-    return indices[[round(i * (indices.size - 1) / (limit - 1)) for i in range(limit)]]
+def _thinned(count: int, limit: int) -> Sequence[int]:
+    """Positions in a list of that length: at most `limit`, evenly, with the first and the last."""
+    return range(count) if count <= limit else [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
 
 
 def batches(rows: int, columns: int) -> Iterator[slice]:

@@ -9,14 +9,13 @@ from deployer.core.errors import TilingInfeasible
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, smallest
+from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.strategies.strategy import strategy
 
-Fronts = dict[Buffering, list[Candidate]]
 ELIGIBLE_LIMIT = 192
 """Most storages that may be resident: those with the most uses per step of their life."""
 
@@ -44,7 +43,7 @@ class InnerLevel:
         fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
         self.kinds = kinds(self.schedule.steps)
-        self._candidates: dict[Hashable, Fronts] = {}
+        self._candidates: dict[Hashable, StepCandidates] = {}
         self._calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
         self._kernels: dict[int, Ints] = {}
         self._fronts: dict[Hashable, list[Candidate]] = {}
@@ -102,10 +101,10 @@ class InnerLevel:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            self._candidates[part] = enumerate_candidates(
+            self._candidates[part] = StepCandidates(
                 step, access, of, eligible, self.target, self.capacity, fresh, self._calls[kind]
             )
-        front = pareto(c for mode in modes for c in self._candidates[part][mode])
+        front = pareto(c for mode in modes for c in self._candidates[part].fronts(mode))
         if stage:
             costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
             front = [c._replace(cycles=costs.around(c.cycles, stage.buffering)) for c in front]

@@ -65,6 +65,10 @@ def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -
     return True
 
 
+_Pick = tuple[int, int, int]
+"""A candidate of a step: its cycles, its index, and its bytes."""
+
+
 class _Greedy:
     """A greedy choice: storages become resident one by one, and each step has its cheapest candidate."""
 
@@ -72,23 +76,24 @@ class _Greedy:
         self.problem = problem
         self.resident: set[str] = set()
         self.homes = [0] * len(problem.candidates)
-        self.by_residency: list[dict[frozenset[str], list[tuple[int, int, int]]]] = []
+        self.by_residency: list[dict[frozenset[str], list[_Pick]]] = []
         for candidates in problem.candidates:
-            groups: dict[frozenset[str], list[tuple[int, int, int]]] = {}
+            groups: dict[frozenset[str], list[_Pick]] = {}
             for index, c in enumerate(candidates):
                 groups.setdefault(c.resident, []).append((c.cycles, index, c.bytes))
             self.by_residency.append({key: sorted(group) for key, group in groups.items()})
-        self.picks: list[tuple[int, int] | None] = [self._cheapest(s, 0, None) for s in range(len(self.homes))]
+        self.picks: list[_Pick | None] = [None] * len(self.homes)
+        self.picks = [self._cheapest(step, 0, None) for step in range(len(self.homes))]
 
-    def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
-        """(cycles, index) of the step's best candidate if `storage`, with `more` bytes, were resident too; or None."""
-        touched = self.problem.touches[step]
-        resident = frozenset(s for s in touched if s in self.resident or s == storage)
+    def _cheapest(self, step: int, more: int, storage: str | None) -> _Pick | None:
+        """The step's best candidate if `storage`, with `more` bytes, were resident too; or None."""
+        pick, touched = self.picks[step], self.problem.touches[step]
         room = self.problem.capacity - self.homes[step] - more
-        for cycles, index, size in self.by_residency[step].get(resident, ()):
-            if size <= room:
-                return cycles, index
-        return None
+        if pick and storage not in touched and pick[2] <= room:
+            return pick  # less room, and only that, changes nothing for it
+        resident = frozenset(s for s in touched if s in self.resident or s == storage)
+        fitting = (pick for pick in self.by_residency[step].get(resident, ()) if pick[2] <= room)
+        return next(fitting, None)
 
     def bring(self, life: Lifetime) -> None:
         """Make a storage resident where that saves cycles and every step still fits; without steps it saves none."""
