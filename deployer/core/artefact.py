@@ -39,7 +39,7 @@ PLAIN = frozenset({str, int, bool, type(None)})
 
 def _jsonable(value: Any, seen: dict[int, Any]) -> Any:
     """`to_jsonable`, which has `seen` some dataclasses, by their identity: all steps of an operator share a kernel."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in PLAIN:
         return value
     if isinstance(value, (tuple, list)):

@@ -15,7 +15,8 @@ class Tree:
 
     def children(self) -> Iterator["Tree"]:
         """The child nodes, in order."""
-        for name in _fields(type(self)):
+        kind: Any = type(self)
+        for name in _fields(kind):
             value = getattr(self, name)
             if isinstance(value, Tree):
                 yield value
@@ -24,8 +25,9 @@ class Tree:
 
     def mapped(self, change: Callable[["Tree"], "Tree"]) -> Self:
         """A copy of the node with each child replaced by `change` of it."""
+        kind: Any = type(self)
         values: list[Any] = []
-        for name in _fields(type(self)):
+        for name in _fields(kind):
             value = getattr(self, name)
             if isinstance(value, Tree):
                 value = change(value)
@@ -44,7 +46,7 @@ class Tree:
 
 
 @cache
-def _fields(kind: type[Tree]) -> tuple[str, ...]:
+def _fields(kind: Any) -> tuple[str, ...]:
     """The names of a node's fields."""
     return tuple(field.name for field in fields(kind))
 

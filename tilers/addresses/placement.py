@@ -101,8 +101,8 @@ def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: in
         near = near[np.argsort(begin[near])]
         # Below each neighbour, the highest end of those before it, if the gap between the two is large enough.
         below = np.maximum.accumulate(np.concatenate(([0], end[near])))
-        gaps = np.flatnonzero(below[:-1] + item.bytes <= begin[near])
-        begin[i] = below[gaps[0] if len(gaps) else -1]
+        free = np.flatnonzero(below[:-1] + item.bytes <= begin[near])
+        begin[i] = below[free[0] if len(free) else -1]
         end[i] = begin[i] + item.bytes
     offsets = dict(zip((x.name for x in everything), begin.tolist(), strict=True))
     return Placement(offsets, int(end.max(initial=0)), bound)

@@ -1,6 +1,7 @@
 """The tiling problem of the level between the inner one and the outermost: storages to spill, and tiles of stages."""
 
 import itertools
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -13,17 +14,23 @@ from deployer.tilers.levels.candidates import Candidate
 from deployer.tilers.levels.geometry import Places, kinds, storages
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
-from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
+from deployer.tilers.levels.staging import Fronts, Inside, Spill, StagedStep, stage_grid
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 1000
 """A storage of less than one part in this many of the level is not spilled, as that frees next to nothing."""
 
 
+StagedKey = tuple[int, Places, tuple[int, ...]]
+"""A step's kind of geometry, the storages of its operands, and those that may be spilled."""
+StagedSteps = dict[StagedKey, StagedStep]
+
+
 class BetweenLevel:
     """The level between: storages have homes in it or are spilled, and spilled operands pass through its slots."""
 
-    def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int) -> None:
+    def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int, staged: StagedSteps) -> None:
+        """`staged` keeps what does not depend on the capacity for other instances."""
         self.lifetimes, self.target, self.capacity = lifetimes, target, capacity
         self.schedule = lifetimes.schedule
         program = self.schedule.program
@@ -35,7 +42,8 @@ class BetweenLevel:
         self.names = frozenset(x.storage for x in self.eligible)
         self.fixed = alive(lifetimes, target, self.names)
         self.kinds = kinds(self.schedule.steps)
-        self._staged: dict[tuple[int, Places, tuple[int, ...]], StagedStep] = {}
+        self._staged = staged
+        self._fronts: dict[Hashable, Fronts] = {}
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
         """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
@@ -78,13 +86,20 @@ class BetweenLevel:
         fixed, by_name = self.fixed[step.index], sorted(touched, key=lambda place: names[place])
         everything, access = frozenset(names[place] for place in touched), step.access
         whole = Candidate(access.sizes, tuple(access.sizes), "single", everything, {}, fixed, inside.cycles)
-        fronts = [self._staged[key].fronts(inside, room - fixed, mode) for mode in modes]
+        fronts = [self._front(key, inside, room - fixed, mode) for mode in modes]
         candidates = [whole]
         for mask in (m for r in range(len(by_name)) for m in itertools.combinations(by_name, r)):
             resident = frozenset(names[place] for place in mask)
             for x in (x for front in fronts for x in front[frozenset(mask)]):
                 candidates.append(Candidate(x.tile, x.order, x.buffering, resident, x.slots, x.bytes + fixed, x.cycles))
         return candidates
+
+    def _front(self, key: StagedKey, inside: Inside, room: int, mode: Buffering) -> Fronts:
+        """The fronts of a staged step; many steps of equal geometry have the same room, and strategies share modes."""
+        full_key = (key, inside.cycles, room, mode)
+        if full_key not in self._fronts:
+            self._fronts[full_key] = self._staged[key].fronts(inside, room, mode)
+        return self._fronts[full_key]
 
     def _least(self, name: str) -> tuple[int, Step]:
         """The step that needs the most bytes with all its eligible operands spilled, after these bytes."""
@@ -111,7 +126,7 @@ class BetweenLevel:
         """
         enough, (most, step) = self, self._least(name)
         while most > enough.capacity:
-            enough = BetweenLevel(self.lifetimes, self.target, most)
+            enough = BetweenLevel(self.lifetimes, self.target, most, self._staged)
             most, step = enough._least(name)
         if enough is self:
             raise InternalError("every step fits with everything spilled, and the model found nothing")

@@ -176,10 +176,9 @@ def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list
     They are in ascending order of size and thinned evenly to the row's limit.
     """
     order = np.lexsort((cycles, np.where(fits, size, np.iinfo(np.int64).max)))
-    fitting, times = (np.take_along_axis(values, order, 1) for values in (fits, cycles))
-    best = np.minimum.accumulate(times, axis=1)
-    fitting[:, 1:] &= best[:, 1:] < best[:, :-1]
-    rows, columns = np.nonzero(fitting)
+    best = np.minimum.accumulate(np.take_along_axis(cycles, order, 1), axis=1)
+    better = np.pad(best[:, 1:] < best[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    rows, columns = np.nonzero(better & np.take_along_axis(fits, order, 1))
     chosen = order[rows, columns]
     ends = np.searchsorted(rows, np.arange(len(limits) + 1))
     pieces = [chosen[a:b] for a, b in itertools.pairwise(ends)]
@@ -199,12 +198,14 @@ def batches(rows: int, columns: int) -> Iterator[slice]:
 
 def totals(moved: Bools, parts: Sequence[Ints]) -> Ints:
     """For each row of `moved`, the sum of the parts of the operands that move."""
-    return np.matmul(moved.astype(np.int64), np.array(parts))
+    sums: Ints = np.matmul(moved.astype(np.int64), np.array(parts))
+    return sums
 
 
 def possible(moves: Sequence[Movement], moved: Bools) -> Bools:
     """For each row of `moved`, whether the DMA engine can transfer the boxes of all operands that move."""
-    return totals(moved, [(~m.possible).astype(np.int64) for m in moves]) == 0
+    every: Bools = totals(moved, [(~m.possible).astype(np.int64) for m in moves]) == 0
+    return every
 
 
 def movement(
@@ -253,7 +254,7 @@ def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int,
             work = operator.work(step.node, step.access, dict(zip(grid.lengths, lengths, strict=True)))
             known[lengths] = call_cost(target, step.kernel.symbol, work)
         costs.append(known[lengths])
-    cost = CallCost(*np.array(costs, np.int64).T)  # type: ignore[arg-type]
+    cost = CallCost(*np.array(costs, np.int64).T)
     share = math.prod(grid.access.sizes[name] / length for name, length in grid.lengths.items())
     parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)  # type: ignore[arg-type]
     return grid.calls * cost.call + target.tile * (grid.calls - 1) + parts

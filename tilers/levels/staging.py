@@ -5,7 +5,7 @@ for the inner level; a storage is "resident" here if its home is in the level be
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -99,16 +99,10 @@ class StagedStep:
         self.counts = np.tile(grid.calls, len(orders))
         storages = sorted(eligible)
         self.masks = [frozenset(m) for r in range(len(storages)) for m in itertools.combinations(storages, r)]
-        self._fronts: dict[tuple[int, int, Buffering], Fronts] = {}
 
     def fronts(self, inside: Inside, room: int, mode: Buffering) -> Fronts:
-        """The Pareto fronts in `room` bytes, by the storages that stay. `inside` is the same but for its `cycles`."""
-        key = (inside.cycles, room, mode)
-        if key not in self._fronts:
-            self._fronts[key] = dict(self._computed(inside, room, mode))
-        return self._fronts[key]
-
-    def _computed(self, inside: Inside, room: int, mode: Buffering) -> Iterator[tuple[frozenset[int], list[Point]]]:
+        """The Pareto fronts in `room` bytes, by the storages that stay."""
+        computed: Fronts = {}
         spilled = np.array([[place not in mask for place in self.places] for mask in self.masks])
         kernels = np.tile(inside.kernels, len(self.counts) // len(inside.kernels))
         inner = inside.cycles + kernels - inside.kernels.min() + (self.counts - 1) * self.target.step
@@ -130,7 +124,8 @@ class StagedStep:
                     chosen = {arg: counts[at] for arg, counts in used}
                     buffering: Buffering = "double" if max(chosen.values()) > 1 else "single"
                     points.append(Point(*self.walks[index], buffering, chosen, length, time))
-                yield mask, points
+                computed[mask] = points
+        return computed
 
 
 def _priced(moves: list[Movement], moved: Bools, mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
