@@ -157,7 +157,8 @@ def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None)
         proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
         for storage in sorted(problem.touches[step] & homes.keys()):
             using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
-            terms = [*((i, 1) for i in using), (homes[storage], -1)]
+            # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
+            terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
             _linear(proto.constraints.add().linear, terms, 0, 0)
         slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
         alive = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
