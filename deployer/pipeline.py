@@ -241,9 +241,10 @@ def plan_program(
     alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
     target = target_of(options)
     gaps: tuple[int, ...] = tile.no_gaps(target)
+    tiler = tile.Tiler(alive)
     for _ in range(PACKING_ATTEMPTS):
         progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
-        tiling = tile.tile_program(alive, gaps)
+        tiling = tiler.tile(gaps)
         try:
             return tiling, place_tiling(tiling, running, progress)
         except PackingGap as problem:

@@ -36,7 +36,8 @@ def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int
     kernels = candidates.kernel_totals(step, grid, target)
     if not moved:
         return target.step + int(kernels[0])
-    return int(candidates._priced(moved, max(choice.slots.values()), kernels, grid.calls, target)[1][0])
+    everything = np.ones((1, len(moved)), np.bool_)
+    return int(candidates._priced(moved, everything, max(choice.slots.values()), kernels, grid.calls, target)[1][0, 0])
 
 
 def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:

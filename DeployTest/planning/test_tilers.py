@@ -292,7 +292,7 @@ def test_pareto_keeps_what_nothing_beats(points: list[tuple[int, int]]) -> None:
 def test_pareto_prefers_one_slot() -> None:
     """Of candidates with equal bytes and cycles the single-buffered one stays, whichever comes first."""
     single = candidate(100, 50)
-    double = replace(single, buffering="double")
+    double = single._replace(buffering="double")
     assert pareto([double, single]) == pareto([single, double]) == [single]
 
 

@@ -30,14 +30,14 @@ def sources(plan: Plan) -> tuple[str, ...]:
 def generate_files(plan: Plan) -> dict[str, str]:
     """The text of each file by name: a C file per graph, header, harness, kernel headers, and the simulator's map."""
     target = target_of(plan.options)
-    graphs = plan.graphs
-    files = {"Network.h": _render("network.h", render.header_view(plan, target))}
+    graphs, origin = plan.graphs, render.provenance(plan)
+    files = {"Network.h": _render("network.h", render.header_view(plan, target, origin))}
     for graph in graphs:
-        files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph))
+        files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph, origin))
     main = "harness.c" if "train" in graphs else "inference.c"
-    files["Harness.c"] = _render(main, harness_view(plan, target))
+    files["Harness.c"] = _render(main, harness_view(plan, target, origin))
     if target.guard_bytes:
-        files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target))
+        files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target, origin))
     for step in plan.steps:
         files.setdefault(f"{step.kernel.symbol}.h", kernel_header(step.kernel))
     return dict(sorted(files.items()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.c_names import Names
-from deployer.codegen.render import loaded_homes, provenance
+from deployer.codegen.render import loaded_homes
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
@@ -42,7 +42,7 @@ class HarnessView:
     cores: int
 
 
-def harness_view(plan: Plan, target: Target) -> HarnessView:
+def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     """The harness of a plan."""
     names = Names(plan)
     accumulate, passes = plan.options.accumulate, plan.running.passes
@@ -57,7 +57,7 @@ def harness_view(plan: Plan, target: Target) -> HarnessView:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
 
     return HarnessView(
-        provenance=provenance(plan),
+        provenance=origin,
         passes=passes,
         accumulate=accumulate,
         updates=updates,

@@ -74,7 +74,7 @@ def provenance(plan: Plan) -> CText:
     return c_comment(f"{text}; plan {digest(plan)}. Do not edit.")
 
 
-def header_view(plan: Plan, target: Target) -> HeaderView:
+def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     """Addresses of all homes and slots."""
     names, memory = Names(plan), Memory(plan, target)
     constants = []
@@ -94,7 +94,7 @@ def header_view(plan: Plan, target: Target) -> HeaderView:
     arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
-    return HeaderView(provenance(plan), memories, tuple(constants), functions)
+    return HeaderView(origin, memories, tuple(constants), functions)
 
 
 def _dtype(step: PlanStep, operand: PlanOperand) -> str:
@@ -111,7 +111,7 @@ def prototype(graph: str) -> CText:
     return code(f"void {identifier(graph)}_network_run({f'uint32_t {FLAG.name}' if graph == 'train' else 'void'})")
 
 
-def network_view(plan: Plan, graph: str) -> NetworkView:
+def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     """One graph's steps."""
     names = Names(plan)
     steps = [s for s in plan.steps if s.graph == graph]
@@ -132,7 +132,7 @@ def network_view(plan: Plan, graph: str) -> NetworkView:
     return NetworkView(
         function=prototype(graph),
         preamble=(code(f"(void){FLAG.name};"),) if ignored else (),
-        provenance=provenance(plan),
+        provenance=origin,
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
         asserts=tuple(map(code, asserts)),

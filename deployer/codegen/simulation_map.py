@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deployer.codegen.c_names import Memory, memory_name
-from deployer.codegen.render import provenance, used_kernels
+from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
 from deployer.core.level import Channel
 from deployer.core.plan import Plan, PlanStep
@@ -97,7 +97,7 @@ class SimulationView:
     cores: int
 
 
-def simulation_view(plan: Plan, target: Target) -> SimulationView:
+def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView:
     """Buffers, coverage and costs of a plan on a target whose memories are simulated."""
     memory = Memory(plan, target)
     number = {level.name: i for i, level in enumerate(plan.levels)}
@@ -135,7 +135,7 @@ def simulation_view(plan: Plan, target: Target) -> SimulationView:
     tables = Tables()
     steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
     return SimulationView(
-        provenance=provenance(plan),
+        provenance=origin,
         kernels=used_kernels(plan.steps),
         levels=tuple(LevelView(c_string(x.name), memory_name(x.name), memory.sizes[x.name]) for x in plan.levels),
         hops=tuple(

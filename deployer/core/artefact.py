@@ -30,26 +30,40 @@ INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 def to_jsonable(value: Any) -> Any:
     """Turn dataclasses, tuples, dicts, bytes and scalars into what `json` prints; a dataclass carries its name."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {name: to_jsonable(getattr(value, name)) for name in _names(type(value))}
-        return {"_": type(value).__name__, **fields}
+    return _jsonable(value, {})
+
+
+PLAIN = frozenset({str, int, bool, type(None)})
+"""The types, but not their subclasses, that stay as they are."""
+
+
+def _jsonable(value: Any, seen: dict[int, Any]) -> Any:
+    """`to_jsonable`, which has `seen` some dataclasses, by their identity: all steps of an operator share a kernel."""
+    kind: Any = type(value)
+    if kind in PLAIN:
+        return value
     if isinstance(value, (tuple, list)):
-        return [to_jsonable(v) for v in value]
+        return [v if type(v) in PLAIN else _jsonable(v, seen) for v in value]
     if isinstance(value, dict):
-        return {k: to_jsonable(value[k]) for k in value}
+        return {k: v if type(v) in PLAIN else _jsonable(v, seen) for k, v in value.items()}
+    names = _names(kind)
+    if names is not None:
+        if id(value) not in seen:
+            seen[id(value)] = {"_": kind.__name__} | {name: _jsonable(getattr(value, name), seen) for name in names}
+        return seen[id(value)]
     if isinstance(value, bytes):
         return {"_": "bytes", "base64": base64.b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
         return {"_": "float", "text": str(value)}
-    if value is None or isinstance(value, (str, int, float, bool)):
+    if isinstance(value, (str, int, float)):
         return value
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"{kind.__name__} has no JSON form")
 
 
 @cache
-def _names(cls: Any) -> tuple[str, ...]:
-    """The fields of a dataclass."""
-    return tuple(f.name for f in dataclasses.fields(cls))
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for another type."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def from_jsonable(expected: Any, value: Any) -> Any:
@@ -152,7 +166,7 @@ def _hints(cls: type) -> dict[str, Any]:
 def dumps(artefact: Any) -> str:
     """The artefact's file text: sorted by construction, one trailing newline."""
     body = to_jsonable(artefact)
-    envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": seal(artefact), "body": body}
+    envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": _hashed(body), "body": body}
     return json_text(envelope, allow_nan=False)
 
 

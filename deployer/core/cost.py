@@ -5,6 +5,7 @@ The solver evaluates many tiles at once, so the functions it shares with the tim
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deployer.core.level import RESIDENT, Channel, Count, Hop
 from deployer.core.operator import Work
@@ -46,9 +47,8 @@ def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(symbols) - kernels))
 
 
-@dataclass(frozen=True)
-class CallCost:
-    """The cost of a kernel call: `call` cycles for any call, and `milli` thousandths of a cycle for work on one core.
+class CallCost(NamedTuple):
+    """The cost of a kernel call, or of many as arrays: `call` cycles for any, `milli` thousandths for work on a core.
 
     The work falls into `pieces`; the core with the most of them has `busiest`.
     """

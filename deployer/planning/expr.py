@@ -4,7 +4,8 @@ Indices, lengths, offsets and strides count elements; sizes of transfers are byt
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self, Union
 
 
@@ -14,28 +15,40 @@ class Tree:
 
     def children(self) -> Iterator["Tree"]:
         """The child nodes, in order."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            for item in value if isinstance(value, tuple) else (value,):
-                if isinstance(item, Tree):
-                    yield item
+        kind: Any = type(self)
+        for name in _fields(kind):
+            value = getattr(self, name)
+            if isinstance(value, Tree):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (item for item in value if isinstance(item, Tree))
 
     def mapped(self, change: Callable[["Tree"], "Tree"]) -> Self:
         """A copy of the node with each child replaced by `change` of it."""
-        changed: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        kind: Any = type(self)
+        values: list[Any] = []
+        for name in _fields(kind):
+            value = getattr(self, name)
             if isinstance(value, Tree):
-                changed[field.name] = change(value)
+                value = change(value)
             elif isinstance(value, tuple):
-                changed[field.name] = tuple(change(x) if isinstance(x, Tree) else x for x in value)
-        return replace(self, **changed) if changed else self
+                value = tuple([change(x) if isinstance(x, Tree) else x for x in value])
+            values.append(value)
+        return type(self)(*values)
 
     def walk(self) -> Iterator["Tree"]:
         """This node and all its descendants, each before its children."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
+        ahead: list[Tree] = [self]
+        while ahead:
+            node = ahead.pop()
+            yield node
+            ahead += reversed(list(node.children()))
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    """The names of a node's fields."""
+    return tuple(field.name for field in fields(kind))
 
 
 Expr = Union[int, "Node"]

@@ -23,7 +23,7 @@ from deployer.core.plan import (
     target_for,
 )
 from deployer.core.target import Target
-from deployer.planning.timeline import drafted, simulate
+from deployer.planning.timeline import StepRuns, drafted
 from deployer.tilers.addresses.placement import Item, Placement, place
 
 
@@ -65,8 +65,9 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         for level in levels
         for x in homes[level.name]
     ]
+    runs = StepRuns(schedule, target)
     steps = [
-        _step(step, choice, tiling, target, [placed[x.name] for x in levels])
+        _step(step, choice, tiling, runs, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
     ]
     uses = [LevelUse(x.name, x.budget, placed[x.name].height, placed[x.name].bound) for x in levels]
@@ -146,13 +147,12 @@ def _home(life: Lifetime, tensor: Tensor, level: str, offset: int) -> Home:
     )
 
 
-def _step(step: Step, choice: StepTiling, tiling: Tiling, target: Target, placed: list[Placement]) -> PlanStep:
+def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed: list[Placement]) -> PlanStep:
     program = tiling.lifetimes.schedule.program
-    sole = tiling.lifetimes.schedule.options.sole_pass
-    result, draft = simulate(step, choice, target, sole), drafted(step, choice)
+    result, draft = runs.of(step, choice), drafted(step, choice)
     operands = []
     for o in draft.operands:
-        places = _places(step, choice, o.arg, target, placed)
+        places = _places(step, choice, o.arg, runs.target, placed)
         operands.append(replace(o.at(places), storage=program.storage(o.tensor)))
     return replace(
         draft,

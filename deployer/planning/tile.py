@@ -4,8 +4,8 @@ from deployer.core.errors import InternalError
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
-from deployer.planning.timeline import simulate
-from deployer.tilers.levels.between import BetweenLevel, fits
+from deployer.planning.timeline import StepRuns
+from deployer.tilers.levels.between import BetweenLevel, StagedSteps, fits
 from deployer.tilers.levels.inner import InnerLevel, carried
 from deployer.tilers.levels.model import solve
 from deployer.tilers.levels.staging import NOTHING, Spill
@@ -17,33 +17,52 @@ def no_gaps(target: Target) -> tuple[int, ...]:
     return (0,) * len(target.hops)
 
 
-def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
-    """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
+class Tiler:
+    """Tiles one program, again with more bytes withheld where a packing needs it; attempts share what they can."""
 
-    `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves too
-    little of the innermost level, nothing is resident there, as slots alone always pack. Raises TilingInfeasible with
-    the step that needs the most bytes, and a budget that suffices.
-    """
-    options = lifetimes.schedule.options
-    target = target_for(lifetimes.schedule)
-    gaps = gaps or no_gaps(target)
-    rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
-    inner = InnerLevel(lifetimes, target, gaps[RESIDENT])
-    if gaps[RESIDENT] and inner.unfit(options.strategy):
-        inner = InnerLevel(lifetimes, target, 0, residents=False)
-    if inner.unfit(options.strategy):
-        raise inner.too_small(options.strategy)
-    between = BetweenLevel(lifetimes, target, rooms[USUAL])
-    best: tuple[int, Tiling] | None = None
-    for name in (*strategy(options.strategy).rivals, options.strategy):
-        if inner.unfit(name):
-            continue
-        tiling = _solved(name, inner, between, best[1] if best else None, gaps)
-        cycles = predicted(tiling, target)
-        if best is None or cycles < best[0]:
-            best = (cycles, tiling)
-    assert best is not None
-    return best[1]
+    def __init__(self, lifetimes: Lifetimes) -> None:
+        self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
+        self.runs = StepRuns(lifetimes.schedule, self.target)
+        self._inner: dict[tuple[int, bool], InnerLevel] = {}
+        self._staged: StagedSteps = {}
+
+    def tile(self, gaps: tuple[int, ...] = ()) -> Tiling:
+        """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
+
+        `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
+        too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
+        TilingInfeasible with the step that needs the most bytes, and a budget that suffices.
+        """
+        options, target = self.lifetimes.schedule.options, self.target
+        gaps = gaps or no_gaps(target)
+        rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
+        inner = self._inner_level(gaps[RESIDENT], True)
+        if gaps[RESIDENT] and inner.unfit(options.strategy):
+            inner = self._inner_level(0, False)
+        if inner.unfit(options.strategy):
+            raise inner.too_small(options.strategy)
+        between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
+        best: tuple[int, Tiling] | None = None
+        for name in (*strategy(options.strategy).rivals, options.strategy):
+            if inner.unfit(name):
+                continue
+            tiling = _solved(name, inner, between, best[1] if best else None, gaps)
+            cycles = predicted(tiling, self.runs)
+            if best is None or cycles < best[0]:
+                best = (cycles, tiling)
+        assert best is not None
+        return best[1]
+
+    def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
+        key = (gap, residents)
+        if key not in self._inner:
+            self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents)
+        return self._inner[key]
+
+
+def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
+    """A single tiling of a program."""
+    return Tiler(lifetimes).tile(gaps)
 
 
 def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
@@ -68,10 +87,9 @@ def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gap
     return inner.tiling(problem, choice, spill, gaps)
 
 
-def predicted(tiling: Tiling, target: Target) -> int:
+def predicted(tiling: Tiling, runs: StepRuns) -> int:
     """Model cycles of one update: the training graph once per pass, the optimizer once."""
-    schedule = tiling.lifetimes.schedule
-    sole, total = schedule.options.sole_pass, 0
+    schedule, total = tiling.lifetimes.schedule, 0
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
-        total += schedule.repeats(step) * simulate(step, choice, target, sole).cycles
+        total += schedule.repeats(step) * runs.of(step, choice).cycles
     return total

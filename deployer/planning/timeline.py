@@ -1,16 +1,18 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from deployer.core.access import Span
 from deployer.core.cost import Clock, kernel_cost, kernel_cycles
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
-from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Staging, Step, StepTiling, Timeline
+from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Schedule, Staging, Step, StepTiling, Timeline
 from deployer.core.target import Target
 from deployer.planning.lower import lower
 from deployer.planning.program_run import ProgramRun
 from deployer.planning.tile_loop import FLAG
+from deployer.tilers.levels.geometry import kinds, loop_key
 
 Tiles = list[dict[str, Span]]
 
@@ -43,6 +45,24 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
     timeline = Timeline(tuple(run.waits["in"]), tuple(run.waits["out"]))
     inner = run.moved[RESIDENT]
     return StepRun(clock.now, kernels, timeline, inner["in"], inner["out"], staging)
+
+
+class StepRuns:
+    """Runs of a schedule's steps on the clock; one run serves all steps of equal geometry with the same choice.
+
+    It holds no name, and arguments, which the geometry does not cover, cost nothing.
+    """
+
+    def __init__(self, schedule: Schedule, target: Target) -> None:
+        self.target, self.fresh, self.kinds = target, schedule.options.sole_pass, kinds(schedule.steps)
+        self._runs: dict[Hashable, StepRun] = {}
+
+    def of(self, step: Step, choice: StepTiling) -> StepRun:
+        """The run of a step of the schedule."""
+        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage))
+        if key not in self._runs:
+            self._runs[key] = simulate(step, choice, self.target, self.fresh)
+        return self._runs[key]
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:

@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 PLACED = 1 << 60
 """The entry of a placed buffer in arrays of least offsets: larger than any offset, so that minima ignore it."""
 BATCH = 8
-"""Children that are bounded together."""
+"""Most children that are bounded together."""
 GRAIN = 8192
 """A node counts once more per this many crossings of a buffer and a section, so that a node limit limits the work."""
 FIRST_RUN = 2
@@ -226,8 +226,11 @@ class _Search:
         low_enough = least <= self.capacity - int(node.load.max())
         candidates = np.flatnonzero(ascending & useful & low_enough)
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
-        for begin in range(0, len(candidates), BATCH):
-            batch = candidates[begin : begin + BATCH]
+        # Most runs need the first child alone; an order that learns does so from all children of a batch.
+        begin, count = 0, 1 if self.order in FIXED_ORDERS else BATCH
+        while begin < len(candidates):
+            batch = candidates[begin : begin + count]
+            begin, count = begin + count, min(2 * count, BATCH)
             at, size = least[batch][:, None], part.size[batch][:, None]
             load = node.load - size * part.covers[batch]
             after = np.where(part.overlaps[batch], np.maximum(least, at + size), least)

@@ -1,7 +1,11 @@
 """Addresses: buffers with lifetimes packed into a level, by first fit and, where it leaves a gap, branch and bound."""
 
+import bisect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from deployer.tilers.addresses.branch_and_bound import pack
 
@@ -38,15 +42,22 @@ class Placement:
 
 def lower_bound(items: Sequence[Item]) -> int:
     """Most bytes live at any one step."""
-    births: dict[int, int] = {}
+    return max(_live(items).values(), default=0)
+
+
+def _live(items: Sequence[Item]) -> dict[int, int]:
+    """Bytes live at each step with a birth, in ascending order: they stand for all steps up to the next one.
+
+    There may be a million steps, and what is live grows at births alone.
+    """
+    changes: dict[int, int] = {}
     for x in items:
-        births[x.first] = births.get(x.first, 0) + x.bytes
-        births[x.last + 1] = births.get(x.last + 1, 0) - x.bytes
-    live = most = 0
-    for step in sorted(births):
-        live += births[step]
-        most = max(most, live)
-    return most
+        changes[x.first] = changes.get(x.first, 0) + x.bytes
+        changes[x.last + 1] = changes.get(x.last + 1, 0) - x.bytes
+    steps = sorted(changes)
+    live = zip(steps, itertools.accumulate(changes[step] for step in steps), strict=True)
+    births = {x.first for x in items}
+    return {step: size for step, size in live if step in births}
 
 
 def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
@@ -81,28 +92,29 @@ def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: in
 
     `bound` is the lower bound of all of them together.
     """
-    placed = list(placed)
-    for item in items:
-        busy = sorted((at, at + x.bytes) for x, at in placed if x.first <= item.last and item.first <= x.last)
-        offset = 0
-        for begin, end in busy:
-            if offset + item.bytes <= begin:
-                break
-            offset = max(offset, end)
-        placed.append((item, offset))
-    height = max((at + x.bytes for x, at in placed), default=0)
-    return Placement({x.name: at for x, at in placed}, height, bound)
+    everything = [*(x for x, _ in placed), *items]
+    first, last = np.array([x.first for x in everything]), np.array([x.last for x in everything])
+    begin = np.array([*(at for _, at in placed), *(0 for _ in items)], np.int64)
+    end = begin + [x.bytes for x in everything]
+    for i, item in enumerate(items, len(placed)):
+        near = np.flatnonzero((first[:i] <= item.last) & (last[:i] >= item.first))
+        near = near[np.argsort(begin[near])]
+        # Below each neighbour, the highest end of those before it, if the gap between the two is large enough.
+        below = np.maximum.accumulate(np.concatenate(([0], end[near])))
+        free = np.flatnonzero(below[:-1] + item.bytes <= begin[near])
+        begin[i] = below[free[0] if len(free) else -1]
+        end[i] = begin[i] + item.bytes
+    offsets = dict(zip((x.name for x in everything), begin.tolist(), strict=True))
+    return Placement(offsets, int(end.max(initial=0)), bound)
 
 
 def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placement) -> Placement:
     """The lowest packing with branch and bound for buffers live in dense steps and first fit for others; or `best`."""
-    # What is live grows at births alone: they stand for all steps up to the next one, of which there may be a million.
-    live = {step: sum(x.bytes for x in items if x.first <= step <= x.last) for step in sorted({x.first for x in items})}
+    live = _live(items)
     for share in DENSE:
         dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
-        parts = [
-            [x for x in items if any(x.first <= s <= x.last for s in dense) == in_dense] for in_dense in (True, False)
-        ]
+        inside = [bisect.bisect_left(dense, x.first) < bisect.bisect_right(dense, x.last) for x in items]
+        parts = [[x for x, here in zip(items, inside, strict=True) if here == wanted] for wanted in (True, False)]
         for slack in SLACK:
             limit = best.bound + best.bound * slack // 1000
             if limit >= best.height:

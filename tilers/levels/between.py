@@ -1,26 +1,36 @@
 """The tiling problem of the level between the inner one and the outermost: storages to spill, and tiles of stages."""
 
+import itertools
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
 
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError, TilingInfeasible
-from deployer.core.plan import Lifetimes, Stage, Step
+from deployer.core.plan import Buffering, Lifetimes, Stage, Step
 from deployer.core.target import Target
+from deployer.tilers.levels.candidates import Candidate
+from deployer.tilers.levels.geometry import Places, kinds, storages
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
-from deployer.tilers.levels.staging import Inside, Spill, stage_grid, staged_candidates
+from deployer.tilers.levels.staging import Fronts, Inside, Spill, StagedStep, stage_grid
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 1000
 """A storage of less than one part in this many of the level is not spilled, as that frees next to nothing."""
 
 
+StagedKey = tuple[int, Places, tuple[int, ...]]
+"""A step's kind of geometry, the storages of its operands, and those that may be spilled."""
+StagedSteps = dict[StagedKey, StagedStep]
+
+
 class BetweenLevel:
     """The level between: storages have homes in it or are spilled, and spilled operands pass through its slots."""
 
-    def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int) -> None:
+    def __init__(self, lifetimes: Lifetimes, target: Target, capacity: int, staged: StagedSteps) -> None:
+        """`staged` keeps what does not depend on the capacity for other instances."""
         self.lifetimes, self.target, self.capacity = lifetimes, target, capacity
         self.schedule = lifetimes.schedule
         program = self.schedule.program
@@ -29,7 +39,11 @@ class BetweenLevel:
         stay = {program.storage(name) for name in program.outputs}
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
         self.eligible = tuple(x for x in sized if x.storage not in stay and x.bytes * LEAST_SHARE >= self.capacity)
-        self.fixed = alive(lifetimes, target, frozenset(x.storage for x in self.eligible))
+        self.names = frozenset(x.storage for x in self.eligible)
+        self.fixed = alive(lifetimes, target, self.names)
+        self.kinds = kinds(self.schedule.steps)
+        self._staged = staged
+        self._fronts: dict[Hashable, Fronts] = {}
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
         """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
@@ -51,27 +65,49 @@ class BetweenLevel:
 
     def _problem(self, name: str, inner: InnerLevel) -> Problem:
         options = self.schedule.options
-        names = frozenset(x.storage for x in self.eligible)
         candidates = []
         for step in self.schedule.steps:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
-            fixed, fresh, target = self.fixed[step.index], options.sole_pass, self.target
-            choices = staged_candidates(
-                step, self.storage_of, names, target, self.capacity, fixed, fresh, inside, modes
-            )
-            candidates.append(tuple(choices))
+            candidates.append(tuple(self._candidates(step, inside, self.capacity, modes)))
         return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
+
+    def _candidates(self, step: Step, inside: Inside, room: int, modes: tuple[Buffering, ...]) -> list[Candidate]:
+        """The Pareto fronts of all residencies in `room` bytes; `inside` is the cost with nothing spilled.
+
+        Storages that cannot be spilled need some bytes, which are part of each candidate's.
+        """
+        names, places = storages(step, self.storage_of)
+        touched = sorted(names.index(name) for name in self.names.intersection(names))
+        key = (self.kinds[step.index], places, tuple(touched))
+        if key not in self._staged:
+            fresh = self.schedule.options.sole_pass
+            self._staged[key] = StagedStep(step, places, frozenset(touched), self.target, fresh)
+        fixed, by_name = self.fixed[step.index], sorted(touched, key=lambda place: names[place])
+        everything, access = frozenset(names[place] for place in touched), step.access
+        whole = Candidate(access.sizes, tuple(access.sizes), "single", everything, {}, fixed, inside.cycles)
+        fronts = [self._front(key, inside, room - fixed, mode) for mode in modes]
+        candidates = [whole]
+        for mask in (m for r in range(len(by_name)) for m in itertools.combinations(by_name, r)):
+            resident = frozenset(names[place] for place in mask)
+            for x in (x for front in fronts for x in front[frozenset(mask)]):
+                candidates.append(Candidate(x.tile, x.order, x.buffering, resident, x.slots, x.bytes + fixed, x.cycles))
+        return candidates
+
+    def _front(self, key: StagedKey, inside: Inside, room: int, mode: Buffering) -> Fronts:
+        """The fronts of a staged step; many steps of equal geometry have the same room, and strategies share modes."""
+        full_key = (key, inside.cycles, room, mode)
+        if full_key not in self._fronts:
+            self._fronts[full_key] = self._staged[key].fronts(inside, room, mode)
+        return self._fronts[full_key]
 
     def _least(self, name: str) -> tuple[int, Step]:
         """The step that needs the most bytes with all its eligible operands spilled, after these bytes."""
         needs = []
-        options, names = self.schedule.options, frozenset(x.storage for x in self.eligible)
         for step in self.schedule.steps:
-            modes = strategy(name).stage_modes(step, options)
+            modes = strategy(name).stage_modes(step, self.schedule.options)
             inside = Inside(0, np.zeros(stage_grid(step.access).size, np.int64))
-            fixed, target = self.fixed[step.index], self.target
-            candidates = staged_candidates(step, self.storage_of, names, target, 1 << 62, fixed, False, inside, modes)
+            candidates = self._candidates(step, inside, 1 << 62, modes)
             needs.append((min(c.bytes for c in candidates if not c.resident), -step.index))
         most, index = max(needs)
         return most, self.schedule.steps[-index]
@@ -90,7 +126,7 @@ class BetweenLevel:
         """
         enough, (most, step) = self, self._least(name)
         while most > enough.capacity:
-            enough = BetweenLevel(self.lifetimes, self.target, most)
+            enough = BetweenLevel(self.lifetimes, self.target, most, self._staged)
             most, step = enough._least(name)
         if enough is self:
             raise InternalError("every step fits with everything spilled, and the model found nothing")

@@ -5,19 +5,20 @@ Pruned to the Pareto front of (bytes, cycles) per residency, so that the solver 
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.cost import call_cost, rounded
+from deployer.core.cost import CallCost, call_cost, rounded
 from deployer.core.level import RESIDENT, slowed
 from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.grid import Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
+from deployer.tilers.levels.grid import Bools, Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
 """Strided levels a DMA descriptor has besides the contiguous run."""
@@ -25,10 +26,13 @@ FRONT_LIMIT = 10
 """Most points of a Pareto front; thinning keeps the smallest and the fastest."""
 RESIDENT_LIMIT = 4
 """Most points of a Pareto front of candidates with a resident storage."""
+IN_PLACE: dict[Buffering, tuple[int, ...]] = {"single": (1,), "double": (2, 3)}
+"""Slots of an inout operand to try; any other operand has at most two."""
+CELLS = 1 << 18
+"""Most entries of an array that covers several residencies at once: a few of them fit the cache."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One way to run a step, with its bytes and cycles.
 
     `resident` are the step's storages with homes in the level; `slots` maps a kernel argument to its number of slots.
@@ -57,7 +61,7 @@ class Movement:
     loads: Ints
     cycles_in: Ints
     cycles_out: Ints
-    possible: npt.NDArray[np.bool_]
+    possible: Bools
 
     def slots(self, in_place: int) -> Ints:
         """Number of slots: `in_place` for an inout operand and at most two for any other, but no more than boxes."""
@@ -80,44 +84,62 @@ class Walks:
         return self._cache[index]
 
 
-def enumerate_candidates(
-    step: Step,
-    access: Access,
-    storage_of: Mapping[str, str],
-    eligible: frozenset[str],
-    target: Target,
-    capacity: int,
-    fresh: bool,
-) -> dict[Buffering, list[Candidate]]:
-    """The Pareto fronts of a step over `access`, the step's own or a part of it, for each buffering.
+class StepCandidates:
+    """The candidates of a step over `access`, the step's own or a part of it, within `capacity` bytes.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. All
-    candidates fit `capacity` bytes.
+    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. `known` are
+    costs of calls by tile, as `kernel_totals` has them.
     """
-    grid, orders = grid_of(access), loop_orders(access)
-    moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, RESIDENT) for o in access.operands]
-    kernels = np.tile(kernel_totals(step, grid, target), len(orders))
-    everything = frozenset(storage_of[o.tensor] for o in access.operands)
-    touched = sorted(everything & eligible)
-    calls, walks = np.tile(grid.calls, len(orders)), Walks(access, grid, orders)
-    fronts: dict[Buffering, list[Candidate]] = {"single": [], "double": []}
-    for mask in (frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)):
-        moved = [m for m in moves if m.storage not in mask]
-        allowed = (calls == 1) | (mask != everything)
-        for m in moved:
-            allowed = allowed & m.possible
-        for mode, slot_counts in (("single", (1,)), ("double", (2, 3))):
-            parts = [_priced(moved, in_place, kernels, calls, target) for in_place in slot_counts]
-            slot_choices = [{m.arg: m.slots(in_place) for m in moved} for in_place in slot_counts]
-            size, cycles = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-            fits = np.flatnonzero(np.tile(allowed, len(parts)) & (size <= capacity))
-            for index in fits[front(size[fits], cycles[fits], RESIDENT_LIMIT if mask else FRONT_LIMIT)]:
-                variant, place = divmod(int(index), kernels.size)
-                slots = {m.arg: 0 for m in moves} | {arg: int(n[place]) for arg, n in slot_choices[variant].items()}
-                pipelined: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                candidate = Candidate(*walks[place], pipelined, mask, slots, int(size[index]), int(cycles[index]))
-                fronts["single" if mode == "single" else "double"].append(candidate)
-    return fronts
+
+    def __init__(
+        self,
+        step: Step,
+        access: Access,
+        storage_of: Mapping[str, str],
+        eligible: frozenset[str],
+        target: Target,
+        capacity: int,
+        fresh: bool,
+        known: dict[tuple[int, ...], CallCost],
+    ) -> None:
+        grid, orders = grid_of(access), loop_orders(access)
+        parts = (access, grid, orders, storage_of, target, fresh)
+        self.target, self.capacity, self.walks = target, capacity, Walks(access, grid, orders)
+        self.moves = [movement(step, o.arg, *parts, RESIDENT) for o in access.operands]
+        self.kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
+        self.calls = np.tile(grid.calls, len(orders))
+        everything = frozenset(storage_of[o.tensor] for o in access.operands)
+        touched = sorted(everything & eligible)
+        self.masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
+        self.moved = np.array([[m.storage not in mask for m in self.moves] for mask in self.masks])
+        self.limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in self.masks]
+        # Cutting a step that moves nothing into tiles gains nothing.
+        self.cut = np.array([mask != everything for mask in self.masks])
+        self._fronts: dict[Buffering, list[Candidate]] = {}
+
+    def fronts(self, mode: Buffering) -> list[Candidate]:
+        """The Pareto fronts of all residencies for a buffering, computed where a strategy asks for it."""
+        if mode not in self._fronts:
+            self._fronts[mode] = list(self._computed(IN_PLACE[mode]))
+        return self._fronts[mode]
+
+    def _computed(self, slot_counts: tuple[int, ...]) -> Iterator[Candidate]:
+        moves, kernels, calls, args = self.moves, self.kernels, self.calls, [m.arg for m in self.moves]
+        slots = [np.concatenate([m.slots(in_place) for in_place in slot_counts]) for m in moves]
+        for rows in batches(len(self.masks), len(calls) * len(slot_counts)):
+            moved = self.moved[rows]
+            parts = [_priced(moves, moved, in_place, kernels, calls, self.target) for in_place in slot_counts]
+            size, cycles = (np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1))
+            allowed = possible(moves, moved) & ((calls == 1) | self.cut[rows, None])
+            fits = np.tile(allowed, len(parts)) & (size <= self.capacity)
+            for row, front in enumerate(fronts(size, cycles, fits, self.limits[rows])):
+                columns = [n[front] * moving for n, moving in zip(slots, moved[row], strict=True)]
+                facts = [x.tolist() for x in (front, size[row, front], cycles[row, front], *columns)]
+                for index, length, time, *numbers in zip(*facts, strict=True):
+                    chosen = dict(zip(args, numbers, strict=True))
+                    pipelined: Buffering = "double" if max(numbers) > 1 else "single"
+                    walk = self.walks[index % len(calls)]
+                    yield Candidate(*walk, pipelined, self.masks[rows][row], chosen, length, time)
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
@@ -127,16 +149,18 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
         groups.setdefault(tuple(sorted(candidate.resident)), []).append(candidate)
     points: list[Candidate] = []
     for key in sorted(groups):
-        group = sorted(groups[key], key=lambda c: c.buffering != "single")
-        size, cycles = (np.array([getattr(c, field) for c in group]) for field in ("bytes", "cycles"))
-        points += [group[i] for i in front(size, cycles, limit)]
+        front: list[Candidate] = []
+        for candidate in sorted(groups[key], key=lambda c: (c.bytes, c.cycles, c.buffering != "single")):
+            if not front or candidate.cycles < front[-1].cycles:
+                front.append(candidate)
+        points += [front[i] for i in _thinned(len(front), limit)]
     return points
 
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = enumerate_candidates(step, access, storage_of, frozenset(), target, 1 << 62, False)
-    return min(candidates[mode], key=lambda c: (c.bytes, c.cycles))
+    candidates = StepCandidates(step, access, storage_of, frozenset(), target, 1 << 62, False, {})
+    return min(candidates.fronts(mode), key=lambda c: (c.bytes, c.cycles))
 
 
 def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
@@ -146,16 +170,42 @@ def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Acc
     return (*split, *(n for n in parallel if n not in split), *(n for n in order if n not in parallel))
 
 
-def front(size: Ints, cycles: Ints, limit: int) -> npt.NDArray[np.intp]:
-    """Indices of the Pareto front in size and cycles, in ascending order of size, thinned evenly to `limit`."""
-    order = np.lexsort((cycles, size))
-    if not order.size:
-        return order
-    best = np.minimum.accumulate(cycles[order])
-    front = order[np.concatenate(([True], best[1:] < best[:-1]))]
-    if front.size > limit:
-        front = front[[round(i * (front.size - 1) / (limit - 1)) for i in range(limit)]]
-    return front
+def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list[npt.NDArray[np.intp]]:
+    """Indices of the Pareto front in size and cycles of each row, among its entries that fit.
+
+    They are in ascending order of size and thinned evenly to the row's limit.
+    """
+    order = np.lexsort((cycles, np.where(fits, size, np.iinfo(np.int64).max)))
+    best = np.minimum.accumulate(np.take_along_axis(cycles, order, 1), axis=1)
+    better = np.pad(best[:, 1:] < best[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    rows, columns = np.nonzero(better & np.take_along_axis(fits, order, 1))
+    chosen = order[rows, columns]
+    ends = np.searchsorted(rows, np.arange(len(limits) + 1))
+    pieces = [chosen[a:b] for a, b in itertools.pairwise(ends)]
+    return [piece[_thinned(len(piece), limit)] for piece, limit in zip(pieces, limits, strict=True)]
+
+
+def _thinned(count: int, limit: int) -> Sequence[int]:
+    """Positions in a list of that length: at most `limit`, evenly, with the first and the last."""
+    return range(count) if count <= limit else [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
+
+
+def batches(rows: int, columns: int) -> Iterator[slice]:
+    """The rows of a table in parts of at most CELLS cells, or of one row."""
+    count = max(CELLS // columns, 1)
+    return (slice(at, min(at + count, rows)) for at in range(0, rows, count))
+
+
+def totals(moved: Bools, parts: Sequence[Ints]) -> Ints:
+    """For each row of `moved`, the sum of the parts of the operands that move."""
+    sums: Ints = np.matmul(moved.astype(np.int64), np.array(parts))
+    return sums
+
+
+def possible(moves: Sequence[Movement], moved: Bools) -> Bools:
+    """For each row of `moved`, whether the DMA engine can transfer the boxes of all operands that move."""
+    every: Bools = totals(moved, [(~m.possible).astype(np.int64) for m in moves]) == 0
+    return every
 
 
 def movement(
@@ -191,44 +241,51 @@ def movement(
     )
 
 
-def kernel_totals(step: Step, grid: Grid, target: Target) -> Ints:
-    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one."""
-    operator = operator_of(step.node)
-    symbol, sizes = step.kernel.symbol, grid.access.sizes
-    totals, all_calls = np.empty(grid.size, np.int64), grid.calls
-    for row in range(grid.size):
-        tile = grid.tile(row)
-        work = operator.work(step.node, step.access, tile)
-        cost, calls = call_cost(target, symbol, work), int(all_calls[row])
-        share = math.prod(sizes[name] / length for name, length in tile.items())
-        totals[row] = calls * cost.call + target.tile * (calls - 1) + math.ceil(cost.part(share) / 1000)
-    return totals
+def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int, ...], CallCost] | None = None) -> Ints:
+    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one.
+
+    `known` keeps costs by tile lengths between calls for steps of one geometry, whose grids have many tiles in common.
+    """
+    operator, known = operator_of(step.node), {} if known is None else known
+    costs = []
+    columns = [column.tolist() for column in grid.lengths.values()]
+    for lengths in zip(*columns, strict=True) if columns else [()]:
+        if lengths not in known:
+            work = operator.work(step.node, step.access, dict(zip(grid.lengths, lengths, strict=True)))
+            known[lengths] = call_cost(target, step.kernel.symbol, work)
+        costs.append(known[lengths])
+    cost = CallCost(*np.array(costs, np.int64).T)
+    share = math.prod(grid.access.sizes[name] / length for name, length in grid.lengths.items())
+    parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)  # type: ignore[arg-type]
+    return grid.calls * cost.call + target.tile * (grid.calls - 1) + parts
 
 
-def _priced(moved: list[Movement], in_place: int, kernels: Ints, calls: Ints, target: Target) -> tuple[Ints, Ints]:
+def _priced(
+    moves: Sequence[Movement], moved: Bools, in_place: int, kernels: Ints, calls: Ints, target: Target
+) -> tuple[Ints, Ints]:
     """Bytes and cycles of all candidates with one slot per moved operand, or two if `in_place` is 2 or 3.
+
+    Each array has a row for each row of `moved`, which says for each operand whether it moves.
 
     With two, transfers run under the kernels except for the first ingress and the last egress. Where the transfers take
     longer, one kernel call is visible instead.
 
     With two slots an inout operand's ingress waits for the egress of an earlier box; a third hides it under a kernel.
     """
-    hop, none = target.hops[RESIDENT], np.zeros_like(kernels)
-    size, starts, total_in, total_out, waits, first, last, most = (none.copy() for _ in range(8))
-    for m in moved:
-        slots = m.slots(in_place)
-        size += m.slot_bytes * slots
-        starts += m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0))
-        total_in += m.cycles_in
-        total_out += m.cycles_out
-        first += m.cycles_in // m.loads
-        last += m.cycles_out // m.loads
-        waits += np.where(slots == 2, m.cycles_out, 0) if m.inout else 0
-        most = np.maximum(most, m.loads)
+    hop = target.hops[RESIDENT]
+    slots = [m.slots(in_place) for m in moves]
+    size = totals(moved, [m.slot_bytes * n for m, n in zip(moves, slots, strict=True)])
+    starts = totals(moved, [m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves])
+    total_in = totals(moved, [m.cycles_in for m in moves])
+    total_out = totals(moved, [m.cycles_out for m in moves])
+    most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
     fixed = target.step + starts * hop.wait
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single
+    first = totals(moved, [m.cycles_in // m.loads for m in moves])
+    last = totals(moved, [m.cycles_out // m.loads for m in moves])
+    waits = totals(moved, [m.cycles_out * (n == 2) * m.inout for m, n in zip(moves, slots, strict=True)])
     slow_in, slow_out = (slowed(total, target.contention) for total in (total_in, total_out))
     busy, one = kernels + starts * hop.issue + waits, kernels // calls
     double = fixed + np.maximum.reduce([first + busy + last, slow_in + one + last, first + one + slow_out])

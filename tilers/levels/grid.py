@@ -11,6 +11,7 @@ import numpy.typing as npt
 from deployer.core.access import Access, At, Dim, Operand, Windowed, order_dims
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 GAP_RATIO = 3
 """Neighbouring tile lengths with a larger ratio than this get lengths in between."""

@@ -1,23 +1,21 @@
 """The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
+from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import replace
 
-from deployer.core.access import Access
-from deployer.core.artefact import digest
-from deployer.core.cost import rounded
+from deployer.core.cost import CallCost, rounded
 from deployer.core.errors import TilingInfeasible
-from deployer.core.ir import AttrValue
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import Candidate, enumerate_candidates, kernel_totals, pareto, smallest
+from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
+from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.strategies.strategy import strategy
 
-Fronts = dict[Buffering, list[Candidate]]
-Geometry = tuple[str, str, dict[str, AttrValue], Access]
 ELIGIBLE_LIMIT = 192
 """Most storages that may be resident: those with the most uses per step of their life."""
 
@@ -44,9 +42,11 @@ class InnerLevel:
                     uses[self.storage_of[operand.tensor]] += 1
         fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
-        self._candidates: dict[str, Fronts] = {}
-        self._kernels: dict[str, Ints] = {}
-        self._fronts: dict[tuple[int, tuple[Buffering, ...], str], list[Candidate]] = {}
+        self.kinds = kinds(self.schedule.steps)
+        self._candidates: dict[Hashable, StepCandidates] = {}
+        self._calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
+        self._kernels: dict[int, Ints] = {}
+        self._fronts: dict[Hashable, list[Candidate]] = {}
 
     def problem(self, name: str, spill: Spill) -> Problem:
         """The solver's problem for one strategy; spilled storages are not eligible for homes in the level."""
@@ -71,56 +71,66 @@ class InnerLevel:
     def front(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
     ) -> list[Candidate]:
-        """The step's Pareto front for these bufferings; it is cached, and steps with equal geometry share the work."""
-        eligible = frozenset(self.storage_of[o.tensor] for o in step.access.operands) & names
-        key = (step.index, modes, digest((stage, tuple(sorted(eligible)))))
-        if key not in self._fronts:
-            self._fronts[key] = self._compute(step, modes, eligible, stage)
-        return self._fronts[key]
+        """The step's Pareto front for these bufferings, in which storages of `names` may be resident."""
+        touched, places = storages(step, self.storage_of)
+        stand_ins = tuple(f"{'+' if name in names else '-'}{i}" for i, name in enumerate(touched))
+        real = dict(zip(stand_ins, touched, strict=True))
+        homes: dict[frozenset[str], frozenset[str]] = {}
+        front = []
+        for c in self._front(step, modes, tuple(stand_ins[place] for place in places), stage):
+            if c.resident not in homes:
+                homes[c.resident] = frozenset(real[name] for name in c.resident)
+            front.append(c._replace(resident=homes[c.resident]))
+        return front
 
-    def _compute(
-        self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None
+    def _front(
+        self, step: Step, modes: tuple[Buffering, ...], names: tuple[str, ...], stage: Stage | None = None
     ) -> list[Candidate]:
-        stand_in = self._stand_ins(step, names)
-        access = staged_access(step.access, stage) if stage else step.access
-        operands = tuple(replace(o, tensor=stand_in[self.storage_of[o.tensor]]) for o in access.operands)
-        key = digest((geometry(step), Access(access.dims, operands)))
-        fresh = self.schedule.options.sole_pass
-        if key not in self._candidates:
-            of = {o.tensor: stand_in[self.storage_of[o.tensor]] for o in step.access.operands}
-            eligible = frozenset(name for name in stand_in.values() if name.startswith("+"))
-            self._candidates[key] = enumerate_candidates(step, access, of, eligible, self.target, self.capacity, fresh)
-        front = pareto(c for mode in modes for c in self._candidates[key][mode])
-        storages = {name: storage for storage, name in stand_in.items()}
-        front = [replace(c, resident=frozenset(storages[name] for name in c.resident)) for c in front]
-        if stage is None:
-            return front
-        costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
-        return [replace(c, cycles=costs.around(c.cycles, stage.buffering)) for c in front]
+        """The front that all steps of equal geometry share.
 
-    def _stand_ins(self, step: Step, names: frozenset[str]) -> dict[str, str]:
-        """A name for each storage of the step, independent of the step; it begins with `+` if it may be resident."""
-        stand_ins: dict[str, str] = {}
-        for operand in step.access.operands:
-            storage = self.storage_of[operand.tensor]
-            stand_ins.setdefault(storage, f"{'+' if storage in names else '-'}{len(stand_ins)}")
-        return stand_ins
+        `names` has for each operand a name of its storage that is independent of the step; it begins with `+` if the
+        storage may be resident.
+        """
+        kind = self.kinds[step.index]
+        key = (kind, modes, names, loop_key(stage))
+        if key in self._fronts:
+            return self._fronts[key]
+        fresh = self.schedule.options.sole_pass
+        part = (kind, names, stage and (*stage.tile.items(), frozenset(stage.slots)))
+        if part not in self._candidates:
+            access = staged_access(step.access, stage) if stage else step.access
+            of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
+            eligible = frozenset(name for name in names if name.startswith("+"))
+            self._candidates[part] = StepCandidates(
+                step, access, of, eligible, self.target, self.capacity, fresh, self._calls[kind]
+            )
+        front = pareto(c for mode in modes for c in self._candidates[part].fronts(mode))
+        if stage:
+            costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
+            front = [c._replace(cycles=costs.around(c.cycles, stage.buffering)) for c in front]
+        self._fronts[key] = front
+        return front
+
+    def _alone(self, step: Step, modes: tuple[Buffering, ...]) -> list[Candidate]:
+        """The step's front with nothing resident."""
+        _, places = storages(step, self.storage_of)
+        return self._front(step, modes, tuple(f"-{place}" for place in places))
 
     def fastest(self, step: Step, modes: tuple[Buffering, ...]) -> int:
         """Cycles of the step's best candidate with nothing resident."""
-        return min(c.cycles for c in self.front(step, modes, frozenset()))
+        return min(c.cycles for c in self._alone(step, modes))
 
     def kernels(self, step: Step) -> Ints:
         """Cycles of the step's kernel calls for each combination of its stage's grid."""
-        key = digest(geometry(step))
-        if key not in self._kernels:
-            self._kernels[key] = kernel_totals(step, stage_grid(step.access), self.target)
-        return self._kernels[key]
+        kind = self.kinds[step.index]
+        if kind not in self._kernels:
+            self._kernels[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._calls[kind])
+        return self._kernels[kind]
 
     def unfit(self, name: str) -> list[Step]:
         """Steps that do not fit under a strategy even with nothing resident."""
         options, steps = self.schedule.options, self.schedule.steps
-        return [s for s in steps if not self.front(s, strategy(name).modes(s, options), frozenset())]
+        return [s for s in steps if not self._alone(s, strategy(name).modes(s, options))]
 
     def too_small(self, name: str) -> TilingInfeasible:
         """The error of the step that needs the most bytes; the budget that it proposes suffices for all steps."""
@@ -144,13 +154,6 @@ class InnerLevel:
         """The candidate of least bytes with nothing resident."""
         candidates = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
         return min(candidates, key=lambda c: c.bytes)
-
-
-def geometry(step: Step) -> Geometry:
-    """All that determines the cost of a step's kernel calls: kernel, operator, attributes, access without tensors."""
-    attrs: dict[str, AttrValue] = {k: v for k, v in step.node.attrs.items() if isinstance(v, (int, float, str))}
-    operands = tuple(replace(o, tensor="") for o in step.access.operands)
-    return step.kernel.symbol, step.node.op, attrs, Access(step.access.dims, operands)
 
 
 def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:

@@ -1,7 +1,9 @@
 """The CP-SAT model of a level: it picks a candidate per step and the resident storages, within the level's capacity."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deployer.core.plan import Lifetime, Lifetimes
 from deployer.tilers.levels.candidates import Candidate
@@ -10,6 +12,8 @@ SOLVER_LIMIT = 0.5
 """Deterministic seconds of one solve: one worker and a fixed seed give the same choice on any machine. Twice as much
 gave no better choice for any network tried."""
 GAP = 0.002
+UNBOUNDED = -(1 << 63)
+"""The least bound of a constraint that has none."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,10 @@ def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -
     return True
 
 
+_Pick = tuple[int, int, int]
+"""A candidate of a step: its cycles, its index, and its bytes."""
+
+
 class _Greedy:
     """A greedy choice: storages become resident one by one, and each step has its cheapest candidate."""
 
@@ -68,23 +76,24 @@ class _Greedy:
         self.problem = problem
         self.resident: set[str] = set()
         self.homes = [0] * len(problem.candidates)
-        self.by_residency: list[dict[frozenset[str], list[tuple[int, int, int]]]] = []
+        self.by_residency: list[dict[frozenset[str], list[_Pick]]] = []
         for candidates in problem.candidates:
-            groups: dict[frozenset[str], list[tuple[int, int, int]]] = {}
+            groups: dict[frozenset[str], list[_Pick]] = {}
             for index, c in enumerate(candidates):
                 groups.setdefault(c.resident, []).append((c.cycles, index, c.bytes))
             self.by_residency.append({key: sorted(group) for key, group in groups.items()})
-        self.picks: list[tuple[int, int] | None] = [self._cheapest(s, 0, None) for s in range(len(self.homes))]
+        self.picks: list[_Pick | None] = [None] * len(self.homes)
+        self.picks = [self._cheapest(step, 0, None) for step in range(len(self.homes))]
 
-    def _cheapest(self, step: int, more: int, storage: str | None) -> tuple[int, int] | None:
-        """(cycles, index) of the step's best candidate if `storage`, with `more` bytes, were resident too; or None."""
-        touched = self.problem.touches[step]
-        resident = frozenset(s for s in touched if s in self.resident or s == storage)
+    def _cheapest(self, step: int, more: int, storage: str | None) -> _Pick | None:
+        """The step's best candidate if `storage`, with `more` bytes, were resident too; or None."""
+        pick, touched = self.picks[step], self.problem.touches[step]
         room = self.problem.capacity - self.homes[step] - more
-        for cycles, index, size in self.by_residency[step].get(resident, ()):
-            if size <= room:
-                return cycles, index
-        return None
+        if pick and storage not in touched and pick[2] <= room:
+            return pick  # less room, and only that, changes nothing for it
+        resident = frozenset(s for s in touched if s in self.resident or s == storage)
+        fitting = (pick for pick in self.by_residency[step].get(resident, ()) if pick[2] <= room)
+        return next(fitting, None)
 
     def bring(self, life: Lifetime) -> None:
         """Make a storage resident where that saves cycles and every step still fits; without steps it saves none."""
@@ -120,6 +129,62 @@ def greedy(problem: Problem) -> Choice | None:
     return state.choice()
 
 
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers of the model's variables: of each step's first candidate, whose others follow, and then of the homes."""
+
+    first: tuple[int, ...]
+    homes: dict[str, int]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Numbers":
+        """Those of a problem."""
+        *first, count = itertools.accumulate((len(c) for c in problem.candidates), initial=0)
+        return cls(tuple(first), {life.storage: count + i for i, life in enumerate(problem.eligible)})
+
+
+def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None) -> None:
+    """Write a problem into CP-SAT's empty model: a variable of 0 or 1 per candidate and per home, hinted by `start`.
+
+    Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
+    """
+    homes = numbers.homes
+    count = sum(len(c) for c in problem.candidates)
+    variable = proto.variables.add()
+    variable.domain.extend((0, 1))
+    proto.variables.extend([variable] * (count + len(homes) - 1))
+    for step, (candidates, at) in enumerate(zip(problem.candidates, numbers.first, strict=True)):
+        proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
+        for storage in sorted(problem.touches[step] & homes.keys()):
+            using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
+            # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
+            terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
+            _linear(proto.constraints.add().linear, terms, 0, 0)
+        slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
+        alive = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
+        _linear(proto.constraints.add().linear, [*slots, *alive], UNBOUNDED, problem.capacity)
+    cycles = [
+        w * c.cycles for w, candidates in zip(problem.weights, problem.candidates, strict=True) for c in candidates
+    ]
+    proto.objective.vars.extend(range(count))
+    proto.objective.coeffs.extend(cycles)
+    proto.objective.scaling_factor = 1
+    if start is not None:
+        picked = {at + pick for at, pick in zip(numbers.first, start.picks, strict=True)}
+        picked |= {number for storage, number in homes.items() if storage in start.resident}
+        numbered = range(count + len(homes))
+        proto.solution_hint.vars.extend(numbered)
+        proto.solution_hint.values.extend([int(i in picked) for i in numbered])
+
+
+def _linear(constraint: Any, terms: Sequence[tuple[int, int]], least: int, most: int) -> None:
+    """Write a linear constraint: the sum of (variable, factor) over the terms is within least..most."""
+    used = [(variable, factor) for variable, factor in terms if factor]
+    constraint.vars.extend([variable for variable, _ in used])
+    constraint.coeffs.extend([factor for _, factor in used])
+    constraint.domain.extend((least, most))
+
+
 def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than the hint; None if nothing fits."""
     if not problem.candidates:
@@ -128,30 +193,8 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     from ortools.sat.python import cp_model
 
     start = min((c for c in (hint, greedy(problem)) if c is not None), key=lambda c: c.cycles, default=None)
-    model = cp_model.CpModel()
-    picked = [[model.new_bool_var(f"x{s}_{i}") for i in range(len(c))] for s, c in enumerate(problem.candidates)]
-    home = {life.storage: model.new_bool_var(f"home {life.storage}") for life in problem.eligible}
-    for step, (candidates, variables) in enumerate(zip(problem.candidates, picked, strict=True)):
-        model.add_exactly_one(variables)
-        for storage in sorted(problem.touches[step] & set(home)):
-            using = [v for v, c in zip(variables, candidates, strict=True) if storage in c.resident]
-            model.add(sum(using) == home[storage])
-        alive = [x.bytes * home[x.storage] for x in problem.eligible if x.first <= step <= x.last]
-        slots = [c.bytes * v for v, c in zip(variables, candidates, strict=True)]
-        model.add(sum(alive) + sum(slots) <= problem.capacity)
-    model.minimize(
-        sum(
-            weight * c.cycles * v
-            for weight, candidates, variables in zip(problem.weights, problem.candidates, picked, strict=True)
-            for c, v in zip(candidates, variables, strict=True)
-        )
-    )
-    if start is not None:
-        for step, variables in enumerate(picked):
-            for i, variable in enumerate(variables):
-                model.add_hint(variable, i == start.picks[step])
-        for storage, variable in home.items():
-            model.add_hint(variable, storage in start.resident)
+    model, numbers = cp_model.CpModel(), _Numbers.of(problem)
+    _fill(model.Proto(), problem, numbers, start)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
@@ -165,7 +208,8 @@ def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     solver.parameters.catch_sigint_signal = False
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return start
-    picks = tuple(next(i for i, v in enumerate(variables) if solver.value(v)) for variables in picked)
-    resident = frozenset(s for s, v in home.items() if solver.value(v))
+    values = list(solver.ResponseProto().solution)
+    picks = tuple(values.index(1, at) - at for at in numbers.first)
+    resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
     choice = Choice(picks, resident, objective(problem, picks))
     return choice if start is None or choice.cycles <= start.cycles else start

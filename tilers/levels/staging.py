@@ -7,6 +7,7 @@ for the inner level; a storage is "resident" here if its home is in the level be
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,14 +16,9 @@ from deployer.core.cost import staged_cycles
 from deployer.core.level import USUAL
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import (
-    Candidate,
-    Movement,
-    Walks,
-    front,
-    movement,
-)
-from deployer.tilers.levels.grid import Grid, Ints, grid_at, grid_of, loop_orders
+from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, totals
+from deployer.tilers.levels.geometry import Places
+from deployer.tilers.levels.grid import Bools, Grid, Ints, grid_at, grid_of, loop_orders
 
 LENGTHS = 10
 """Tile lengths tried per dim."""
@@ -71,59 +67,80 @@ def stage_grid(access: Access) -> Grid:
     return grid_of(access, reductions, LENGTHS)
 
 
-def staged_candidates(
-    step: Step,
-    storage_of: Mapping[str, str],
-    eligible: frozenset[str],
-    target: Target,
-    capacity: int,
-    fixed: int,
-    fresh: bool,
-    inside: Inside,
-    modes: tuple[Buffering, ...],
-) -> list[Candidate]:
-    """The Pareto fronts of all residencies. `eligible` storages may be spilled; `inside` is the cost without that.
+class Point(NamedTuple):
+    """One way for spilled operands to pass through the level: tile, loop order, buffering, slots, bytes and cycles."""
 
-    Storages that cannot be spilled need `fixed` bytes of the capacity, which are part of each candidate's bytes.
+    tile: dict[str, int]
+    order: tuple[str, ...]
+    buffering: Buffering
+    slots: dict[str, int]
+    bytes: int
+    cycles: int
+
+
+Fronts = dict[frozenset[int], list[Point]]
+"""For each set of storages that stay in the level, the front of ways for the others to pass through it."""
+
+
+class StagedStep:
+    """A step some of whose operands may be spilled; it has numbers for storages, so steps of equal geometry share it.
+
+    `places` has the storage of each operand, of which those in `eligible` may be spilled.
     """
-    access = step.access
-    grid, orders = stage_grid(access), loop_orders(access)
-    moves = [movement(step, o.arg, access, grid, orders, storage_of, target, fresh, USUAL) for o in access.operands]
-    touched = sorted({storage_of[o.tensor] for o in access.operands} & eligible)
-    walks = Walks(access, grid, orders)
-    counts, kernels = (np.tile(values, len(orders)) for values in (grid.calls, inside.kernels))
-    inner = inside.cycles + kernels - inside.kernels.min() + (counts - 1) * target.step
-    candidates = [Candidate(access.sizes, tuple(access.sizes), "single", frozenset(touched), {}, fixed, inside.cycles)]
-    for mask in (frozenset(m) for r in range(len(touched)) for m in itertools.combinations(touched, r)):
-        spilled = [m for m in moves if m.storage in touched and m.storage not in mask]
-        allowed = np.logical_and.reduce([m.possible for m in spilled])
-        for mode in modes:
-            size, busy, exposed = _priced(spilled, mode, target)
-            size += fixed
-            slot_counts = {m.arg: m.slots(SLOTS[mode]) for m in spilled}
-            cycles = staged_cycles(inner, counts, busy, exposed, mode)
-            fits = np.flatnonzero(allowed & (size <= capacity))
-            for index in fits[front(size[fits], cycles[fits], LIMIT)]:
-                slots = {arg: int(n[index]) for arg, n in slot_counts.items()}
-                buffering: Buffering = "double" if any(n > 1 for n in slots.values()) else "single"
-                walk = walks[int(index)]
-                candidates.append(Candidate(*walk, buffering, mask, slots, int(size[index]), int(cycles[index])))
-    return candidates
+
+    def __init__(self, step: Step, places: Places, eligible: frozenset[int], target: Target, fresh: bool) -> None:
+        access = step.access
+        grid, orders = stage_grid(access), loop_orders(access)
+        named = {o.tensor: str(place) for o, place in zip(access.operands, places, strict=True)}
+        spilled = [(o, place) for o, place in zip(access.operands, places, strict=True) if place in eligible]
+        self.moves = [movement(step, o.arg, access, grid, orders, named, target, fresh, USUAL) for o, _ in spilled]
+        self.places = [place for _, place in spilled]
+        self.target, self.walks = target, Walks(access, grid, orders)
+        self.counts = np.tile(grid.calls, len(orders))
+        storages = sorted(eligible)
+        self.masks = [frozenset(m) for r in range(len(storages)) for m in itertools.combinations(storages, r)]
+
+    def fronts(self, inside: Inside, room: int, mode: Buffering) -> Fronts:
+        """The Pareto fronts in `room` bytes, by the storages that stay."""
+        computed: Fronts = {}
+        spilled = np.array([[place not in mask for place in self.places] for mask in self.masks])
+        kernels = np.tile(inside.kernels, len(self.counts) // len(inside.kernels))
+        inner = inside.cycles + kernels - inside.kernels.min() + (self.counts - 1) * self.target.step
+        slots = [m.slots(SLOTS[mode]) for m in self.moves]
+        for rows in batches(len(self.masks), len(self.counts)):
+            size, busy, exposed = _priced(self.moves, spilled[rows], mode, self.target)
+            cycles = staged_cycles(inner, self.counts, busy, exposed, mode)
+            fits = possible(self.moves, spilled[rows]) & (size <= room)
+            indices = fronts(size, cycles, fits, [LIMIT] * len(size))
+            for row, (mask, front) in enumerate(zip(self.masks[rows], indices, strict=True)):
+                used = [
+                    (m.arg, n[front].tolist())
+                    for m, n, out in zip(self.moves, slots, spilled[rows][row], strict=True)
+                    if out
+                ]
+                facts = zip(front.tolist(), size[row, front].tolist(), cycles[row, front].tolist(), strict=True)
+                points = []
+                for at, (index, length, time) in enumerate(facts):
+                    chosen = {arg: counts[at] for arg, counts in used}
+                    buffering: Buffering = "double" if max(chosen.values()) > 1 else "single"
+                    points.append(Point(*self.walks[index], buffering, chosen, length, time))
+                computed[mask] = points
+        return computed
 
 
-def _priced(spilled: list[Movement], mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
-    """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out."""
+def _priced(moves: list[Movement], moved: Bools, mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
+    """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out.
+
+    Each array has a row for each row of `moved`, which says for each operand whether it moves.
+    """
     hop = target.hops[USUAL]
-    size, total_in, total_out, first, last = (np.zeros_like(spilled[0].loads) for _ in range(5))
-    for m in spilled:
-        size += m.slot_bytes * m.slots(SLOTS[mode])
-        starts = m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) * (hop.issue + hop.wait)
-        total_in += m.cycles_in + starts
-        total_out += m.cycles_out
-        first += m.cycles_in // m.loads
-        last += m.cycles_out // m.loads
+    starts = [m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves]
+    size = totals(moved, [m.slot_bytes * m.slots(SLOTS[mode]) for m in moves])
+    total_in = totals(moved, [m.cycles_in + n * (hop.issue + hop.wait) for m, n in zip(moves, starts, strict=True)])
+    total_out = totals(moved, [m.cycles_out for m in moves])
+    ends = totals(moved, [m.cycles_in // m.loads + m.cycles_out // m.loads for m in moves])
     busy = total_in + total_out if hop.shared else np.maximum(total_in, total_out)
-    return size, busy if mode == "double" else total_in + total_out, np.minimum(first + last, busy)
+    return size, busy if mode == "double" else total_in + total_out, np.minimum(ends, busy)
 
 
 def staged_access(access: Access, stage: Stage) -> Access:
@@ -141,5 +158,5 @@ def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target:
     grid = grid_at(access, stage.tile)
     staged = [o for o in access.operands if o.arg in stage.slots]
     moves = [movement(step, o.arg, access, grid, [stage.order], storage_of, target, fresh, USUAL) for o in staged]
-    _, busy, exposed = _priced(moves, stage.buffering, target)
-    return Costs(tile_count(access, stage.tile), int(busy[0]), int(exposed[0]))
+    _, busy, exposed = _priced(moves, np.ones((1, len(moves)), np.bool_), stage.buffering, target)
+    return Costs(tile_count(access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))

@@ -1,0 +1,102 @@
+"""What planning computes in arrays, or once for many steps, against the same one by one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from deployer import pipeline
+from deployer.core.plan import Options, target_for
+from deployer.planning.timeline import StepRuns, simulate
+from deployer.tilers.addresses.placement import Item, _filled
+from deployer.tilers.levels.candidates import FRONT_LIMIT, fronts
+from deployer.tilers.levels.model import Choice, Problem, _fill, _Numbers, greedy
+from DeployTest.planning.test_placement import buffers
+from DeployTest.planning.test_tilers import problems
+from DeployTest.support.cases import load_case
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+POINTS = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20), st.booleans()), min_size=40, max_size=40)
+
+
+@given(st.lists(POINTS, min_size=1, max_size=4))
+@settings(deadline=None)
+def test_each_row_has_its_own_front(rows: list[list[tuple[int, int, bool]]]) -> None:
+    """Of points that fit, those that nothing beats, and the first of equal ones; a limit keeps the ends."""
+    size, cycles, fits = (np.array([[point[i] for point in row] for row in rows]) for i in range(3))
+    whole = fronts(size, cycles, fits, [99] * len(rows))
+    for row, front in zip(rows, whole, strict=True):
+        fitting = [(s, c, i) for i, (s, c, fit) in enumerate(row) if fit]
+        best = [p for p in fitting if not any(q[:2] != p[:2] and q[0] <= p[0] and q[1] <= p[1] for q in fitting)]
+        first = {p[:2]: p[2] for p in reversed(best)}
+        assert front.tolist() == [first[key] for key in sorted(first)]
+    for row, thinned in zip(whole, fronts(size, cycles, fits, [3] * len(rows)), strict=True):
+        assert len(thinned) == min(len(row), 3) <= FRONT_LIMIT
+        assert [*thinned[:1], *thinned[-1:]] == [*row[:1], *row[-1:]]
+
+
+def by_expressions(problem: Problem, start: Choice | None) -> cp_model.CpModel:
+    """The model of a problem by the solver's expressions, a term at a time."""
+    model = cp_model.CpModel()
+    picked = [[model.new_bool_var("") for _ in candidates] for candidates in problem.candidates]
+    home = {life.storage: model.new_bool_var("") for life in problem.eligible}
+    objective = []
+    for step, (candidates, variables) in enumerate(zip(problem.candidates, picked, strict=True)):
+        chosen = list(zip(candidates, variables, strict=True))
+        model.add_exactly_one(variables)
+        for storage in sorted(problem.touches[step]):
+            model.add(sum(v for c, v in chosen if storage in c.resident) == home[storage])
+        alive = sum(x.bytes * home[x.storage] for x in problem.eligible if x.first <= step <= x.last)
+        model.add(alive + sum(c.bytes * v for c, v in chosen) <= problem.capacity)
+        objective += [problem.weights[step] * c.cycles * v for c, v in chosen]
+        for i, v in enumerate(variables):
+            if start is not None:
+                model.add_hint(v, i == start.picks[step])
+    model.minimize(sum(objective))
+    for storage, variable in home.items():
+        if start is not None:
+            model.add_hint(variable, storage in start.resident)
+    return model
+
+
+@given(problems())
+@settings(deadline=None, max_examples=60)
+def test_the_model_in_arrays_is_that_of_expressions(problem: Problem) -> None:
+    """The messages for the solver are the same, so its choices are."""
+    start, model = greedy(problem), cp_model.CpModel()
+    _fill(model.Proto(), problem, _Numbers.of(problem), start)
+    assert str(model.Proto()) == str(by_expressions(problem, start).Proto())
+
+
+@given(buffers(), buffers(most=4))
+@settings(deadline=None, max_examples=80)
+def test_first_fit_takes_the_lowest_place(items: list[Item], fixed: list[Item]) -> None:
+    """Each buffer lies at 0 or on one placed before it, and at no lower such place is it free of overlaps."""
+    fixed, at = [replace(x, name=f"fixed {x.name}") for x in fixed], 0
+    placed: list[tuple[Item, int]] = []
+    for x in fixed:
+        placed.append((x, at))
+        at += x.bytes
+    packing = _filled(items, placed, 0)
+    for x in items:
+        near = [(b, b + y.bytes) for y, b in placed if y.first <= x.last and x.first <= y.last]
+        starts = sorted({0, *(end for _, end in near)})
+        free = [b for b in starts if all(b + x.bytes <= begin or end <= b for begin, end in near)]
+        placed.append((x, free[0]))
+    assert packing.offsets == {x.name: at for x, at in placed}
+
+
+def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:
+    """A shared run is that of each of its steps alone, and some are shared."""
+    tiling = pipeline.plan_case(load_case("transformer", models_root), Options("siracusa", "auto", {"L1": 8000}))[0]
+    schedule = tiling.lifetimes.schedule
+    target = target_for(schedule)
+    runs, found = StepRuns(schedule, target), []
+    for step, choice in zip(schedule.steps, tiling.steps, strict=True):
+        found.append(runs.of(step, choice))
+        assert found[-1] == simulate(step, choice, target, schedule.options.sole_pass)
+    assert len({id(run) for run in found}) < len(found)
