@@ -84,6 +84,7 @@ def without(*keys: Any) -> Callable[[Any], object]:
     return change
 
 
+NO_ELEMENTS = {"kernel": 0, "stride": 1, "dilation": 1, "pad": 0}
 ALONE = {
     "kernel": (put("steps", 0, "kernel", "symbol", value="system"), "[plan] step 0"),
     "operator": (put("steps", 0, "op", value="Rm"), "[plan] step 0"),
@@ -125,6 +126,7 @@ ALONE = {
     "bytes of a home": (put("homes", 0, "bytes", value=4), "is not made for"),
     "life beyond the end": (put("homes", 0, "last", value=1000), "[lifetime]"),
     "costs of tiles": (put("steps", 0, "tile_cycles", value=[]), "0 costs"),
+    "costs of uneven parts": (put("steps", 9, "dims", 0, "outer", value=300), "3 tiles, 2 costs"),
     "operand of nobody": (put("steps", 0, "operands", 0, "storage", value="q"), "has no home"),
     "view": (put("steps", 0, "operands", 0, "view", value=[1, 1, 63]), "[cover]"),
     "axes": (put("steps", 0, "operands", 0, "axes", value=[]), "0 axes over"),
@@ -135,6 +137,10 @@ ALONE = {
     "tile beyond the stage": (put("steps", 0, "dims", 2, "outer", value=4), "tile n=8 of 4"),
     "stage of nobody": (put("steps", 0, "operands", 0, "stage_slots", value=1), "[stage]"),
     "window of nothing": (put("steps", 0, "operands", 0, "axes", 0, value={"_": "At", "dim": "q"}), "is no dim"),
+    "window without elements": (
+        put("steps", 0, "operands", 0, "axes", 2, value={"_": "Window", "dim": "k", **NO_ELEMENTS}),
+        "has the window",
+    ),
     "slot": (put("steps", 0, "operands", 0, "slots", value=9), "[slots]"),
     "tile": (put("steps", 0, "dims", 0, "tile", value=1 << 40), "[plan] step 0"),
     "graphs": (put("graphs", value=["optimizer", "train"]), "no harness for graphs"),

@@ -18,6 +18,7 @@ from DeployTest.support import runtime_cases
 from DeployTest.support.runtime_cases import MICROSOFT, SIZES, adamw, sequence
 from DeployTest.support.small_graphs import (
     BUFFER,
+    INT64,
     OPTIMIZER,
     TRAIN,
     Case,
@@ -53,6 +54,15 @@ def test_a_node_for_each_weight(tmp_path: Path) -> None:
         tuple(value(f"{name}_updated", None) for name in SIZES),
     )
     assert Case(runtime_cases.TRAIN, plain).program(tmp_path / "b").updated == program.updated
+
+
+def test_domain_may_be_left_out(tmp_path: Path) -> None:
+    """A file need not import the domain of the form over sequences."""
+    bare = node("SGDOptimizerV2", ("learning_rate", "params", "gradients"), ("update_completed",))
+    graph = replace(SGD, nodes=(bare,), opsets=(("", 15),))
+    program = Case(runtime_cases.TRAIN, graph).program(tmp_path / "a", learning_rate=RATE)
+    named = Case(runtime_cases.TRAIN, SGD).program(tmp_path / "b", learning_rate=RATE)
+    assert program.updated == named.updated
 
 
 def test_outputs_over_sequences(tmp_path: Path) -> None:
@@ -147,7 +157,17 @@ RELABELLED = replace(
     inputs=(*runtime_cases.TRAIN.inputs, value("other", (3,))),
 )
 WITHOUT = replace(runtime_cases.TRAIN, nodes=runtime_cases.TRAIN.nodes[:-4], outputs=runtime_cases.TRAIN.outputs[:1])
+BLIND = Model(
+    (node("AdamW", ("w", "w", "m", "v", "step"), ("w_new", "m_new", "v_new")),),
+    (*OPTIMIZER.inputs, value("m", (4, 3)), value("v", (4, 3)), value("step", (1,), INT64)),
+    tuple(value(name, (4, 3)) for name in ("m_new", "w_new", "v_new")),
+)
 FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]] = {
+    "no gradient, states first": (
+        {"train": TRAIN, "optimizer": BLIND},
+        GraphProblem,
+        ("the update of weight 'w' reads no gradient accumulator",),
+    ),
     "no rate": ({"optimizer": SGD}, OptionProblem, ("'learning_rate'", "(SGDOptimizerV2)", "--learning-rate")),
     "two": ({"optimizer": with_nodes(adamw(), SGD.nodes[0])}, GraphProblem, ("updates all weights 2 times",)),
     "clipped": (

@@ -139,6 +139,13 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
         UnsupportedOperator,
         "ceil_mode together",
     ),
+    (
+        "AveragePoolGrad",
+        [(F32, (1, 2, 3))],
+        {"kernel_shape": (2,), "strides": (2,), "input_shape": (1, 2, 5), "ceil_mode": 1, "count_include_pad": 1},
+        UnsupportedOperator,
+        "ceil_mode together",
+    ),
     ("AveragePoolGrad", [(F32, (1, 2, 3))], {"kernel_shape": (2, 2)}, ShapeMismatch, "do not have 1 axes"),
     (
         "AveragePoolGrad",

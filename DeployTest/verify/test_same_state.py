@@ -17,7 +17,7 @@ from deployer.pipeline import Case
 from deployer.running import report
 from deployer.running.run import Outcome
 from deployer.training.train_graph import build_train_graph
-from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES, checked_passes, moments, usual_checks
+from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES, checked_passes, moments, state_bytes, usual_checks
 from deployer.verify.checks import Judge
 from deployer.verify.drift import drift_of, drift_svg
 from deployer.verify.reference import Memory
@@ -79,6 +79,7 @@ def test_dumped_states(tmp_path: Path) -> None:
     assert sorted(outcome.states) == [1, 2, 3, 4, 5]
     assert not faults(built, outcome)
     assert set(outcome.states[1]) == {*case.program.updated.values(), *case.program.accumulators}
+    assert state_bytes(case.program, True) == sum(array.nbytes for array in outcome.states[1].values())
     first = {name: outcome.states[1][name] for name in case.program.updated.values()}
     assert case.dataset is not None
     for name, array in first.items():

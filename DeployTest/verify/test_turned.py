@@ -1,6 +1,7 @@
 """Turned decisions: one that rounding turned is named, and nothing else is ever called explained."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from deployer.core.ir import Node
 from deployer.core.operator import operator_of
 from deployer.pipeline import Case
 from deployer.verify.reference import Memory, run_training
-from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units
+from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units, turning
+from deployer.verify.verdict import Expected
 from DeployTest.support.command_line import deployer
 from DeployTest.support.turned import UNIT, Run, at_border, border_value, opened_border, turned_value
 
@@ -120,6 +122,17 @@ def test_no_wrong_kernel_passes_or_is_explained(case: Case) -> None:
     assert min(counted.values()) >= MUTANTS // 6, counted
 
 
+def test_a_turn_is_of_one_node(case: Case) -> None:
+    """A node of the other graph may have the same name: what it does not read stays as it is."""
+    turn = near_units(Run(case, turned_value(case)).judge().passes[0])[0]
+    memory = Memory(case.program, np.float64)
+    memory[turn.tensor] = np.zeros(case.program.tensors[turn.tensor].type.shape)
+    turning((turn,))(Node(turn.node, "SGD", ("w1",), ("w1_updated",)), memory)
+    assert not memory[turn.tensor].any()
+    turning((turn,))(Node(turn.node, "Relu", (turn.tensor,), ("r",)), memory)
+    assert np.flatnonzero(memory[turn.tensor]).size == 1
+
+
 def test_few_units_are_searched(case: Case) -> None:
     """At most 32, nearest first, and always the same."""
     judge = Run(case, turned_value(case)).judge()
@@ -163,6 +176,17 @@ def test_gold_of_others(case: Case, tmp_path: Path) -> None:
     losses, weights = run_training(loaded.program, loaded.dataset, np.float64)  # type: ignore[arg-type]
     np.savez(train / "outputs.npz", loss=np.array(losses, np.float32), **weights)
     assert run_and_verdict(train, tmp_path / "e") in ("passed", "explained")
+
+
+def test_gold_needs_every_pass(case: Case) -> None:
+    """Another's values are explained from checked passes: not where one of the run's passes was not checked."""
+    run = Run(case, turned_value(case))
+    recorded, judge = run.recorded(), run.judge()
+    gold = Expected("others", recorded.losses, recorded.final, {}, case.passes)
+    for passes, explained in ((judge.passes, True), (judge.passes[:-1], False)):
+        some = replace(judge, passes=passes, budget=Budget())
+        checks = some.with_gold(some.checks(), gold, recorded.losses, recorded.final)
+        assert checks.trajectory_explained is explained
 
 
 def run_and_verdict(train: Path, out: Path) -> object:

@@ -27,6 +27,7 @@ from deployer.core.access import (
     order_dims,
     transfer,
 )
+from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program
 from deployer.core.operator import Const, registry
 from deployer.core.plan import Options, Plan, Step, StepTiling, Tiling
@@ -140,6 +141,14 @@ def _split(step: Step, choice: StepTiling) -> set[str]:
 def test_broken_tiling_is_refused(tiling: Tiling, fault: str) -> None:
     rule, change = BROKEN_TILINGS[fault]
     refused(rule, lambda: verify_tiling(change(tiling)))
+
+
+def test_faulty_names_are_sorted(tiling: Tiling) -> None:
+    """Of several spilled tensors without lifetimes, every run names them in the same order."""
+    names = [f"n{i:02}" for i in range(20)]
+    with pytest.raises(VerifyFailed) as caught:
+        verify_tiling(replace(tiling, spilled=tuple(reversed(names))))
+    assert str(names) in str(caught.value)
 
 
 def test_resident_step_is_one_tile(tiling: Tiling) -> None:

@@ -288,8 +288,7 @@ def register(cls: C) -> C:
         missing.append("gradient or no_gradient")
     if onnx.defs.has(cls.name) and not cls.versions:
         missing.append("versions")
-    if cls.__abstractmethods__:
-        missing += sorted(cls.__abstractmethods__)
+    missing += sorted(cls.__abstractmethods__)
     if missing:
         raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
     for what, other in _conflicts(cls):
