@@ -19,6 +19,7 @@ from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
+from deployer.operators.products import PRODUCTS
 from deployer.running import build, run
 from DeployTest.support import kernel_bench
 from DeployTest.support.kernel_bench import Step, lawful, step_of
@@ -44,6 +45,9 @@ SHAPES = (
     (13, 19, 1),
     (1, 64, 1),
     (1, 1, 1),
+    (9, 10, 307),
+    (1, 37, 145),
+    (21, 1, 290),
 )
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
 """Quiet NaNs of both signs with a payload, infinities, ones."""
@@ -72,6 +76,19 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 4, 9, 8), (4, 1, 5, 4), {"group": 4, "pads": (2, 1, 2, 2)}),
     ((2, 12, 6, 7), (24, 4, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
     ((1, 16, 4, 5), (16, 8, 1, 1), {"group": 2}),
+    ((1, 37, 6, 7), (9, 37, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 9, 6, 7), (75, 9, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ((1, 3, 14, 13), (5, 3, 13, 12), {"pads": (2, 0, 6, 1)}),
+    ((1, 300, 3, 4), (6, 300, 1, 1), {}),
+    ((1, 8, 9, 9), (150, 8, 1, 1), {"strides": (2, 2)}),
+    ((2, 4, 21, 13), (6, 4, 3, 3), {"pads": (12, 1, 1, 1)}),
+    ((2, 8, 17, 11), (8, 8, 1, 1), {}),
+    ((1, 8, 33, 23), (12, 8, 1, 1), {"strides": (2, 2)}),
+    ((2, 6, 21, 11), (6, 1, 3, 3), {"group": 6, "pads": (15, 1, 1, 1)}),
+    ((1, 6, 2, 150), (6, 1, 3, 3), {"group": 6, "pads": (1, 1, 1, 1)}),
+    ((2, 2, 3, 200), (5, 2, 2, 3), {"pads": (1, 150, 0, 2)}),
+    ((1, 8, 2, 310), (8, 8, 1, 1), {}),
+    ((1, 1, 300), (1, 1, 3), {"pads": (1, 1)}),
 )
 """X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
 CHANNELWISE = (
@@ -138,7 +155,8 @@ def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -
     scalars |= dict(zip(("a_m", "a_k") if form[0] == "n" else ("a_k", "a_m"), (pitch["a"], 1), strict=True))
     scalars |= dict(zip(("b_k", "b_n") if form[1] == "n" else ("b_n", "b_k"), (pitch["b"], 1), strict=True))
     scalars |= {"gate_b": 0, "gate_m": 0, "relu": 0}
-    scalars |= {"c_m": pitch["c"], "c_n": 1, "first": 1, "last": 1, "alpha": 1.0, "beta": 1.0, **changed}
+    scalars |= {"c_m": pitch["c"], "c_n": 1, "first": 1, "last": 1, "single": int(k <= PRODUCTS)}
+    scalars |= {"alpha": 1.0, "beta": 1.0, **changed}
     scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
     present = "abcy" if changed.get("beta") else "aby"
     operands = {x: _normal(index, batch * rows[x] * pitch[x]) for index, x in enumerate(present)}
@@ -155,6 +173,7 @@ def _gemm_jobs() -> Iterator[KernelJob]:
             yield _gemm(m, n, k, form)
             yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
             yield _gemm(m, n, k, form, first=0, last=0)
+            yield _gemm(m, n, k, form, first=0, last=0, single=0)
         yield _gemm(9, 10, 6, form, 3, first=0, beta=2.0)
         yield _gemm(13, 19, 1, form, 3)
     wide = _gemm(7, 9, 5, "nn")
@@ -238,6 +257,8 @@ def _convolution_jobs() -> Iterator[KernelJob]:
             job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
             yield job
             yield _part(job)
+            if number % 2 and job.scalars["single"]:
+                yield _part(replace(job, label=f"{job.label}-several", scalars={**job.scalars, "single": 0}))
 
 
 def _part(job: KernelJob) -> KernelJob:

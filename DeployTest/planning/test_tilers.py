@@ -199,11 +199,11 @@ def test_tile_sizes_are_parts_of_the_dim() -> None:
 def test_grid_splits_what_may_be_split() -> None:
     dims = (
         Dim("m", 6),
-        Dim("c", 5, splittable=False),
+        Dim("c", 5, quantum=5),
         Dim("k", 4, "reduction"),
         Dim("one", 1, "reduction"),
         Dim("r", 3, "reduction"),
-        Dim("whole", 2, "reduction", splittable=False),
+        Dim("whole", 2, "reduction", quantum=2),
         Dim("inner", 7, "reduction"),
     )
     access = Access(dims, ())

@@ -195,11 +195,11 @@ class Slot:
 
 
 def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Legal tile lengths: no split of an unsplittable dim, or of a reduction inside of one with longer tiles than 1."""
+    """Legal tile lengths: no split inside of a quantum, or of a reduction inside of one with longer tiles than 1."""
     lengths, single = {}, True
     for d in access.dims:
         reduces = d.kind == "reduction"
-        lengths[d.name] = sizes[d.name] if d.splittable and (single or not reduces) else d.size
+        lengths[d.name] = d.rounded(sizes[d.name]) if single or not reduces else d.size
         single = single and (lengths[d.name] == 1 or not reduces)
     return lengths
 

@@ -82,7 +82,7 @@ LARGE = {
     "variance": ("ChannelVariance", [IMAGES, CHANNELS], {}),
     "batch norm": ("BatchNormInternal", [IMAGES, CHANNELS, CHANNELS, CHANNELS, CHANNELS], {}),
     "batch norm grad": ("BatchNormalizationGrad", [IMAGES, IMAGES, CHANNELS, CHANNELS, CHANNELS], {}),
-    "grad w": ("ConvGradW", [(2, 3, 9, 26), (2, 2, 11, 28)], {"kernel_shape": [3, 3]}),
+    "grad w": ("ConvGradW", [(2, 3, 18, 26), (2, 2, 20, 28)], {"kernel_shape": [3, 3]}),
     "grad w strided": ("ConvGradW", [(2, 2, 9, 40), (2, 2, 18, 80)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
     "max pool grad": ("MaxPoolGrad", [(2, 1, 10, 15), (2, 1, 20, 30)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
     "max pool grad overlap": (

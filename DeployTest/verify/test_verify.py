@@ -198,6 +198,16 @@ def test_reductions_keep_their_order(tmp_path: Path) -> None:
     refused("tile", lambda: verify_tiling(replace(sound, steps=(replace(choice, order=order),))))
 
 
+def test_a_tile_ends_where_a_block_of_products_does(tmp_path: Path) -> None:
+    weights = (constant("w", np.ones((300, 3), np.float32)),)
+    program = infer(tmp_path, chain(node("MatMul", ("x", "w"), ("y",)), x=(2, 300), initializers=weights))
+    for length in (144, 288, 300):
+        verify_tiling(tiled(program, {"k": length}))
+    refused("tile", lambda: verify_tiling(tiled(program, {"k": 100})))
+    with pytest.raises(VerifyFailed, match=r"tile k=100 ends inside of a block, not at a multiple of 144"):
+        verify_tiling(tiled(program, {"k": 100}))
+
+
 def test_boxes_the_dma_cannot_describe_are_refused(tmp_path: Path) -> None:
     program = infer(tmp_path, chain(node("Transpose", ("x",), ("y",)), x=(2, 3, 4, 5)))
     verify_tiling(tiled(program, {}))

@@ -21,18 +21,32 @@ class Dim:
     """A named dim of the iteration space with its extent.
 
     All reduction dims together are one sum, whose terms are added in the lexicographic order of `Access.dims`. A
-    reduction may be split only if it is `splittable` and every reduction before it has tiles of length 1. Its tiles run
-    in ascending order and add to an output that stays in its slot, so every tiling adds in the same order.
+    reduction may be split only if every reduction before it has tiles of length 1. Its tiles run in ascending order and
+    add to an output that stays in its slot, so every tiling adds in the same order. Tile lengths are multiples of
+    `quantum`, or the whole: a kernel that adds up in blocks needs tiles that end where a block does.
     """
 
     name: str
     size: int
     kind: Literal["parallel", "reduction"] = "parallel"
-    splittable: bool = True
+    quantum: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier: generated C has a variable for each dim."""
         identifier(self.name)
+
+    @property
+    def splittable(self) -> bool:
+        """Whether it may have several tiles."""
+        return self.quantum < self.size
+
+    def allows(self, length: int) -> bool:
+        """Whether tiles may have that length."""
+        return length == self.size or (1 <= length < self.size and length % self.quantum == 0)
+
+    def rounded(self, length: int) -> int:
+        """The shortest allowed length that is not below that one."""
+        return min(-(-length // self.quantum) * self.quantum, self.size)
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,8 @@ def _tile(step: Step, choice: StepTiling) -> None:
         length = choice.tile[d.name]
         need(1 <= length <= d.size, "tile", f"{place}: tile {d.name}={length} is not within 1..{d.size}")
         need(length == d.size or d.splittable, "tile", f"{place}: {d.name} must not be split")
+        text = f"{place}: tile {d.name}={length} ends inside of a block, not at a multiple of {d.quantum}"
+        need(d.allows(length), "tile", text)
     reductions = [d for d in dims if d.kind == "reduction"]
     inner = choice.order[len(dims) - len(reductions) :]
     need(

@@ -1,8 +1,8 @@
 /* What a convolution and its dX share: sums over channels, kernel rows and kernel columns for blocks of outputs.
  *
  * Outputs with the same taps inside the operand form rectangles, so that padding costs nothing within one. A block is
- * four channels by four outputs of a rectangle, or what is left of either; its sums stay in registers. Cores take turns
- * at blocks, over all rectangles.
+ * four channels by four outputs of a rectangle, or what is left of either; its sums stay in registers, and between
+ * blocks of products_f32.h the total waits in the result. Cores take turns at blocks, over all rectangles.
  *
  * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. */
 #ifndef CONV_H
@@ -10,6 +10,7 @@
 
 #include "gemm_block.h"
 #include "hal.h"
+#include "products_f32.h"
 #include "pulp.h"
 
 #if CONV_APART == 1
@@ -29,7 +30,7 @@
 typedef struct {
     const float *x, *w, *b, *gate;
     float *y;
-    uint32_t n, g, m, c, first, relu;
+    uint32_t n, g, m, c, first, single, relu, together; /* channels that make a block */
     uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, b_g, y_n, y_g, y_m, y_h;
     uint32_t gate_n, gate_g, gate_m, gate_h, gate_alike; /* whether these are the steps of the result */
 } conv_t;
@@ -88,12 +89,13 @@ static inline run_t run_at(const axis_t *axis, uint32_t from) {
     return run;
 }
 
-/* s[m][p] += the sum over channels, rows and `taps` columns of taps; `x_w` and `w_w` lie between columns. */
-INLINE void add_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
-                     const float *w[4], float s[4][4], const uint32_t taps, const int32_t x_w, const int32_t w_w) {
+/* s[m][p] += the sum over `count` channels, rows and `taps` columns of taps; `x_w` and `w_w` lie between columns. */
+INLINE void add_taps(const conv_t *v, const rectangle_t *r, uint32_t count, const uint32_t M, const uint32_t P,
+                     const float *x[4], const float *w[4], float s[4][4], const uint32_t taps, const int32_t x_w,
+                     const int32_t w_w) {
     const int32_t x_h = r->x_h, w_h = (int32_t)r->w_h;
     const int32_t x_c = (int32_t)v->x_c - (int32_t)r->h * x_h, w_c = (int32_t)v->w_c - (int32_t)r->h * w_h;
-    for (uint32_t c = v->c; c > 0; c--) {
+    for (; count > 0; count--) {
         for (uint32_t a = r->h; a > 0; a--) {
             UNROLL for (uint32_t b = 0; b < taps; b++) {
                 float values[4];
@@ -123,7 +125,8 @@ INLINE void add_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, co
     MAC(30, 3, 0) ADD("t5", "%[x_h]") MAC(01, 0, 1) ADD("t6", "%[x_h]") MAC(11, 1, 1) ADD("t0", "%[w_h]")             \
     MAC(21, 2, 1) ADD("t1", "%[w_h]") MAC(31, 3, 1) ADD("t2", "%[w_h]") MAC(02, 0, 2) ADD("t3", "%[w_h]")             \
     MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) COLUMN(3)
-INLINE void three_taps(const conv_t *v, const rectangle_t *r, const float *const x[4], const float *w, float c[4][4]) {
+INLINE void three_taps(const conv_t *v, const rectangle_t *r, uint32_t count, const float *const x[4], const float *w,
+                       float c[4][4]) {
     float sums[4][4];
     UNROLL for (uint32_t m = 0; m < 4; m++) {
         UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = c[m][p];
@@ -152,12 +155,12 @@ INLINE void three_taps(const conv_t *v, const rectangle_t *r, const float *const
           [c30] "=&f"(c[3][0]), [c31] "=&f"(c[3][1]), [c32] "=&f"(c[3][2]), [c33] "=&f"(c[3][3])
         : [sums] "r"(sums), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(x_h),
           [w_h] "r"(w_h), [x_c] "r"(4 * (int32_t)v->x_c - h * x_h), [w_c] "r"(4 * (int32_t)v->w_c - h * w_h),
-          [rows] "r"(h), [channels] "r"(v->c)
+          [rows] "r"(h), [channels] "r"(count)
         : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
 }
 
 /* s[m][0] += the sum over channels of the one tap. */
-static inline void four_by_one(const conv_t *v, const float *x, const float *w0, float s[4][4]) {
+static inline void four_by_one(const conv_t *v, uint32_t count, const float *x, const float *w0, float s[4][4]) {
     const float *w1 = w0 + v->w_m, *w2 = w1 + v->w_m, *w3 = w2 + v->w_m;
     __asm__ volatile(LOOP("%[channels]", 14)
                      FLW("fa0", "%[x]", 0) FLW("ft0", "%[w0]", 0) FLW("ft1", "%[w1]", 0) FMA("%[s0]", "ft0", "fa0")
@@ -167,46 +170,69 @@ static inline void four_by_one(const conv_t *v, const float *x, const float *w0,
                      LOOP_END(14)
                      : [s0] "+&f"(s[0][0]), [s1] "+&f"(s[1][0]), [s2] "+&f"(s[2][0]), [s3] "+&f"(s[3][0]),
                        [x] "+&r"(x), [w0] "+&r"(w0), [w1] "+&r"(w1), [w2] "+&r"(w2), [w3] "+&r"(w3)
-                     : [x_c] "r"(4 * v->x_c), [w_c] "r"(4 * v->w_c), [channels] "r"(v->c)
+                     : [x_c] "r"(4 * v->x_c), [w_c] "r"(4 * v->w_c), [channels] "r"(count)
                      : CLOBBERS);
 }
 
 /* The same for M by P and any taps. */
-INLINE void any_taps(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
-                     const float *weights, float s[4][4]) {
+INLINE void any_taps(const conv_t *v, const rectangle_t *r, uint32_t count, const uint32_t M, const uint32_t P,
+                     const float *x[4], const float *weights, float s[4][4]) {
     const int usual = r->x_w == CONV_APART;
     const float *w[4];
     UNROLL for (uint32_t m = 0; m < M; m++) w[m] = weights + m * v->w_m;
     if (usual && r->w_w == 1 && r->w == 3)
-        add_taps(v, r, M, P, x, w, s, 3, CONV_APART, 1);
+        add_taps(v, r, count, M, P, x, w, s, 3, CONV_APART, 1);
     else if (r->w == 1 && r->h == 1 && M == 4 && P == 1)
-        four_by_one(v, x[0], weights, s);
+        four_by_one(v, count, x[0], weights, s);
     else if (r->w == 1)
-        add_taps(v, r, M, P, x, w, s, 1, 0, 0);
+        add_taps(v, r, count, M, P, x, w, s, 1, 0, 0);
     else if (usual && r->w_w == 1 && r->w == 2)
-        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 1);
+        add_taps(v, r, count, M, P, x, w, s, 2, CONV_APART, 1);
     else if (usual && r->w_w == 2 && r->w == 2)
-        add_taps(v, r, M, P, x, w, s, 2, CONV_APART, 2);
+        add_taps(v, r, count, M, P, x, w, s, 2, CONV_APART, 2);
     else if (usual && r->w_w == 1 && r->w == 4)
-        add_taps(v, r, M, P, x, w, s, 4, CONV_APART, 1);
+        add_taps(v, r, count, M, P, x, w, s, 4, CONV_APART, 1);
     else
-        add_taps(v, r, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
+        add_taps(v, r, count, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
+}
+
+/* Sums to where they belong; a total has a bias. */
+INLINE void put_sums(const uint32_t M, const uint32_t P, float s[4][4], const float *bias, float *const y[4],
+                     uint32_t y_m) {
+    UNROLL for (uint32_t m = 0; m < M; m++) {
+        UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = bias ? s[m][p] + bias[m] : s[m][p];
+    }
 }
 
 /* M channels by P outputs. */
-INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
+INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *from[4],
                   const float *weights, const float *bias, float *y[4]) {
-    const uint32_t y_m = v->y_m;
-    float s[4][4];
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = v->first ? 0.0f : y[p][m * y_m];
-    }
-    if (M == 4 && P == 4 && r->x_w == CONV_APART && r->w_w == 1 && r->w == 3 && r->h > 0)
-        three_taps(v, r, x, weights, s);
-    else
-        any_taps(v, r, M, P, x, weights, s);
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = bias ? s[m][p] + bias[m] : s[m][p];
+    const uint32_t y_m = v->y_m, goes_on = v->single && !v->first;
+    uint32_t first = v->single || v->first;
+    for (uint32_t left = v->c;;) {
+        const uint32_t count = hal_min(left, v->together);
+        const float *x[4], *const last_bias = left <= count ? bias : 0;
+        float s[4][4];
+        UNROLL for (uint32_t p = 0; p < P; p++) x[p] = from[p];
+        UNROLL for (uint32_t m = 0; m < M; m++) {
+            UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = goes_on ? y[p][m * y_m] : 0.0f;
+        }
+        if (M == 4 && P == 4 && r->x_w == CONV_APART && r->w_w == 1 && r->w == 3 && r->h > 0)
+            three_taps(v, r, count, x, weights, s);
+        else
+            any_taps(v, r, count, M, P, x, weights, s);
+        if (first) {
+            put_sums(M, P, s, last_bias, y, y_m);
+        } else {
+            UNROLL for (uint32_t m = 0; m < M; m++) {
+                UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] += y[p][m * y_m];
+            }
+            put_sums(M, P, s, last_bias, y, y_m);
+        }
+        left -= count;
+        if (left == 0) return;
+        UNROLL for (uint32_t p = 0; p < P; p++) from[p] += count * v->x_c;
+        weights += count * v->w_c, first = 0;
     }
 }
 

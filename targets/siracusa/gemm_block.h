@@ -1,4 +1,4 @@
-/* Blocks of 4 x 4 sums of products, whose sums stay in registers; k ascending by fmaf.
+/* Blocks of 4 x 4 sums of products, whose sums stay in registers; k ascending by fmaf, from sums that a caller has.
  *
  * Two cores share an FPU: their loops have a multiply-add in every second place, and so settle half a step apart. No
  * loaded value is used by the very next instruction. */

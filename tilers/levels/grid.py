@@ -47,11 +47,14 @@ class Grid:
         return {name: int(lengths[index]) for name, lengths in self.lengths.items()}
 
 
-def tile_sizes(size: int, limit: int) -> list[int]:
+def tile_sizes(size: int, limit: int, quantum: int = 1) -> list[int]:
     """Lengths to try for a dim, largest first and at most `limit`: its divisors, which give tiles of equal length.
 
-    Gaps between neighbouring divisors are filled with lengths whose last tile is shorter.
+    Gaps between neighbouring divisors are filled with lengths whose last tile is shorter. In a dim with a quantum the
+    divisors are those of the number of quanta.
     """
+    if quantum > 1:
+        return [min(n * quantum, size) for n in tile_sizes(-(-size // quantum), limit)]
     divisors = [n for n in range(size, 0, -1) if size % n == 0]
     lengths = {*divisors}
     for large, small in itertools.pairwise(divisors):
@@ -76,7 +79,7 @@ def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0
     first = next((d.name in free for d in reductions if d.size > 1), False)
     most = limit or LENGTHS.get(sum(d.name in free for d in parallel) + first, LENGTHS_MANY)
     sums = np.array(_sum_lengths(reductions, free, most), np.int64)
-    choices = [tile_sizes(d.size, most) if d.name in free else [d.size] for d in parallel]
+    choices = [tile_sizes(d.size, most, d.quantum) if d.name in free else [d.size] for d in parallel]
     mesh = np.meshgrid(*(np.array(c, np.int64) for c in choices), np.arange(len(sums)), indexing="ij")
     columns = {d.name: axis.ravel() for d, axis in zip(parallel, mesh, strict=False)}
     columns |= {d.name: sums[mesh[-1].ravel(), i] for i, d in enumerate(reductions)}
@@ -100,7 +103,9 @@ def _sum_lengths(reductions: list[Dim], free: set[str], most: int) -> list[list[
             continue
         if d.name not in free:
             break
-        rows += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit)[1:]]
+        rows += [[1] * i + [length] + sizes[i + 1 :] for length in tile_sizes(d.size, limit, d.quantum)[1:]]
+        if d.quantum > 1:
+            break
         limit = INNER_LENGTHS
     return rows
 

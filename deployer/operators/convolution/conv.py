@@ -1,5 +1,6 @@
 """Conv: Y = X * W + B over one or two spatial axes, with groups."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -38,6 +39,7 @@ from deployer.operators.convolution.geometry import (
 )
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
+from deployer.operators.products import is_single, quantum_of
 
 
 @register
@@ -60,7 +62,8 @@ class Conv(Operator):
         scalars=(
             *((name, "u32") for name in ("n", "g", "m", "oh", "ow", "c", "kh", "kw", "sh", "sw", "dh", "dw")),
             *((name, "u32") for name in ("x_rows", "x_cols", "x_n", "x_g", "x_c", "x_h")),
-            *((name, "u32") for name in ("w_g", "w_m", "w_c", "b_g", "y_n", "y_g", "y_m", "y_h", "first", "last")),
+            *((name, "u32") for name in ("w_g", "w_m", "w_c", "b_g", "y_n", "y_g", "y_m", "y_h")),
+            *((name, "u32") for name in ("first", "last", "single")),
             RELU_SCALAR,
             *((("top", "i32"), ("left", "i32"))),
         ),
@@ -113,7 +116,8 @@ class Conv(Operator):
         y_axes = (At("n"), At("g"), At("m"), At("oh"), At("ow"))
         operands.append(Operand("y", node.outputs[0], "out", s.y, y_axes))
         parallel = zip(("n", "g", "m", "oh", "ow"), s.y, strict=True)
-        return Access((*(Dim(name, size) for name, size in parallel), Dim("c", s.c, "reduction")), tuple(operands))
+        channels = Dim("c", s.c, "reduction", quantum_of(s.c, math.prod(s.kernel)))
+        return Access((*(Dim(name, size) for name, size in parallel), channels), tuple(operands))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, taps, strides in elements, and where the tile's first window begins in its box of X."""
@@ -130,6 +134,7 @@ class Conv(Operator):
             **{f"y_{name}": Stride("y", i) for i, name in enumerate("ngmh")},
             "first": First(),
             "last": Last(),
+            "single": Const(int(is_single(access.dim("c").size, math.prod(access.operand("w").view[3:])))),
             **relu_args(node),
             "top": Offset("x", 3),
             "left": Offset("x", 4),

@@ -11,6 +11,7 @@ from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
     ArgValue,
     Array,
+    Const,
     Extent,
     First,
     Kernel,
@@ -37,6 +38,7 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.inputs import arrays, floats, normal
+from deployer.operators.products import block_of, is_single
 
 
 @register
@@ -52,7 +54,8 @@ class ConvGradW(Operator):
         scalars=(
             *((name, "u32") for name in ("g", "m", "c", "kh", "kw", "n", "oh", "ow", "sh", "sw", "dh", "dw")),
             *((name, "u32") for name in ("x_rows", "x_cols", "dy_n", "dy_g", "dy_m", "dy_h")),
-            *((name, "u32") for name in ("x_n", "x_g", "x_c", "x_h", "dw_g", "dw_m", "dw_c", "first")),
+            *((name, "u32") for name in ("x_n", "x_g", "x_c", "x_h", "dw_g", "dw_m", "dw_c")),
+            *((name, "u32") for name in ("first", "single")),
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
@@ -89,11 +92,14 @@ class ConvGradW(Operator):
             Operand("grad", node.outputs[0], "out", s.w, tuple(At(d) for d in ("g", "m", "c", "kh", "kw"))),
         )
         weights = zip(("g", "m", "c", "kh", "kw"), s.w, strict=True)
-        sums = (("n", s.n), ("oh", s.out[0]), ("ow", s.out[1]))
+        rows, columns = s.out
+        single = s.n == 1 and is_single(rows, columns)
+        blocks = (1, 1) if single else (block_of(rows, columns), block_of(columns))
+        sums = (("n", s.n, 1), ("oh", rows, blocks[0]), ("ow", columns, blocks[1]))
         return Access(
             (
-                *(Dim(name, size, splittable=name in "gmc") for name, size in weights),
-                *(Dim(name, size, "reduction") for name, size in sums),
+                *(Dim(name, size, quantum=1 if name in "gmc" else size) for name, size in weights),
+                *(Dim(name, size, "reduction", block) for name, size, block in sums),
             ),
             operands,
         )
@@ -101,6 +107,7 @@ class ConvGradW(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, taps, strides in elements, and where the tile's first window begins in its box of X."""
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        size = access.sizes
         return {
             **{name: Extent(name) for name in ("g", "m", "c", "n", "oh", "ow")},
             **tap_arguments(node, access.operand("grad").view[3:], (rows.stride, columns.stride)),
@@ -110,6 +117,7 @@ class ConvGradW(Operator):
             **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
             **{f"dw_{name}": Stride("grad", i) for i, name in enumerate("gmc")},
             "first": First(),
+            "single": Const(int(size["n"] == 1 and is_single(size["oh"], size["ow"]))),
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }

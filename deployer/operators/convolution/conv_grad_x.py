@@ -37,6 +37,7 @@ from deployer.operators.convolution.geometry import (
     form_of,
     geometry,
     lost_macs,
+    most_taps,
     reaches,
     smallest_input,
     tap_arguments,
@@ -53,6 +54,7 @@ from deployer.operators.finishing import (
     gate_operands,
 )
 from deployer.operators.inputs import arrays, floats, normal
+from deployer.operators.products import is_single, quantum_of
 
 
 @register
@@ -72,7 +74,8 @@ class ConvGradX(Operator):
         scalars=(
             *((name, "u32") for name in ("n", "g", "c", "ih", "iw", "m", "kh", "kw", "sh", "sw", "dh", "dw")),
             *((name, "u32") for name in ("dy_rows", "dy_cols", "dy_n", "dy_g", "dy_m", "dy_h")),
-            *((name, "u32") for name in ("w_g", "w_m", "w_c", "dx_n", "dx_g", "dx_c", "dx_h", "first", "last")),
+            *((name, "u32") for name in ("w_g", "w_m", "w_c", "dx_n", "dx_g", "dx_c", "dx_h")),
+            *((name, "u32") for name in ("first", "last", "single")),
             *((f"gate_{name}", "u32") for name in "ngch"),
             *((name, "u32") for name in ("step_h", "step_w", "back_h", "back_w")),
             *((("top", "i32"), ("left", "i32"))),
@@ -114,13 +117,15 @@ class ConvGradX(Operator):
             dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)
-        return Access((*(Dim(name, size) for name, size in parallel), Dim("m", s.m, "reduction")), operands)
+        channels = Dim("m", s.m, "reduction", quantum_of(s.m, most_taps(s.kernel, s.strides, s.dilations)))
+        return Access((*(Dim(name, size) for name, size in parallel), channels), operands)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, taps, strides in elements, and where the tile's first element lies in the windows of its dY."""
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         taps = tap_arguments(node, access.operand("w").view[3:], (rows.stride, columns.stride))
         spacing = dilations(node)
+        met = most_taps(access.operand("w").view[3:], (rows.stride, columns.stride), spacing)
         step_h, back_h = taps_between(rows.stride, spacing[0])
         step_w, back_w = taps_between(columns.stride, spacing[1])
         return {
@@ -133,6 +138,7 @@ class ConvGradX(Operator):
             **{f"dx_{name}": Stride("dx", i) for i, name in enumerate("ngch")},
             "first": First(),
             "last": Last(),
+            "single": Const(int(is_single(access.dim("m").size, met))),
             **gate_args(access, {name: i for i, name in enumerate("ngch")}),
             "step_h": Const(step_h),
             "step_w": Const(step_w),

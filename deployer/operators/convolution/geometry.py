@@ -44,8 +44,12 @@ FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
     ("upper", (1, 2, 7, 6), (2, 2, 3, 2), {"auto_pad": "SAME_UPPER", "strides": (2, 1)}),
     ("lower", (1, 2, 7, 6), (2, 2, 2, 4), {"auto_pad": "SAME_LOWER", "strides": (1, 2)}),
     ("valid", (1, 2, 5, 6), (2, 2, 3, 3), {"auto_pad": "VALID"}),
+    ("many_inputs", (1, 19, 4, 3), (3, 19, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("many_outputs", (1, 2, 5, 4), (41, 2, 3, 3), {"strides": (2, 1), "pads": (1, 1, 1, 1)}),
+    ("many_rows", (2, 2, 21, 15), (2, 1, 3, 3), {"group": 2, "pads": (12, 1, 1, 1)}),
+    ("long_line", (2, 2, 200), (3, 2, 3), {"pads": (150, 3)}),
 )
-"""Shapes of X and W, and attributes: every form once, for tests."""
+"""Shapes of X and W, and attributes: every form once, for tests, and sums of several blocks."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +227,12 @@ def taps_between(stride: int, dilation: int) -> Pair:
     """The distance between two taps that read the same element: in taps, and in windows in the other direction."""
     taps = stride // math.gcd(stride, dilation)
     return taps, taps * dilation // stride
+
+
+def most_taps(kernel: Shape, strides: Pair, spacing: Pair) -> int:
+    """The most taps that meet one element of X."""
+    steps = [taps_between(*pair)[0] for pair in zip(strides, spacing, strict=True)]
+    return math.prod(-(-taps // step) for taps, step in zip(kernel, steps, strict=True))
 
 
 def dilations(node: Node) -> Pair:

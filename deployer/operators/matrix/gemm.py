@@ -44,6 +44,7 @@ from deployer.operators.finishing import (
     through,
 )
 from deployer.operators.inputs import floats
+from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
 
@@ -85,7 +86,7 @@ class Gemm(Operator):
             *((name, "u32") for name in ("a_b", "a_m", "a_k", "b_b", "b_k", "b_n", "c_b", "c_m", "c_n", "y_b", "y_m")),
             *((name, "u32") for name in ("gate_b", "gate_m")),
             RELU_SCALAR,
-            *((("first", "u32"), ("last", "u32"), ("alpha", "f32"), ("beta", "f32"))),
+            *((("first", "u32"), ("last", "u32"), ("single", "u32"), ("alpha", "f32"), ("beta", "f32"))),
         ),
     )
 
@@ -192,7 +193,7 @@ class Gemm(Operator):
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
         result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
         operands += [*gate_operands(node, self.pointed[GATE], result), result]
-        dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction"))
+        dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction", quantum_of(k)))
         return Access(dims, tuple(operands))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -219,6 +220,7 @@ class Gemm(Operator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
+            "single": Const(int(is_single(access.dim("k").size))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
@@ -265,6 +267,8 @@ class Gemm(Operator):
             yield Sample(f"gate{label}", (x(*left), x(*right), None, y), {"beta": 0.0}, onnx=False)
         y = np.maximum(x(4, 3), np.float32(0))
         yield Sample("gate_c", (x(4, 6), x(6, 3), x(3), y), {"alpha": 0.5}, onnx=False)
+        for label, rows in (("long", 6), ("long_vector", 1)):
+            yield Sample(label, (x(rows, 307), x(307, 5), x(5)), {"alpha": 0.5})
 
     def sweep(self) -> Iterator[Sample]:
         """Vectors times matrices, outer products, small batches and squares, in every transpose form."""

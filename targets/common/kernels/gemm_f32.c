@@ -1,8 +1,9 @@
-/* Y = alpha * A B + beta * C on strided operands. Each output sums k ascending by fmaf from zero, so the bits do not
- * depend on tiles, cores or strides; between tiles of k the raw sum waits in Y. Relu and its gradient come last. */
+/* Y = alpha * A B + beta * C on strided operands. Each output sums k in blocks, as products_f32.h says, so the bits do
+ * not depend on tiles, cores or strides; the raw total waits in Y between tiles. Relu and its gradient come last. */
 #include "gemm_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
+#include "products_f32.h"
 
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
@@ -13,7 +14,12 @@ void gemm_f32(const void *args) {
         const float *b_col = p->b + b * p->b_b + n * p->b_n;
         float *y = p->y + b * p->y_b + m * p->y_m + n;
         float sum = p->first ? 0.0f : *y;
-        for (uint32_t k = 0; k < p->k; k++) sum = __builtin_fmaf(a_row[k * p->a_k], b_col[k * p->b_k], sum);
+        for (uint32_t k = 0; k < p->k;) {
+            const uint32_t end = hal_min(k + PRODUCTS_BLOCK, p->k), first = p->single || (p->first && k == 0);
+            float block = p->single ? sum : 0.0f;
+            for (; k < end; k++) block = __builtin_fmaf(a_row[k * p->a_k], b_col[k * p->b_k], block);
+            sum = products_add(sum, block, first);
+        }
         if (p->last && p->alpha != 1.0f) sum = p->alpha * sum;
         if (p->last && p->c) sum = __builtin_fmaf(p->beta, p->c[b * p->c_b + m * p->c_m + n * p->c_n], sum);
         if (p->last && p->relu) sum = relu_f32_of(sum);

@@ -1,5 +1,5 @@
 /* Y = X * W + B with groups; the portable kernel defines the bits: each output sums channels, kernel rows and kernel
- * columns ascending by fmaf from zero or from what waits in Y, skips taps in padding, adds the bias, then does Relu. */
+ * columns in blocks of whole channels, to what waits in Y, skips taps in padding, adds the bias, then does Relu. */
 #include "conv_f32.h"
 #define CONV_APART 1
 #include "conv.h"
@@ -16,7 +16,8 @@ void conv_f32(const void *args) {
     const conv_f32_args_t *p = args;
     const conv_t v = {
         .x = p->x, .w = p->w, .b = p->last ? p->b : 0, .y = p->y, .n = p->n, .g = p->g, .m = p->m, .c = p->c,
-        .first = p->first, .relu = p->last && p->relu, .x_n = p->x_n, .x_g = p->x_g, .x_c = p->x_c, .x_h = p->x_h,
+        .first = p->first, .single = p->single, .relu = p->last && p->relu,
+        .together = products_block(p->c, p->kh * p->kw), .x_n = p->x_n, .x_g = p->x_g, .x_c = p->x_c, .x_h = p->x_h,
         .w_g = p->w_g, .w_m = p->w_m, .w_c = p->w_c, .w_h = p->kw, .b_g = p->b_g, .y_n = p->y_n, .y_g = p->y_g,
         .y_m = p->y_m, .y_h = p->y_h, .gate = 0, .gate_n = 0, .gate_g = 0, .gate_m = 0, .gate_h = 0, .gate_alike = 0,
     };

@@ -1,20 +1,24 @@
-/* dW of a convolution; the portable kernel defines the bits: each tap sums batch, rows and columns of dY ascending by
- * fmaf from zero or from what waits in dW, and skips padding.
+/* dW of a convolution; the portable kernel defines the bits: each tap sums batch, rows and columns of dY in blocks of
+ * whole rows, or of parts of a long one, to what waits in dW, and skips padding.
  *
  * A single tap is a product of matrices, in blocks of 4 x 4 weights; a depthwise window of 3 x 3 is a block. Else up to
  * four neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks. */
 #include "conv_grad_w_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
+#include "products_f32.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 4")
 
 typedef conv_grad_w_f32_args_t args_t;
 
-/* The rows of dY and X that the taps of a block meet: columns `first` to end - 1 of dY have all taps inside X. */
+/* The rows of dY and X that the taps of a block of weights meet, from `row` on: columns `first` to end - 1 of dY have
+ * all taps inside X. So many rows `together` or, of longer rows, so many columns are summed from zero. The sums are
+ * `fresh`, or the only block `goes_on` from what waits. */
 typedef struct {
-    uint32_t fresh, rows, columns, n, dy_n, dy_m, dy_h, x_n, x_h, x_tap, x_columns, first, end;
+    uint32_t goes_on, fresh, row, rows, together, columns, together_columns;
+    uint32_t n, dy_n, dy_m, dy_h, x_n, x_h, x_tap, x_columns, first, end;
     int32_t left;
     uint32_t sw;
 } view_t;
@@ -98,48 +102,68 @@ INLINE void inside(const uint32_t M, const uint32_t K, const float *dy[4], uint3
     }
 }
 
-/* K taps of M outputs, from the first rows of dY and X that meet on. Columns at the borders have no tap where K is one,
+/* K taps of M outputs, from some rows of dY and X that meet on. Columns at the borders have no tap where K is one,
  * mostly all but one, and seldom others. */
-INLINE void sums(const view_t *v, const uint32_t M, const uint32_t K, const float *dy, const float *x, float s[4][4]) {
+INLINE void sums(const view_t *v, uint32_t rows, const uint32_t M, const uint32_t K, const float *dy, const float *x,
+                 float s[4][4]) {
     const uint32_t dy_m = v->dy_m, first = v->first, last = v->columns - v->end, S = v->sw, middle = v->end - first;
     const int32_t right = v->left + (int32_t)(v->end * S), room = (int32_t)v->x_columns;
     const int left_edge = first == 1 && v->left == -1 && room >= (int32_t)K - 1;
     const int right_edge = last == 1 && right >= 0 && right + (int32_t)K - 1 == room;
-    for (uint32_t n = v->n; n > 0; n--, dy += v->dy_n, x += v->x_n) {
-        const float *dy_row = dy, *x_row = x + v->left;
-        for (uint32_t row = v->rows; row > 0; row--, dy_row += v->dy_h, x_row += v->x_h) {
-            const float *d[4], *at = x_row;
-            UNROLL for (uint32_t m = 0; m < M; m++) d[m] = dy_row + m * dy_m;
-            if (K > 1 && left_edge)
-                edge(M, 1, K, d, at, s);
-            else
-                for (uint32_t i = 0; K > 1 && i < first; i++)
-                    border(v, M, K, d, i, at + i * S, v->left + (int32_t)(i * S), s);
-            at += first * S;
-            UNROLL for (uint32_t m = 0; m < M; m++) d[m] += first;
-            if (middle > 0) inside(M, K, d, dy_m, at, S, middle, s);
-            at += middle * S;
-            UNROLL for (uint32_t m = 0; m < M; m++) d[m] += middle;
-            if (K > 1 && right_edge)
-                edge(M, 0, K - 1, d, at, s);
-            else
-                for (uint32_t i = 0; K > 1 && i < last; i++)
-                    border(v, M, K, d, i, at + i * S, right + (int32_t)(i * S), s);
-        }
+    const float *x_row = x + v->left;
+    for (; rows > 0; rows--, dy += v->dy_h, x_row += v->x_h) {
+        const float *d[4], *at = x_row;
+        UNROLL for (uint32_t m = 0; m < M; m++) d[m] = dy + m * dy_m;
+        if (K > 1 && left_edge)
+            edge(M, 1, K, d, at, s);
+        else
+            for (uint32_t i = 0; K > 1 && i < first; i++)
+                border(v, M, K, d, i, at + i * S, v->left + (int32_t)(i * S), s);
+        at += first * S;
+        UNROLL for (uint32_t m = 0; m < M; m++) d[m] += first;
+        if (middle > 0) inside(M, K, d, dy_m, at, S, middle, s);
+        at += middle * S;
+        UNROLL for (uint32_t m = 0; m < M; m++) d[m] += middle;
+        if (K > 1 && right_edge)
+            edge(M, 0, K - 1, d, at, s);
+        else
+            for (uint32_t i = 0; K > 1 && i < last; i++)
+                border(v, M, K, d, i, at + i * S, right + (int32_t)(i * S), s);
     }
 }
 
-/* A block's sums from and back to dW. */
+/* All sums of M by K weights, row by row: what waits in dW grows by one block of rows after the other. */
 INLINE void block(const args_t *p, const view_t *v, const uint32_t M, const uint32_t K, const float *dy,
                   const float *x, float *dw) {
     const uint32_t dw_m = p->dw_m;
-    float s[4][4];
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = v->fresh ? 0.0f : dw[m * dw_m + k];
+    uint32_t fresh = v->fresh, begin = v->together;
+    while (v->row >= begin) begin += v->together;
+    begin = hal_min(begin - v->row, v->rows);
+    if (fresh && !v->goes_on && (v->rows == 0 || v->row >= v->together)) { /* the first block is empty */
+        UNROLL for (uint32_t m = 0; m < M; m++) {
+            UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = 0.0f;
+        }
+        fresh = 0;
     }
-    sums(v, M, K, dy, x, s);
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = s[m][k];
+    for (uint32_t n = v->n; n > 0; n--, dy += v->dy_n, x += v->x_n) {
+        const float *dy_row = dy, *x_row = x;
+        for (uint32_t left = v->rows, rows = begin; left > 0; rows = hal_min(left, v->together)) {
+            float s[4][4];
+            UNROLL for (uint32_t m = 0; m < M; m++) {
+                UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = v->goes_on ? dw[m * dw_m + k] : 0.0f;
+            }
+            sums(v, rows, M, K, dy_row, x_row, s);
+            if (fresh) {
+                UNROLL for (uint32_t m = 0; m < M; m++) {
+                    UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = s[m][k];
+                }
+            } else {
+                UNROLL for (uint32_t m = 0; m < M; m++) {
+                    UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] += s[m][k];
+                }
+            }
+            fresh = 0, left -= rows, dy_row += rows * v->dy_h, x_row += rows * v->x_h;
+        }
     }
 }
 
@@ -161,6 +185,27 @@ static inline block_t block_of(uint32_t M, uint32_t taps) {
     if (taps == 4) return M == 4 ? block_44 : block_14;
     if (taps == 3) return M == 4 ? block_43 : block_13;
     return M == 4 ? block_41 : block_11;
+}
+
+/* Rows longer than a block: columns are taken in parts. */
+static __attribute__((noinline)) void long_rows(const args_t *p, view_t *v, block_t run, const float *dy,
+                                                const float *x, float *dw) {
+    const uint32_t fresh = v->fresh, row = v->row, rows = v->rows, n = v->n, columns = v->columns;
+    const uint32_t first = v->first, end = v->end;
+    const int32_t left = v->left;
+    if (fresh && (rows == 0 || row > 0)) v->rows = 0, run(p, v, dy, x, dw), v->fresh = 0; /* the first block is empty */
+    v->n = v->rows = 1, v->row = 0;
+    for (uint32_t i = 0; i < n; i++, dy += v->dy_n, x += v->x_n)
+        for (uint32_t j = 0; j < rows; j++)
+            for (uint32_t begin = 0; begin < columns; begin += v->columns, v->fresh = 0) {
+                v->columns = hal_min(v->together_columns, columns - begin);
+                v->first = first < begin ? 0 : hal_min(first - begin, v->columns);
+                v->end = end < begin + v->first ? v->first : hal_min(end - begin, v->columns);
+                v->left = left + (int32_t)(begin * v->sw);
+                run(p, v, dy + j * v->dy_h + begin, x + j * v->x_h, dw);
+            }
+    v->fresh = fresh, v->row = row, v->rows = rows, v->n = n, v->columns = columns;
+    v->first = first, v->end = end, v->left = left;
 }
 
 /* Where group, output and channel of a block's first weight lie. */
@@ -198,7 +243,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
         const int32_t top = p->top + (int32_t)(kh * p->dh);
         const uint32_t first = begins(top, (int32_t)p->sh, oh), end = ends(top, (int32_t)p->sh, p->x_rows, oh);
         const int32_t x_row = (top + (int32_t)(first * p->sh)) * (int32_t)p->x_h;
-        v->rows = first < end ? end - first : 0;
+        v->row = first, v->rows = first < end ? end - first : 0;
         for (uint32_t kw = 0, some; kw < p->kw; kw += some) {
             some = p->dw > 1 || p->kw - kw < 3 ? 1 : p->kw - kw == 3 ? 3 : 4;
             v->left = p->left + (int32_t)(kw * p->dw);
@@ -208,7 +253,12 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
             const block_t run = block_of(M, some);
             for (; turn < blocks; turn += cores) {
                 const place_t to = place_of(p, turn, m, M, outputs, p->c, 1);
-                run(p, v, to.dy + first * p->dy_h, to.x + x_row, to.dw + kh * p->kw + kw);
+                const float *dy = to.dy + first * p->dy_h, *x = to.x + x_row;
+                float *dw = to.dw + kh * p->kw + kw;
+                if (v->columns > v->together_columns)
+                    long_rows(p, v, run, dy, x, dw);
+                else
+                    run(p, v, dy, x, dw);
             }
             turn -= blocks;
         }
@@ -216,135 +266,71 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
     return turn;
 }
 
-/* ---- three by three taps of one output and one channel: they share each load of dY ---- */
-
-#define NINE(h, k) FMA("%[s" #h #k "]", "fa0", "ft" #k)
-
-/* `count` columns with all taps inside X, S bytes apart in X; rows of taps lie x_tap bytes apart. */
-INLINE void inside_33(const float *dy, const float *x, uint32_t x_tap, uint32_t S, uint32_t count, float s[3][4]) {
-    __asm__ volatile(
-        "mv t0, %[dy]\n mv t1, %[x]\n add t2, t1, %[x_tap]\n add t3, t2, %[x_tap]\n"
-        LOOP("%[count]", 23)
-        FLW("ft0", "t1", 0) FLW("fa0", "t0", 0) FLW("ft1", "t1", 4)
-        NINE(0, 0) FLW("ft2", "t1", 8) NINE(0, 1) FLW("ft0", "t2", 0) NINE(0, 2) FLW("ft1", "t2", 4)
-        NINE(1, 0) FLW("ft2", "t2", 8) NINE(1, 1) FLW("ft0", "t3", 0) NINE(1, 2) FLW("ft1", "t3", 4)
-        NINE(2, 0) FLW("ft2", "t3", 8) NINE(2, 1) ADD("t1", "%[S]") ADD("t2", "%[S]") NINE(2, 2)
-        ADD("t3", "%[S]") ADDI("t0", 4)
-        LOOP_END(23)
-        : [s00] "+f"(s[0][0]), [s01] "+f"(s[0][1]), [s02] "+f"(s[0][2]), [s10] "+f"(s[1][0]), [s11] "+f"(s[1][1]),
-          [s12] "+f"(s[1][2]), [s20] "+f"(s[2][0]), [s21] "+f"(s[2][1]), [s22] "+f"(s[2][2])
-        : [dy] "r"(dy), [x] "r"(x), [x_tap] "r"(x_tap), [S] "r"(S), [count] "r"(count)
-        : "t0", "t1", "t2", "t3", "ft0", "ft1", "ft2", "fa0", "memory");
-}
-
-/* Columns of a row whose taps partly lie outside X, in rows `from` to H - 1 of the taps. */
-INLINE void borders(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x, int32_t at,
-                    uint32_t count, float s[3][4]) {
-    for (; count > 0; count--, dy++, x += v->sw, at += (int32_t)v->sw) {
-        UNROLL for (uint32_t h = from; h < H; h++) border(v, 1, 3, &dy, 0, x + h * v->x_tap, at, s + h);
-    }
-}
-
-/* One row of dY and rows `from` to H - 1 of the taps. */
-INLINE void row_33(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x,
-                   int left_edge, int right_edge, float s[3][4]) {
-    const uint32_t first = v->first, last = v->columns - v->end, middle = v->end - first, S = v->sw, x_tap = v->x_tap;
-    if (left_edge) {
-        UNROLL for (uint32_t h = from; h < H; h++) edge(1, 1, 3, &dy, x + h * x_tap, s + h);
-    } else {
-        borders(v, from, H, dy, x, v->left, first, s);
-    }
-    dy += first, x += first * S;
-    if (middle > 0 && H - from == 3)
-        inside_33(dy, x, 4 * x_tap, 4 * S, middle, s);
-    else if (middle > 0) {
-        UNROLL for (uint32_t h = from; h < H; h++) inside_13(dy, x + h * x_tap, 4 * S, middle, s[h]);
-    }
-    dy += middle, x += middle * S;
-    if (right_edge) {
-        UNROLL for (uint32_t h = from; h < H; h++) edge(1, 0, 2, &dy, x + h * x_tap, s + h);
-    } else {
-        borders(v, from, H, dy, x, v->left + (int32_t)(v->end * S), last, s);
-    }
-}
-
-/* Rows of dY that meet X with each row of taps. */
-typedef struct {
-    uint32_t first[3], end[3];
-} rows_t;
-
-static __attribute__((noinline)) void block_33(const view_t *v, const rows_t *rows, const float *dy, const float *x,
-                                               float *dw) {
-    const uint32_t last = v->columns - v->end, first_row = rows->first[2], end_row = rows->end[0];
-    const uint32_t low = rows->first[0], high = rows->end[2];
-    const int32_t right = v->left + (int32_t)(v->end * v->sw), room = (int32_t)v->x_columns;
-    const int left_edge = v->first == 1 && v->left == -1 && room >= 2;
-    const int right_edge = last == 1 && right >= 0 && right + 2 == room;
-    float s[3][4];
-    UNROLL for (uint32_t h = 0; h < 3; h++) {
-        UNROLL for (uint32_t k = 0; k < 3; k++) s[h][k] = v->fresh ? 0.0f : dw[3 * h + k];
-    }
-    dy += first_row * v->dy_h, x += v->left + (int32_t)(first_row * v->x_h);
-    for (uint32_t row = first_row; row < end_row; row++, dy += v->dy_h, x += v->x_h) {
-        if (row >= low && row < high) {
-            row_33(v, 0, 3, dy, x, left_edge, right_edge, s);
-        } else {
-            UNROLL for (uint32_t h = 0; h < 3; h++) {
-                if (row >= rows->first[h] && row < rows->end[h]) row_33(v, h, h + 1, dy, x, left_edge, right_edge, s);
-            }
-        }
-    }
-    UNROLL for (uint32_t h = 0; h < 3; h++) {
-        UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] = s[h][k];
-    }
-}
-
-/* Cores take turns at channels. */
-static __attribute__((noinline)) void depthwise(const args_t *p, view_t *v) {
-    const uint32_t cores = hal_core_count();
-    rows_t rows;
-    for (uint32_t h = 0; h < 3; h++) {
-        rows.first[h] = begins(p->top + (int32_t)(h * p->dh), (int32_t)p->sh, p->oh);
-        rows.end[h] = ends(p->top + (int32_t)(h * p->dh), (int32_t)p->sh, p->x_rows, p->oh);
-    }
-    v->left = p->left;
-    v->first = begins(v->left, (int32_t)p->sw, v->columns);
-    v->end = ends(v->left + 2, (int32_t)p->sw, v->x_columns, v->columns);
-    if (v->end < v->first) v->end = v->first;
-    for (uint32_t g = hal_core_id(); g < p->g; g += cores) {
-        const float *dy = p->dy + g * p->dy_g, *x = p->x + g * p->x_g + p->top * (int32_t)p->x_h;
-        v->fresh = p->first;
-        for (uint32_t n = 0; n < p->n; n++, dy += p->dy_n, x += p->x_n, v->fresh = 0)
-            block_33(v, &rows, dy, x, p->grad + g * p->dw_g);
-    }
-}
+#include "conv_grad_w_nine.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
-static __attribute__((noinline)) uint32_t products(const args_t *p, uint32_t rows, uint32_t columns, uint32_t turn) {
-    const uint32_t cores = hal_core_count(), channels = p->c >> 2, outputs = p->m >> 2;
-    const uint32_t blocks = p->g * outputs * channels, dw_m = p->dw_m, dw_c = p->dw_c;
-    product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = columns};
-    for (; turn < blocks; turn += cores) {
-        const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
-        float sums[4][4], s[4][4], *dw = to.dw;
-        UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
-        for (uint32_t m = 0; m < 4 && !p->first; m++) {
+INLINE void products_of(const args_t *p, product_t product, uint32_t rows, uint32_t goes_on, uint32_t first,
+                        float *dw) {
+    const uint32_t dw_m = p->dw_m, dw_c = p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
+    float sums[4][4], s[4][4];
+    uint32_t sums_m = goes_on ? 16 : 0;
+    if (goes_on) {
+        UNROLL for (uint32_t m = 0; m < 4; m++) {
             UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = dw[m * dw_m + c * dw_c];
         }
-        uint32_t sums_m = p->first ? 0 : 16, n = 0, row = 0;
-        for (;;) {
-            product.a = to.dy + n * p->dy_n + row * p->dy_h, product.b = to.x + n * p->x_n + row * p->sh * p->x_h;
-            gemm_block(&product, sums[0], sums_m, s);
-            if (++row == rows) row = 0, n++;
-            if (n == p->n) break;
-            UNROLL for (uint32_t m = 0; m < 4; m++) {
-                UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
-            }
-            sums_m = 16;
+    } else {
+        UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
+    }
+    for (;; product.a += dy_h, product.b += x_h) {
+        gemm_block(&product, sums[0], sums_m, s);
+        if (--rows == 0) break;
+        UNROLL for (uint32_t m = 0; m < 4; m++) {
+            UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
         }
+        sums_m = 16;
+    }
+    if (first) {
         UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
             UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
         }
+    } else {
+        UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
+            UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] += dw[c * dw_c];
+            UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
+        }
+    }
+}
+
+/* Several blocks of rows, or of parts of rows. */
+static __attribute__((noinline)) void long_products(const args_t *p, const view_t *v, product_t *product, uint32_t rows,
+                                                    float *dw) {
+    const uint32_t x_h = p->sh * p->x_h;
+    const float *a = product->a, *b = product->b;
+    uint32_t first = p->first;
+    for (uint32_t n = 0; n < p->n; n++, a += p->dy_n, b += p->x_n)
+        for (uint32_t row = 0; row < rows; row += v->together) {
+            const uint32_t some = hal_min(v->together, rows - row);
+            product->a = a + row * p->dy_h, product->b = b + row * x_h;
+            for (uint32_t left = v->columns; left > 0; left -= product->k, first = 0) {
+                product->k = hal_min(left, v->together_columns);
+                products_of(p, *product, some, 0, first, dw);
+                product->a += product->k, product->b += product->k * p->sw;
+            }
+        }
+}
+
+static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t *v, uint32_t rows, uint32_t turn) {
+    const uint32_t cores = hal_core_count(), channels = p->c >> 2, outputs = p->m >> 2;
+    const uint32_t blocks = p->g * outputs * channels, k = v->columns;
+    const uint32_t several = p->n > 1 || rows > v->together || k > v->together_columns;
+    product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = k};
+    for (; turn < blocks; turn += cores) {
+        const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
+        product.a = to.dy, product.b = to.x;
+        if (several)
+            long_products(p, v, &product, rows, to.dw);
+        else
+            products_of(p, product, rows, v->goes_on, v->fresh, to.dw);
     }
     return turn - blocks;
 }
@@ -354,22 +340,26 @@ void conv_grad_w_f32(const void *args) {
     const uint32_t cores = hal_core_count();
     const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
                     (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
-    const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow; /* a plane is a row */
+    const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow &&
+                       p->ow <= PRODUCTS_BLOCK; /* a plane is a row */
     const uint32_t oh = merges ? 1 : p->oh, ow = merges ? p->oh * p->ow : p->ow;
-    view_t v = {
-        .columns = ow, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m, .dy_h = p->dy_h, .x_n = p->x_n,
-        .x_h = p->sh * p->x_h, .x_tap = p->dh * p->x_h, .x_columns = merges ? ow : p->x_cols, .sw = p->sw,
-        .fresh = p->first,
+    const uint32_t together = products_block(p->oh, p->ow);
+    view_t v = { /* every member: the compiler clears others by a call, byte for byte */
+        .goes_on = p->single && !p->first, .fresh = p->single || p->first, .row = 0, .rows = 0,
+        .together = merges ? 1 : together, .columns = ow,
+        .together_columns = merges ? together * p->ow : PRODUCTS_BLOCK, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m,
+        .dy_h = p->dy_h, .x_n = p->x_n, .x_h = p->sh * p->x_h, .x_tap = p->dh * p->x_h,
+        .x_columns = merges ? ow : p->x_cols, .first = 0, .end = 0, .left = 0, .sw = p->sw,
     };
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
-    if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 &&
+    if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&
         8 * turns_of(p->g, cores) <= 3 * turns_of(3 * p->g, cores)) { /* else rows of taps are dealt out better */
         depthwise(p, &v);
         return;
     }
     if (tap && (p->c & 3) == 0 && squares > 0 && 3 * turns_of(squares, cores) <= turns_of(4 * squares, cores)) {
-        turn = products(p, oh, ow, turn);
+        turn = products(p, &v, oh, turn);
         done = 4 * fours;
     } else if (fours > 0) {
         const uint32_t blocks = p->g * fours * p->c * p->kh;

@@ -1,5 +1,5 @@
 /* dX of a convolution; the portable kernel defines the bits: each input sums outputs, kernel rows and kernel columns
- * ascending by fmaf from zero or from what waits in dX, over the taps that met it; a gate decides what stays.
+ * in blocks of whole outputs, over the taps that met it, to what waits in dX; a gate decides what stays.
  *
  * Of every `stride` neighbours each has its own taps, and those of one kind make up an image of their own. */
 #include "conv_grad_x_f32.h"
@@ -29,6 +29,8 @@ void conv_grad_x_f32(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
     const conv_t v = {
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
+        .single = p->single,
+        .together = products_block(p->m, taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w)),
         .x_n = p->dy_n, .x_g = p->dy_g, .x_c = p->dy_m, .x_h = p->dy_h, .w_g = p->w_g, .w_m = p->w_c, .w_c = p->w_m,
         .w_h = p->kw, .b = 0, .b_g = 0, .relu = 0, .y_n = p->dx_n, .y_g = p->dx_g, .y_m = p->dx_c, .y_h = p->dx_h,
         .gate = p->last ? p->gate : 0, .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_m = p->gate_c,

@@ -1,5 +1,5 @@
-/* Y = alpha * A B + beta * C on strided operands; the portable kernel defines the bits: each output sums k ascending by
- * fmaf from zero or from what waits in Y.
+/* Y = alpha * A B + beta * C on strided operands; the portable kernel defines the bits: each output sums k in blocks,
+ * as products_f32.h says, and adds them to what waits in Y.
  *
  * Outer products (k = 1) and vectors times a matrix by themselves; else blocks of 4 x 4 outputs, and what is left of
  * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
@@ -7,7 +7,10 @@
 #include "gemm_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
+#include "products_f32.h"
 #include "pulp.h"
+
+#define UNROLL _Pragma("GCC unroll 4")
 
 static inline const float *at(const float *base, uint32_t bytes) {
     return (const float *)((uintptr_t)base + bytes);
@@ -53,16 +56,30 @@ __attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y,
 
 /* ---- blocks of 4 x 4 ---- */
 
-static inline void block(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static inline void block(const gemm_f32_args_t *p, const float *a, const float *b, float *to) {
     const float zeros[4] = {0};
-    const product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
-    const uint32_t y_m = p->y_m;
-    float c[4][4];
-    gemm_block(&product, p->first ? zeros : y, p->first ? 0 : 4 * y_m, c);
-    y[0] = c[0][0], y[1] = c[0][1], y[2] = c[0][2], y[3] = c[0][3], y += y_m;
-    y[0] = c[1][0], y[1] = c[1][1], y[2] = c[1][2], y[3] = c[1][3], y += y_m;
-    y[0] = c[2][0], y[1] = c[2][1], y[2] = c[2][2], y[3] = c[2][3], y += y_m;
-    y[0] = c[3][0], y[1] = c[3][1], y[2] = c[3][2], y[3] = c[3][3];
+    product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
+    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
+    uint32_t left = p->k, first = p->single || p->first;
+    for (;;) {
+        float c[4][4], *y = to;
+        product.k = hal_min(left, PRODUCTS_BLOCK);
+        gemm_block(&product, goes_on ? to : zeros, goes_on ? 4 * y_m : 0, c);
+        if (first) {
+            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
+            }
+        } else {
+            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+                UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[n];
+                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
+            }
+        }
+        if (left <= PRODUCTS_BLOCK) return;
+        left -= PRODUCTS_BLOCK, first = 0;
+        product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
+        product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
+    }
 }
 
 __attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
@@ -155,9 +172,10 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
 /* Loops over n turn once or twice: what the compiler would prepare for every turn costs more than it saves. */
 #define HIDE(n) __asm__("" : "+r"(n))
 
-/* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. */
-__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
-                                           const float *gate, float *y, uint32_t count, uint32_t down) {
+/* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. Sums are one block, or `several`. */
+static inline __attribute__((always_inline)) void line_of(const uint32_t several, const gemm_f32_args_t *p,
+                                                          const float *v, const float *w, const float *c,
+                                                          const float *gate, float *y, uint32_t count, uint32_t down) {
     const steps_t step = {4 * (down ? p->b_k : p->a_k), 4 * (down ? p->a_k : p->b_k), 4 * (down ? p->a_m : p->b_n)};
     const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, finished = finishes(p);
     const uint32_t gate_n = down ? p->gate_m : 1;
@@ -165,8 +183,22 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
     for (uint32_t n = 4 * hal_core_id(); n < fours; n += 4 * cores) {
         HIDE(n);
         float *to = y + n * y_n, s[4] = {0};
-        if (!p->first) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
-        add_4(&step, p->k, v, at(w, n * step.w_n), s);
+        if (several) {
+            const float *a = v, *b = at(w, n * step.w_n);
+            s[0] = s[1] = s[2] = s[3] = LITERAL_F32(-0.0f); /* plus the first block: that itself */
+            if (!p->first) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
+            for (uint32_t left = p->k, k; left > 0; left -= k) {
+                float t[4] = {0};
+                k = hal_min(left, PRODUCTS_BLOCK);
+                add_4(&step, k, a, b, t);
+                a = at(a, PRODUCTS_BLOCK * step.v_k), b = at(b, PRODUCTS_BLOCK * step.w_k);
+                s[0] += t[0], s[1] += t[1], s[2] += t[2], s[3] += t[3];
+            }
+        } else {
+            if (!p->first && p->single) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
+            add_4(&step, p->k, v, at(w, n * step.w_n), s);
+            if (!p->first && !p->single) s[0] += to[0], s[1] += to[y_n], s[2] += to[2 * y_n], s[3] += to[3 * y_n];
+        }
         if (finished) {
             const float alpha = p->alpha, beta = p->beta, *from = c + n * c_n;
             s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha;
@@ -188,8 +220,23 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
         HIDE(n);
         const uint32_t other = n + 1 < count ? n + 1 : n;
         float *to = y + n * y_n, *second = y + other * y_n, s[2] = {0};
-        if (!p->first) s[0] = *to, s[1] = *second;
-        add_2(&step, p->k, v, at(w, n * step.w_n), at(w, other * step.w_n), s);
+        if (several) {
+            const float *a = v, *b = at(w, n * step.w_n), *next = at(w, other * step.w_n);
+            s[0] = s[1] = LITERAL_F32(-0.0f);
+            if (!p->first) s[0] = *to, s[1] = *second;
+            for (uint32_t left = p->k, k; left > 0; left -= k) {
+                float t[2] = {0};
+                k = hal_min(left, PRODUCTS_BLOCK);
+                add_2(&step, k, a, b, next, t);
+                a = at(a, PRODUCTS_BLOCK * step.v_k);
+                b = at(b, PRODUCTS_BLOCK * step.w_k), next = at(next, PRODUCTS_BLOCK * step.w_k);
+                s[0] += t[0], s[1] += t[1];
+            }
+        } else {
+            if (!p->first && p->single) s[0] = *to, s[1] = *second;
+            add_2(&step, p->k, v, at(w, n * step.w_n), at(w, other * step.w_n), s);
+            if (!p->first && !p->single) s[0] += *to, s[1] += *second;
+        }
         if (finished) {
             const float alpha = p->alpha, beta = p->beta;
             s[0] *= alpha, s[1] *= alpha;
@@ -198,6 +245,20 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
         }
         *to = s[0], *second = s[1];
     }
+}
+
+__attribute__((noinline)) static void long_line(const gemm_f32_args_t *p, const float *v, const float *w,
+                                                const float *c, const float *gate, float *y, uint32_t count,
+                                                uint32_t down) {
+    line_of(1, p, v, w, c, gate, y, count, down);
+}
+
+__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
+                                           const float *gate, float *y, uint32_t count, uint32_t down) {
+    if (p->k > PRODUCTS_BLOCK)
+        long_line(p, v, w, c, gate, y, count, down);
+    else
+        line_of(0, p, v, w, c, gate, y, count, down);
 }
 
 /* ---- outer products ---- */
