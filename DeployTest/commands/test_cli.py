@@ -76,6 +76,10 @@ def test_memory_map(trained: tuple[Path, str]) -> None:
     plan = json.loads((trained[0] / "plan.json").read_text())["body"]
     for home in plan["homes"]:
         assert f"<title>{home['storage']}: {home['bytes']} B at {home['offset']}," in page
+    # The last step ends where the drawing ends, and no buffer lives beyond it.
+    [right] = set(re.findall(r'viewBox="0 -10 (\d+) ', page))
+    ends = [float(x) + float(width) for x, width in re.findall(r'<rect x="([\d.]+)".*? width="([\d.]+)"', page)]
+    assert max(ends) == pytest.approx(float(right), abs=0.2)
 
 
 def test_profile(trained: tuple[Path, str]) -> None:

@@ -89,6 +89,18 @@ def test_report(
     assert str(path) in capsys.readouterr().err
 
 
+def test_report_of_a_cause_from_nowhere(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cause that was never raised has no stage, and is reported all the same."""
+
+    def fail(*arguments: object) -> int:
+        raise VerifyFailed("rule", "cause") from ValueError("never raised")
+
+    monkeypatch.setattr(commands, "list_targets", fail)
+    assert deployer("targets") == 70
+    [path] = state.iterdir()
+    assert "stage: before the command\n" in path.read_text()
+
+
 def test_report_elsewhere(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -97,8 +97,10 @@ def test_an_edit_outlives_another_plan(case: Path, tmp_path: Path) -> None:
 
 def test_headers_that_would_be_taken_for_ours(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A header of the user's that generated C would include instead of a kernel's or the HAL's is named."""
-    (tmp_path / "math_f32.h").write_text("mine")
-    assert "math_f32.h" in refused(capsys, "train", "-t", case, "-o", tmp_path)
+    names = ("sum_f32.h", "math_f32.h", "labels_f32.h", "share_f32.h")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    assert f" holds {', '.join(sorted(names))}, which" in refused(capsys, "train", "-t", case, "-o", tmp_path)
 
 
 def test_links_are_not_followed(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

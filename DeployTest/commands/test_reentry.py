@@ -84,7 +84,7 @@ def without(*keys: Any) -> Callable[[Any], object]:
     return change
 
 
-NO_ELEMENTS = {"kernel": 0, "stride": 1, "dilation": 1, "pad": 0}
+WINDOW = {"_": "Window", "dim": "k", "stride": 1, "dilation": 1, "pad": 0}
 ALONE = {
     "kernel": (put("steps", 0, "kernel", "symbol", value="system"), "[plan] step 0"),
     "operator": (put("steps", 0, "op", value="Rm"), "[plan] step 0"),
@@ -138,7 +138,11 @@ ALONE = {
     "stage of nobody": (put("steps", 0, "operands", 0, "stage_slots", value=1), "[stage]"),
     "window of nothing": (put("steps", 0, "operands", 0, "axes", 0, value={"_": "At", "dim": "q"}), "is no dim"),
     "window without elements": (
-        put("steps", 0, "operands", 0, "axes", 2, value={"_": "Window", "dim": "k", **NO_ELEMENTS}),
+        put("steps", 0, "operands", 0, "axes", 2, value=WINDOW | {"kernel": 0}),
+        "has the window",
+    ),
+    "padding of 33 bits": (
+        put("steps", 0, "operands", 0, "axes", 2, value=WINDOW | {"kernel": 1, "pad": 1 << 32}),
         "has the window",
     ),
     "slot": (put("steps", 0, "operands", 0, "slots", value=9), "[slots]"),

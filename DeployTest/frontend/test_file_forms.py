@@ -199,16 +199,17 @@ def test_attributes_that_hold_two_things(tmp_path: Path) -> None:
 def test_parts_that_are_not_read(tmp_path: Path) -> None:
     """Sparse initializers, training_info and quantization annotations are named, not forgotten."""
     plain = chain(node("Add", ("x", "s"), ("y",)), initializers=(constant("s", np.ones(3, np.float32)),))
-    for part, change in (
-        ("sparse initializers", _with_sparse),
-        ("training_info", lambda m: m.training_info.add().algorithm.CopyFrom(m.graph)),
-        ("quantization annotations", lambda m: m.graph.quantization_annotation.add(tensor_name="s")),
+    for part, name, change in (
+        ("sparse initializers", "s", _with_sparse),
+        ("training_info", "g", lambda m: m.training_info.add().algorithm.CopyFrom(m.graph)),
+        ("quantization annotations", "s", lambda m: m.graph.quantization_annotation.add(tensor_name="s")),
+        ("quantization annotations", "without name", lambda m: m.graph.quantization_annotation.add()),
     ):
         model = onnx.load(str(plain.save(tmp_path / "plain.onnx")))
         change(model)
         path = tmp_path / "network.onnx"
         path.write_bytes(model.SerializeToString())
-        with raises(GraphProblem, f"the file has {part}", "try"):
+        with raises(GraphProblem, f"the file has {part}", f" {name}\n", "try"):
             parse.read_graphs(path, None)
 
 

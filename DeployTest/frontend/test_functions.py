@@ -1,5 +1,6 @@
 """Functions of a file are put where they are called: the same values as ONNX Runtime's, or an error that names them."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,26 @@ def test_values_attributes_and_names(tmp_path: Path) -> None:
         node("Scaled", ("inner", "x"), ("unread", "y"), "second", domain=OWN, factor=-0.5),
     )
     _same(tmp_path, "Add", chain(*nodes), SCALED)
+
+
+def test_calls_of_one_name(tmp_path: Path) -> None:
+    """Calls that have the same name, and so the same names within, are told apart, however many they are."""
+    names = ("x", "first", "second", "third", "y")
+    calls = [
+        node("Scaled", (a, "x"), (b, f"{b}_sum"), "same", domain=OWN, factor=2.0) for a, b in itertools.pairwise(names)
+    ]
+    x = np.array([[1.0, -2.0, 0.5], [-0.25, 3.0, 0.0]], np.float32)
+    expected = x
+    for _ in calls:
+        expected = np.maximum(2 * expected + x, 0)
+    np.testing.assert_array_equal(run_inference(_read(tmp_path, chain(*calls), SCALED), {"x": x})["y"], expected)
+
+
+def test_attributes_that_a_function_does_not_have(tmp_path: Path) -> None:
+    """Of several, every run names the same one."""
+    call = node("Flat", ("x",), ("y",), domain=OWN, **{f"a{i:02}": i for i in range(40)})
+    with raises(GraphProblem, "has attribute 'a00'"):
+        _read(tmp_path, chain(call), DEFAULTED)
 
 
 def test_defaults_of_attributes(tmp_path: Path) -> None:

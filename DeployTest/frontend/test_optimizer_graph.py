@@ -141,21 +141,18 @@ CLIPPED = (
     node("InplaceClipGradNorm", ("gradients",), ("clipped",), domain=MICROSOFT, max_norm=1.0),
     sgd_node("learning_rate", "params", "clipped"),
 )
-RELABELLED = replace(
-    runtime_cases.TRAIN,
-    nodes=tuple(
-        node(
-            n.op_type,
-            ["other" if x.startswith("fc1.bias_grad.acc") else x for x in n.input],
-            n.output,
-            domain=MICROSOFT,
-        )
-        if n.op_type == "InPlaceAccumulatorV2"
-        else n
-        for n in runtime_cases.TRAIN.nodes
-    ),
-    inputs=(*runtime_cases.TRAIN.inputs, value("other", (3,))),
-)
+
+
+def relabelled(buffer: str) -> Model:
+    """The training graph with another name for an accumulator."""
+    nodes = []
+    for n in runtime_cases.TRAIN.nodes:
+        names = [buffer if x.startswith("fc1.bias_grad.acc") else x for x in n.input]
+        adds = n.op_type == "InPlaceAccumulatorV2"
+        nodes.append(node(n.op_type, names, n.output, domain=MICROSOFT) if adds else n)
+    return replace(runtime_cases.TRAIN, nodes=tuple(nodes), inputs=(*runtime_cases.TRAIN.inputs, value(buffer, (3,))))
+
+
 WITHOUT = replace(runtime_cases.TRAIN, nodes=runtime_cases.TRAIN.nodes[:-4], outputs=runtime_cases.TRAIN.outputs[:1])
 BLIND = Model(
     (node("AdamW", ("w", "w", "m", "v", "step"), ("w_new", "m_new", "v_new")),),
@@ -220,9 +217,14 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
     ),
     "nothing trained": ({"train": WITHOUT, "optimizer": SGD}, GraphProblem, ("no weight is trained",)),
     "accumulators": (
-        {"train": RELABELLED, "optimizer": SGD},
+        {"train": relabelled("other"), "optimizer": SGD},
         GraphProblem,
         ("accumulator 'other' belongs to no weight", "_grad.accumulation.buffer"),
+    ),
+    "accumulator of nobody": (
+        {"train": relabelled(f"gone{runtime_cases.BUFFER}"), "optimizer": SGD},
+        GraphProblem,
+        (f"accumulator 'gone{runtime_cases.BUFFER}' belongs to no weight",),
     ),
 }
 

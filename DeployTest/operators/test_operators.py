@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
-from deployer.core.ir import TensorType
+from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
 from deployer.operators.views.compile_time import Folded
 from DeployTest.support.gradients import EvaluatingBuilder, evaluate
@@ -232,3 +232,25 @@ def test_folded_operators_never_reach_the_target(operator: Operator) -> None:
     step = step_of(operator, next(operator.samples()))
     with pytest.raises(UnsupportedOperator, match="could not be folded"):
         operator.lower(step.node, step.inputs)
+
+
+def test_smallest_image() -> None:
+    """Without its shape, X is what the windows just fill: each axis has two pads of its own."""
+    operator = registry()["ConvGradX"]
+    node = Node("node", operator.name, ("dy", "w"), ("dx",), {"pads": (1, 0, 2, 1)})
+    dy, w = TensorType("float32", (1, 3, 4, 5)), TensorType("float32", (3, 2, 3, 3))
+    assert operator.infer(node, (dy, w))[0].shape == (1, 2, 4 + 2 - 1 - 2, 5 + 2 - 0 - 1)
+
+
+@pytest.mark.parametrize(("count", "copies"), [(3, 2), (4, 2), (7, 3), (8, 3), (16, 4)])
+def test_joins_are_halved(count: int, copies: int) -> None:
+    """Of many inputs, Concat copies each element once per level of halves."""
+    operator = registry()["Concat"]
+    waiting = [(Node("node", operator.name, tuple(f"x{i}" for i in range(count)), ("y",), {"axis": 0}), 1)]
+    deepest = 0
+    while waiting:
+        node, depth = waiting.pop()
+        lowered = operator.lower(node, [TensorType("float32", (1,))] * len(node.inputs))
+        deepest = max(deepest, depth)
+        waiting += [(inner, depth + 1) for inner in (lowered or [])[:-1]]
+    assert deepest == copies

@@ -165,6 +165,15 @@ def test_shapes_are_folded(tmp_path: Path) -> None:
     assert program.tensors["y"].type.shape == (2, 12)
 
 
+def test_axes_of_one_element_are_passed_over(tmp_path: Path) -> None:
+    """Where such an axis comes first or between others, the others change places all the same."""
+    x = np.arange(6, dtype=np.float32)
+    for shape, perm in (((3, 1, 2), (2, 1, 0)), ((2, 3, 1), (2, 1, 0)), ((1, 2, 3), (0, 2, 1))):
+        program = infer(tmp_path, chain(node("Transpose", ("x",), ("y",), perm=perm), x=shape))
+        image = x.reshape(shape)
+        np.testing.assert_array_equal(run_inference(program, {"x": image})["y"], image.transpose(perm))
+
+
 def test_infinite_constants(tmp_path: Path) -> None:
     """An infinite padding value, as for maxima, survives in an artefact."""
     pad = node("Pad", ("x",), ("y",), pads=[0, 1, 0, 0], value=-float("inf"))

@@ -12,6 +12,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import operator_of
 from deployer.pipeline import Case
 from deployer.verify.reference import Memory, run_training
+from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units, turning
 from deployer.verify.verdict import Expected
 from DeployTest.support.command_line import deployer
@@ -187,6 +188,23 @@ def test_gold_needs_every_pass(case: Case) -> None:
         some = replace(judge, passes=passes, budget=Budget())
         checks = some.with_gold(some.checks(), gold, recorded.losses, recorded.final)
         assert checks.trajectory_explained is explained
+    off = replace(gold, losses=tuple(loss + 1e-2 for loss in gold.losses))
+    assert not judge.with_gold(judge.checks(), off, recorded.losses, recorded.final).trajectory_explained
+
+
+def test_what_is_odd_forgets_no_turn(case: Case) -> None:
+    """A later pass with an error that no turn accounts for, within its bounds, leaves the turns of earlier ones."""
+
+    def shake(index: int, node: Node, memory: Memory) -> None:
+        if node.op == "SGD" and index == 2 and "w2" in node.inputs:
+            memory[node.outputs[0]] = memory[node.outputs[0]] * np.float32(1 + 4e-7)
+
+    run = Run(case, turned_value(case), shake)
+    recorded, judge = run.recorded(), run.judge()
+    gold = Expected("others", recorded.losses, recorded.final, {}, case.passes)
+    checks = judge.checks()
+    assert TOLERANCES.odd < checks.rows[2].severity < 1
+    assert judge.with_gold(checks, gold, recorded.losses, recorded.final).trajectory_explained
 
 
 def run_and_verdict(train: Path, out: Path) -> object:
