@@ -13,7 +13,7 @@ from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement
-from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel
+from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.staging import stage_costs
 from deployer.verify.tiling import verify_tiling
@@ -280,3 +280,13 @@ def test_only_what_fits_may_be_resident() -> None:
     assert max(life.bytes for life in alive.storages) > level.capacity
     assert level.eligible
     assert max(life.bytes for life in level.eligible) <= level.capacity
+
+
+def test_a_level_is_filled_to_the_last_byte() -> None:
+    """What is alive at the fullest step is what a level has to have, and no byte more."""
+    alive = small_plan()[0].lifetimes
+    target, steps = target_for(alive.schedule), range(len(alive.schedule.steps))
+    need = max(sum(x.bytes for x in alive.storages if x.first <= step <= x.last) for step in steps)
+    assert all(life.bytes % target.alignment == 0 for life in alive.storages)
+    assert fits(alive, target, need, frozenset())
+    assert not fits(alive, target, need - 1, frozenset())
