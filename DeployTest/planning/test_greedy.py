@@ -28,4 +28,4 @@ def test_the_cheapest_candidate_is_first() -> None:
     """Whatever the order of a step's candidates, it has the cheapest that fits."""
     steps = ((candidate(8, 30), candidate(200, 5), candidate(9, 10), candidate(8, 20)),)
     greedy = _Greedy(Problem(steps, (frozenset(),), (), 100, (1,)))
-    assert greedy.picks == [(10, 2)]
+    assert [pick[:2] for pick in greedy.picks if pick] == [(10, 2)]

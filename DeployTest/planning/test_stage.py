@@ -269,14 +269,16 @@ def test_next_to_nothing_is_not_spilled(more: int, spilled: bool) -> None:
     """A storage of exactly the least share of the level may be spilled, a smaller one stays."""
     alive = small_plan()[0].lifetimes
     bytes_of_h = next(life.bytes for life in alive.storages if life.storage == "h")
-    level = BetweenLevel(alive, target_for(alive.schedule), bytes_of_h * LEAST_SHARE + more)
+    level = BetweenLevel(alive, target_for(alive.schedule), bytes_of_h * LEAST_SHARE + more, {})
     assert ("h" in {life.storage for life in level.eligible}) is spilled
 
 
 def test_only_what_fits_may_be_resident() -> None:
     """Among the few storages that may have homes in L1 is none that is larger than it."""
-    alive = small_plan()[0].lifetimes
-    level = InnerLevel(alive, target_for(alive.schedule), 2000)
+    alive, room = small_plan()[0].lifetimes, 600
+    target = target_for(alive.schedule)
+    level = InnerLevel(alive, target, InnerLevel(alive, target, 0).capacity - room)
+    assert level.capacity == room
     assert max(life.bytes for life in alive.storages) > level.capacity
     assert level.eligible
     assert max(life.bytes for life in level.eligible) <= level.capacity
