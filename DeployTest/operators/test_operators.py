@@ -254,3 +254,12 @@ def test_joins_are_halved(count: int, copies: int) -> None:
         deepest = max(deepest, depth)
         waiting += [(inner, depth + 1) for inner in (lowered or [])[:-1]]
     assert deepest == copies
+
+
+@pytest.mark.parametrize(("name", "shares"), [("ChannelMoments", 1), ("ChannelGradSums", 1), ("ChannelNormalize", 12)])
+def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
+    """One core computes all of a channel's sums; where there are none, the cores share its elements."""
+    step = step_of(registry()[name], next(registry()[name].samples()))
+    assert step.access is not None
+    work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4})
+    assert work.parallel == shares

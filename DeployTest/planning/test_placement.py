@@ -194,8 +194,9 @@ def test_placement_meets_simple_bounds(sizes: list[int]) -> None:
 
 def test_placement_searches_where_first_fit_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a bad order of first fit alone, the search still packs at the bound."""
-    items = [Item("a", 8, 0, 1), Item("b", 4, 1, 2), Item("c", 12, 2, 3), Item("d", 4, 0, 3)]
-    monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [[1, 0, 2, 3]])
+    items = [Item("a", 8, 0, 1), Item("d", 4, 0, 3), Item("b", 4, 1, 2), Item("c", 12, 2, 3)]
+    monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [list(range(len(items)))])
+    assert placement._first_fits(items, 20).height == 28
     packing = place(items, 1 << 10)
     check_placement(items, packing, 4)
     assert packing.height == packing.bound == 20
@@ -207,6 +208,23 @@ def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: 
     packing = place(items, 500)
     check_placement(items, packing, 4)
     assert packing.height == packing.bound
+
+
+def test_placement_does_not_search_twice_below_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no packing within the capacity is found, only heights above it are tried after that."""
+    limits: list[int] = []
+
+    def fails(items: object, limit: int, *more: object) -> Answer:
+        limits.append(limit)
+        return Answer(None, False, 0)
+
+    monkeypatch.setattr("deployer.tilers.addresses.placement.pack", fails)
+    monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [list(range(len(items)))])
+    items = [Item("a", 800, 0, 1), Item("d", 400, 0, 3), Item("b", 400, 1, 2), Item("c", 1200, 2, 3)]
+    place(items, 2100)
+    after = limits[limits.index(2100) + 1 :]
+    assert after
+    assert min(after) > 2100
 
 
 @pytest.mark.parametrize("shape", [(48, 12, 8, 5), (40, 12, 8, 5), (54, 12, 8, 5), (0, 12, 8, 5), (27, 20, 10, 6)])

@@ -10,9 +10,11 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
-from deployer.core.plan import Options, Stage, StepTiling, Tiling
+from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement
+from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
+from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.staging import stage_costs
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.cases import (
@@ -26,7 +28,7 @@ from DeployTest.support.cases import (
 )
 from DeployTest.support.small_graphs import chain, infer, node
 from DeployTest.support.tolerances import table
-from DeployTest.verify.plan_edits import refused
+from DeployTest.verify.plan_edits import refused, small_plan
 from DeployTest.verify.test_planted_faults import planted
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
@@ -112,7 +114,7 @@ def test_outputs_are_not_spilled(tmp_path: Path) -> None:
     program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
     options = Options("host", "auto", {"L1": 4000, "L2": 12000}, outermost="L3")
     assert pipeline.plan_program(program, options)[0].spilled == ("x",)
-    with pytest.raises(TilingInfeasible):
+    with pytest.raises(TilingInfeasible, match=r"node 'Relu_y' \(Relu\) does not fit L2"):
         pipeline.plan_program(program, replace(options, budgets={"L1": 4000, "L2": 7000}))
 
 
@@ -260,3 +262,33 @@ def test_a_split_reduction_is_refused(built: Built) -> None:
             steps[index] = replace(steps[index], tile=tile, stage=replace(stage, tile=stage.tile | {split[0]: 1}))
             break
     refused("stage", lambda: verify_tiling(replace(built.tiling, steps=tuple(steps))))
+
+
+@pytest.mark.parametrize(("more", "spilled"), [(0, True), (1, False)])
+def test_next_to_nothing_is_not_spilled(more: int, spilled: bool) -> None:
+    """A storage of exactly the least share of the level may be spilled, a smaller one stays."""
+    alive = small_plan()[0].lifetimes
+    bytes_of_h = next(life.bytes for life in alive.storages if life.storage == "h")
+    level = BetweenLevel(alive, target_for(alive.schedule), bytes_of_h * LEAST_SHARE + more, {})
+    assert ("h" in {life.storage for life in level.eligible}) is spilled
+
+
+def test_only_what_fits_may_be_resident() -> None:
+    """Among the few storages that may have homes in L1 is none that is larger than it."""
+    alive, room = small_plan()[0].lifetimes, 600
+    target = target_for(alive.schedule)
+    level = InnerLevel(alive, target, InnerLevel(alive, target, 0).capacity - room)
+    assert level.capacity == room
+    assert max(life.bytes for life in alive.storages) > level.capacity
+    assert level.eligible
+    assert max(life.bytes for life in level.eligible) <= level.capacity
+
+
+def test_a_level_is_filled_to_the_last_byte() -> None:
+    """What is alive at the fullest step is what a level has to have, and no byte more."""
+    alive = small_plan()[0].lifetimes
+    target, steps = target_for(alive.schedule), range(len(alive.schedule.steps))
+    need = max(sum(x.bytes for x in alive.storages if x.first <= step <= x.last) for step in steps)
+    assert all(life.bytes % target.alignment == 0 for life in alive.storages)
+    assert fits(alive, target, need, frozenset())
+    assert not fits(alive, target, need - 1, frozenset())

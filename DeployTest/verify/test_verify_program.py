@@ -141,3 +141,21 @@ def test_broken_program_is_refused(program: Program, fault: str) -> None:
         verify_program(change(program))
     assert caught.value.rule == rule, str(caught.value)
     assert str(caught.value).startswith(f"VerifyFailed: [{rule}]")
+
+
+def test_faulty_names_are_sorted(program: Program) -> None:
+    """Of several accumulators that nothing writes, every run names the same one."""
+    names, kind = [f"a{i:02}" for i in range(20)], program.tensors["w"].type
+    for name in names:
+        program = with_tensor(program, Tensor(name, kind, "accumulator", name))
+    sums = [f"s{i:02}" for i in range(len(names))]
+    for name in sums:
+        program = with_tensor(program, Tensor(name, kind, "value", name))
+    program = replace(program, accumulators=(*program.accumulators, *names))
+    adds = [
+        Node(f"add_{new}", "Add", (old, name), (new,))
+        for old, name, new in zip([BUFFER, *sums], names, sums, strict=False)
+    ]
+    broken = nodes(program, 1, lambda n: (*adds, replace(n[0], inputs=("w", sums[-1]))))
+    with pytest.raises(VerifyFailed, match="no node of the training graph writes accumulator 'a00'"):
+        verify_program(broken)

@@ -23,7 +23,6 @@ from deployer.core.operator import (
     Last,
     Operator,
     Stride,
-    Work,
     mismatch,
 )
 from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, operand_pointers, result_count
@@ -42,8 +41,6 @@ class Channelwise(Operator):
     kernel: ClassVar[Kernel]
     no_gradient = "it is a step of another operator, whose gradient includes it"
     wide = 1
-    flops = 1
-    """Element operations per element, where these are not one multiply-accumulate."""
 
     def input_count(self) -> int:
         """How many inputs the kernel has."""
@@ -89,11 +86,6 @@ class Channelwise(Operator):
         count = np.float32(access.dim("n").size * access.dim("s").size)
         values |= {"inverse_count": Const(float(np.float32(1) / count)), **self.constants(node)}
         return {name: values[name] for name, _ in self.kernel.scalars}
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per element, and what `flops` says; channels share a sum, elements the rest."""
-        count = math.prod(tile.values())
-        return Work(macs=count, elements=count * self.flops, parallel=tile["c"] if self.sums else count)
 
 
 def channel_kernel(
