@@ -1,0 +1,70 @@
+/* The common kernel with many outputs at a time: 16 channels in lanes by 4 columns, over packed weights of a block. A call
+ * has the whole of its sums, as there are no tiles. */
+#include "conv_f32.h"
+#include "activation_f32.h"
+#include "hal.h"
+#include "lanes.h"
+#include "products_f32.h"
+#include "taps_f32.h"
+
+/* Channels m.. of an image and a group, in `lanes`, of which the sums of blocks are in `sums`. */
+typedef struct {
+    const float *x, *b;
+    float *y;
+    uint32_t lanes;
+} part_t;
+
+static inline void finish(const conv_f32_args_t *p, const part_t *part, float *y, uint32_t spots, uint32_t first, uint32_t last,
+                          float sums[SPOTS][WIDTH]) {
+    for (uint32_t lane = 0; lane < part->lanes; lane++)
+        for (uint32_t s = 0; s < spots; s++) {
+            float *at = y + lane * p->y_m + s;
+            float sum = products_add(*at, sums[s][lane], first);
+            if (last && part->b) sum += part->b[lane];
+            if (last && p->relu) sum = relu_f32_of(sum);
+            *at = sum;
+        }
+}
+
+/* One block of channels c.., with weights `w`, for all rows and columns. */
+static inline void add_block(const conv_f32_args_t *p, const part_t *part, const float *w, uint32_t c, uint32_t channels) {
+    const uint32_t first = c == 0, last = c + channels == p->c;
+    const int32_t unit = part->lanes == 1 ? 1 : (int32_t)WIDTH;
+    const int32_t next = part->lanes == 1 ? (int32_t)p->w_c : unit * (int32_t)(p->kh * p->kw);
+    const loop_t outer = {channels, (int32_t)p->x_c, next};
+    for (uint32_t oh = 0; oh < p->oh; oh++) {
+        const int32_t top = p->top + (int32_t)(oh * p->sh);
+        const share_t kh = taps_inside(top, p->kh, p->dh, p->x_rows);
+        const loop_t row = {kh.end - kh.begin, (int32_t)(p->dh * p->x_h), unit * (int32_t)p->kw};
+        for (uint32_t ow = 0, spots; ow < p->ow; ow += spots) {
+            const int32_t left = p->left + (int32_t)(ow * p->sw), beyond = left + (int32_t)((SPOTS - 1) * p->sw);
+            const share_t kw = taps_inside(left, p->kw, p->dw, p->x_cols), end = taps_inside(beyond, p->kw, p->dw, p->x_cols);
+            spots = ow + SPOTS <= p->ow && kw.begin == end.begin && kw.end == end.end ? SPOTS : 1;
+            const loop_t column = {kw.end - kw.begin, (int32_t)p->dw, unit};
+            const int32_t begin = (top + (int32_t)(kh.begin * p->dh)) * (int32_t)p->x_h + left + (int32_t)(kw.begin * p->dw);
+            float sums[SPOTS][WIDTH];
+            block_sums(spots, part->lanes, part->x + c * p->x_c + begin, (int32_t)p->sw,
+                       w + unit * (int32_t)(kh.begin * p->kw + kw.begin), outer, row, column, sums);
+            finish(p, part, part->y + oh * p->y_h + ow, spots, first, last, sums);
+        }
+    }
+}
+
+void conv_f32(const void *args) {
+    const conv_f32_args_t *p = args;
+    const uint32_t taps = p->kh * p->kw, channels = products_block(p->c, taps);
+    const uint32_t width = channels * taps <= PACKED ? WIDTH : 1;
+    float packed[PACKED * WIDTH];
+    for (uint32_t n = 0; n < p->n; n++)
+        for (uint32_t g = 0; g < p->g; g++)
+            for (uint32_t m = 0; m < p->m; m += width) {
+                const part_t part = {p->x + n * p->x_n + g * p->x_g, p->b ? p->b + g * p->b_g + m : 0,
+                                     p->y + n * p->y_n + g * p->y_g + m * p->y_m, hal_min(width, p->m - m)};
+                for (uint32_t c = 0; c < p->c; c += channels) {
+                    const float *w = p->w + g * p->w_g + m * p->w_m + c * p->w_c;
+                    const uint32_t count = hal_min(channels, p->c - c);
+                    if (part.lanes > 1) lanes_pack(packed, w, part.lanes, p->w_m, count, p->w_c, taps);
+                    add_block(p, &part, part.lanes > 1 ? packed : w, c, count);
+                }
+            }
+}
