@@ -55,11 +55,10 @@ static inline void clear(const conv_grad_w_f32_args_t *p, float *grad, uint32_t 
 void conv_grad_w_f32(const void *args) {
     const conv_grad_w_f32_args_t *p = args;
     const uint32_t rows = products_block(p->oh, p->ow), columns = PRODUCTS_BLOCK;
-    const uint32_t width = p->m > 1 && rows * hal_min(columns, p->ow) <= PACKED ? WIDTH : 1;
-    float packed[PACKED * WIDTH];
+    float packed[PRODUCTS_BLOCK * WIDTH];
     for (uint32_t g = 0; g < p->g; g++)
-        for (uint32_t m = 0; m < p->m; m += width) {
-            const uint32_t lanes = hal_min(width, p->m - m);
+        for (uint32_t m = 0; m < p->m; m += WIDTH) {
+            const uint32_t lanes = hal_min(WIDTH, p->m - m);
             clear(p, p->grad + g * p->dw_g + m * p->dw_m, lanes);
             for (uint32_t n = 0; n < p->n; n++)
                 for (uint32_t a = 0; a < p->oh; a += rows)
