@@ -48,9 +48,7 @@ def jobs_of(symbol: str) -> list[KernelJob]:
     """Calls of a kernel on all shapes, with sums that begin and end in them."""
     jobs = [job for job in (*JOBS.values(), *_large_jobs()) if job.kernel.symbol == symbol]
     whole = {"first": 1, "last": 1, "single": 0}
-    return [
-        replace(job, scalars={name: whole.get(name, value) for name, value in job.scalars.items()}) for job in jobs
-    ]
+    return [replace(job, scalars={name: whole.get(name, value) for name, value in job.scalars.items()}) for job in jobs]
 
 
 @pytest.mark.parametrize("symbol", OWN)
