@@ -1,7 +1,8 @@
-"""Processor time of a training step on one flat memory, beside the simulator and PyTorch: writes flat.json.
+"""Processor time of a training step on one flat memory, beside the simulator and PyTorch.
 
-Run as `python -m DeployTest.benchmarks.flat` where PyTorch is installed. A step is a pass for one sample and its update. Each
-time is the least of several rounds, in which all take turns, with one thread: other processes only ever add to it.
+Run as `python -m DeployTest.benchmarks.flat` where PyTorch is installed: writes flat.json and the table of
+docs/how-to/target.md. A step is a pass for one sample and its update, with one thread. Times are the least of
+several rounds, in which all take turns, as other processes only ever add to them; that of the simulator is their mean.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from DeployTest.models import autoencoder, transformer
 from DeployTest.support.cases import load_case
 
 RESULT = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"
+BEGIN, END = "<!-- flat table -->", "<!-- end of flat table -->"
 NATIVE, SIMULATED = "host_flat", "host"
 PASSES = {NATIVE: 60, SIMULATED: 4}
 ROUNDS = 7
@@ -58,8 +61,8 @@ class Program:
         bench = pipeline.execute(self.case, self.plan, self.folder).bench
         return (int(bench["train_cycles"]) + int(bench["opt_cycles"])) / 1000
 
-    def user(self) -> float:
-        """Microseconds of a pass of the whole process."""
+    def process(self) -> float:
+        """Microseconds of a pass of the whole process, by the system's account of it, which has coarse steps."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         pipeline.execute(self.case, self.plan, self.folder)
         return 1e6 * (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before) / self.case.passes
@@ -131,10 +134,12 @@ def measured(model: str, folder: Path) -> Row:
     times: dict[str, list[float]] = {"native": [], "simulated": [], "torch": []}
     for _ in range(ROUNDS):
         times["native"].append(native.native())
-        times["simulated"].append(simulated.user())
+        times["simulated"].append(simulated.process())
         times["torch"].append(timed(step, PASSES[NATIVE]) if step else 0.0)
     [use] = native.plan.levels
-    return Row(model, *(round(min(values), 1) for values in times.values()), use.peak, use.bound)
+    mean = sum(times.pop("simulated")) / ROUNDS
+    least = {name: round(min(values), 1) for name, values in times.items()}
+    return Row(model, least["native"], round(mean, 1), least["torch"], use.peak, use.bound)
 
 
 def main() -> None:
@@ -152,12 +157,34 @@ def main() -> None:
             )
             rows.append(row)
     if not words.models and all(row.torch_us for row in rows):
-        command = compiler(toolchain(targets.load(NATIVE)))
-        version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-        torch: Any = importlib.import_module("torch")
-        record = {"compiler": version, "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
-        RESULT.write_text(json.dumps(record, indent=1) + "\n")
-        console.print(f"written: {RESULT}", soft_wrap=True)
+        write(rows)
+        console.print(f"written: {RESULT}, {PAGE}", soft_wrap=True)
+
+
+def write(rows: list[Row]) -> None:
+    """Write the results and the page's table."""
+    command = compiler(toolchain(targets.load(NATIVE)))
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+    torch: Any = importlib.import_module("torch")
+    record = {"compiler": said.splitlines()[0], "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
+    RESULT.write_text(json.dumps(record, indent=1) + "\n")
+    head, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{page_table(record)}\n{END}{rest.split(END)[1]}")
+
+
+def page_table(record: Mapping[str, Any]) -> str:
+    """The table of the results."""
+    lines = [
+        f"Microseconds of processor time for a pass and its update, one sample, one thread; {record['compiler']},",
+        f"PyTorch {record['torch']}. `host` is the simulator. RAM: bytes of the plan, and the most that live at once.",
+        "",
+        "| model | `host_flat` | `host` | PyTorch | PyTorch / `host_flat` | RAM | lower bound |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in (Row(**row) for row in record["rows"]):
+        times = f"{row.native_us:.0f} | {row.simulated_us:.0f} | {row.torch_us:.0f}"
+        lines.append(f"| {row.model} | {times} | {row.torch_us / row.native_us:.1f} | {row.ram} | {row.bound} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
