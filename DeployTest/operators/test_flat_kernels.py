@@ -23,8 +23,10 @@ LARGE: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...]
     ((1, 1, 36, 34), (3, 1, 33, 33), {}),
     ((1, 2, 40, 5), (4, 2, 40, 3), {"pads": (3, 1, 20, 1), "strides": (3, 1)}),
     ((2, 3, 5, 700), (20, 3, 1, 600), {"pads": (0, 30, 0, 7), "strides": (1, 3)}),
+    ((2, 18, 4, 1100), (18, 1, 2, 3), {"group": 18, "pads": (1, 1, 0, 1), "strides": (1, 2)}),
+    ((1, 5, 36, 34), (5, 1, 35, 30), {"group": 5, "pads": (1, 2, 1, 0)}),
 )
-"""X, W and attributes of convolutions with more taps than are packed."""
+"""X, W and attributes of convolutions with more taps, or longer rows, than are packed."""
 
 
 def _large_jobs() -> Iterator[KernelJob]:

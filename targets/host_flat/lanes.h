@@ -74,6 +74,10 @@ static ALWAYS_INLINE void spot_sums(uint32_t spots, const float *x, int32_t apar
 /* Those sums for one spot or all of them, and as many vectors as `lanes` outputs need; one output is not packed. */
 static inline void block_sums(uint32_t spots, uint32_t lanes, const float *x, int32_t apart, const float *y, loop_t outer,
                               loop_t row, loop_t column, float sums[SPOTS][WIDTH]) {
+    if (row.count == 1 && column.count == 1) { /* the longest loop is the innermost */
+        column = outer;
+        outer = (loop_t){1, 0, 0};
+    }
     if (lanes == 1 && spots == 1) spot_sums(1, x, apart, y, outer, row, column, sums);
     else if (lanes == 1) spot_sums(SPOTS, x, apart, y, outer, row, column, sums);
     else if (lanes <= LANES && spots == 1) lanes_sums(1, 1, x, apart, y, outer, row, column, sums);
@@ -82,15 +86,31 @@ static inline void block_sums(uint32_t spots, uint32_t lanes, const float *x, in
     else lanes_sums(SPOTS, 2, x, apart, y, outer, row, column, sums);
 }
 
+/* The sums from zero of one spot where each lane has a first factor of its own as well, packed like the second ones. */
+static inline void pair_sums(const float *x, const float *y, loop_t row, loop_t column, float sums[SPOTS][WIDTH]) {
+    lanes_t low = {0}, high = {0};
+    for (uint32_t j = 0; j < row.count; j++) {
+        const float *x_at = x + (int32_t)j * row.x, *y_at = y + (int32_t)j * row.y;
+        for (uint32_t k = 0; k < column.count; k++, x_at += column.x, y_at += column.y) {
+            const lanes_t x_low = lanes_at(x_at), x_high = lanes_at(x_at + LANES);
+            const lanes_t y_low = lanes_at(y_at), y_high = lanes_at(y_at + LANES);
+            for (uint32_t i = 0; i < LANES; i++) low[i] = __builtin_fmaf(x_low[i], y_low[i], low[i]);
+            for (uint32_t i = 0; i < LANES; i++) high[i] = __builtin_fmaf(x_high[i], y_high[i], high[i]);
+        }
+    }
+    memcpy(sums[0], &low, sizeof(low));
+    memcpy(sums[0] + LANES, &high, sizeof(high));
+}
+
 /* Packs the factors of some outputs, `apart` elements from one output to the next, each in `rows` rows of `count` neighbours;
  * unused lanes get zeros. */
 static inline void lanes_pack(float *packed, const float *from, uint32_t lanes, uint32_t apart, uint32_t rows,
-                              uint32_t row_stride, uint32_t count) {
+                              int32_t row_stride, uint32_t count) {
     if (lanes < WIDTH) memset(packed, 0, sizeof(float) * WIDTH * rows * count);
     for (uint32_t lane = 0; lane < lanes; lane++) {
         float *to = packed + lane;
         for (uint32_t i = 0; i < rows; i++) {
-            const float *row = from + lane * apart + i * row_stride;
+            const float *row = from + lane * apart + (int32_t)i * row_stride;
             for (uint32_t j = 0; j < count; j++, to += WIDTH) *to = row[j];
         }
     }

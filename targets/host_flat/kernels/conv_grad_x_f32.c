@@ -25,11 +25,11 @@ static inline taps_t taps_of(int32_t at, uint32_t taps, uint32_t dilation, uint3
     return found;
 }
 
-/* Channels of an image and a group, in `lanes`. */
+/* Inputs of an image in `lanes`: channels of a group, or groups of one channel; the next is so many elements on. */
 typedef struct {
     const float *dy, *gate;
     float *dx;
-    uint32_t lanes;
+    uint32_t lanes, gate_next, dx_next;
 } part_t;
 
 static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, uint32_t ih, uint32_t iw, uint32_t spots,
@@ -37,9 +37,9 @@ static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, u
     for (uint32_t lane = 0; lane < part->lanes; lane++)
         for (uint32_t s = 0; s < spots; s++) {
             const uint32_t column = iw + s * p->sw;
-            float *at = part->dx + lane * p->dx_c + ih * p->dx_h + column;
+            float *at = part->dx + lane * part->dx_next + ih * p->dx_h + column;
             float sum = products_add(*at, sums[s][lane], first);
-            if (last && part->gate) sum = gated_f32(sum, part->gate[lane * p->gate_c + ih * p->gate_h + column]);
+            if (last && part->gate) sum = gated_f32(sum, part->gate[lane * part->gate_next + ih * p->gate_h + column]);
             *at = sum;
         }
 }
@@ -69,8 +69,37 @@ static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part
     }
 }
 
+/* Groups of one channel, in lanes: an image's rows are packed as well. */
+static void by_channel(const conv_grad_x_f32_args_t *p) {
+    float w[PACKED * WIDTH], dy[PACKED * WIDTH];
+    for (uint32_t n = 0; n < p->n; n++)
+        for (uint32_t g = 0; g < p->g; g += WIDTH) {
+            const part_t part = {p->dy + n * p->dy_n + g * p->dy_g, p->gate ? p->gate + n * p->gate_n + g * p->gate_g : 0,
+                                 p->dx + n * p->dx_n + g * p->dx_g, hal_min(WIDTH, p->g - g), p->gate_g, p->dx_g};
+            lanes_pack(w, p->w + g * p->w_g, part.lanes, p->w_g, 1, 0, p->kh * p->kw);
+            for (uint32_t ih = 0; ih < p->ih; ih++) {
+                const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
+                const loop_t row = {kh.count, (int32_t)(p->dy_cols * WIDTH), (int32_t)(p->step_h * p->kw * WIDTH)};
+                const int32_t back = -(int32_t)(p->back_h * p->dy_h);
+                if (kh.count)
+                    lanes_pack(dy, part.dy + kh.window * p->dy_h, part.lanes, p->dy_g, kh.count, back, p->dy_cols);
+                for (uint32_t iw = 0; iw < p->iw; iw++) {
+                    const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
+                    const loop_t column = {kw.count, -(int32_t)(p->back_w * WIDTH), (int32_t)(p->step_w * WIDTH)};
+                    float sums[SPOTS][WIDTH];
+                    pair_sums(dy + kw.window * WIDTH, w + (kh.first * p->kw + kw.first) * WIDTH, row, column, sums);
+                    finish(p, &part, ih, iw, 1, 1, 1, sums);
+                }
+            }
+        }
+}
+
 void conv_grad_x_f32(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
+    if (p->m == 1 && p->c == 1 && p->kh * p->dy_cols <= PACKED && p->kh * p->kw <= PACKED) {
+        by_channel(p);
+        return;
+    }
     const uint32_t taps = p->kh * p->kw;
     const uint32_t outputs = products_block(p->m, taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w));
     const uint32_t width = outputs * taps <= PACKED ? WIDTH : 1;
@@ -80,11 +109,11 @@ void conv_grad_x_f32(const void *args) {
             for (uint32_t c = 0; c < p->c; c += width) {
                 const part_t part = {p->dy + n * p->dy_n + g * p->dy_g,
                                      p->gate ? p->gate + n * p->gate_n + g * p->gate_g + c * p->gate_c : 0,
-                                     p->dx + n * p->dx_n + g * p->dx_g + c * p->dx_c, hal_min(width, p->c - c)};
+                                     p->dx + n * p->dx_n + g * p->dx_g + c * p->dx_c, hal_min(width, p->c - c), p->gate_c, p->dx_c};
                 for (uint32_t m = 0; m < p->m; m += outputs) {
                     const float *w = p->w + g * p->w_g + c * p->w_c + m * p->w_m;
                     const uint32_t count = hal_min(outputs, p->m - m);
-                    if (part.lanes > 1) lanes_pack(packed, w, part.lanes, p->w_c, count, p->w_m, taps);
+                    if (part.lanes > 1) lanes_pack(packed, w, part.lanes, p->w_c, count, (int32_t)p->w_m, taps);
                     add_block(p, &part, part.lanes > 1 ? packed : w, m, count);
                 }
             }

@@ -10,16 +10,22 @@
 /* Rows m.. and columns n.. of batch b get a block of their sums; the last one completes them. */
 static inline void finish(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t rows, uint32_t n, uint32_t columns,
                           uint32_t first, uint32_t last, float sums[SPOTS][WIDTH]) {
-    for (uint32_t i = 0; i < rows; i++)
+    const uint32_t plain = !last || (p->alpha == 1.0f && !p->c && !p->relu && !p->gate);
+    for (uint32_t i = 0; i < rows; i++) {
+        float *y = p->y + b * p->y_b + (m + i) * p->y_m + n;
+        if (plain && first && columns == WIDTH) {
+            memcpy(y, sums[i], sizeof(float) * WIDTH);
+            continue;
+        }
         for (uint32_t j = 0; j < columns; j++) {
-            float *y = p->y + b * p->y_b + (m + i) * p->y_m + n + j;
-            float sum = products_add(*y, sums[i][j], first);
+            float sum = products_add(y[j], sums[i][j], first);
             if (last && p->alpha != 1.0f) sum = p->alpha * sum;
             if (last && p->c) sum = __builtin_fmaf(p->beta, p->c[b * p->c_b + (m + i) * p->c_m + (n + j) * p->c_n], sum);
             if (last && p->relu) sum = relu_f32_of(sum);
             if (last && p->gate) sum = gated_f32(sum, p->gate[b * p->gate_b + (m + i) * p->gate_m + n + j]);
-            *y = sum;
+            y[j] = sum;
         }
+    }
 }
 
 /* One block of k for all rows and `lanes` columns n.., whose factors are in `factors`, `next` elements from k to k. */
