@@ -10,6 +10,7 @@
 #define WIDTH 16u       /* outputs in the lanes of two vectors: packed factors come by so many */
 #define SPOTS 4u        /* first factors that meet the same second ones */
 #define PACKED 1024u    /* packed factors of an output, at most */
+#define COLUMNS 64u     /* spots of a row whose sums are written together */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 8")
 
@@ -36,7 +37,7 @@ typedef struct {
 
 /* The sums from zero of `spots` times `vectors` vectors over three loops; x of the next spot is `apart` elements on. */
 static ALWAYS_INLINE void lanes_sums(uint32_t spots, uint32_t vectors, const float *x, int32_t apart, const float *y,
-                                     loop_t outer, loop_t row, loop_t column, float sums[SPOTS][WIDTH]) {
+                                     loop_t outer, loop_t row, loop_t column, float sums[][WIDTH], uint32_t pitch) {
     lanes_t total[SPOTS][WIDTH / LANES];
     UNROLLED for (uint32_t s = 0; s < spots; s++)
         UNROLLED for (uint32_t v = 0; v < vectors; v++) total[s][v] = (lanes_t){0};
@@ -53,12 +54,12 @@ static ALWAYS_INLINE void lanes_sums(uint32_t spots, uint32_t vectors, const flo
             }
         }
     UNROLLED for (uint32_t s = 0; s < spots; s++)
-        UNROLLED for (uint32_t v = 0; v < vectors; v++) memcpy(&sums[s][v * LANES], &total[s][v], sizeof(lanes_t));
+        UNROLLED for (uint32_t v = 0; v < vectors; v++) memcpy(&sums[s * pitch][v * LANES], &total[s][v], sizeof(lanes_t));
 }
 
 /* The same with one output per spot, whose second factors need no packing. */
 static ALWAYS_INLINE void spot_sums(uint32_t spots, const float *x, int32_t apart, const float *y, loop_t outer, loop_t row,
-                                    loop_t column, float sums[SPOTS][WIDTH]) {
+                                    loop_t column, float sums[][WIDTH], uint32_t pitch) {
     float total[SPOTS] = {0};
     for (uint32_t i = 0; i < outer.count; i++)
         for (uint32_t j = 0; j < row.count; j++) {
@@ -68,26 +69,27 @@ static ALWAYS_INLINE void spot_sums(uint32_t spots, const float *x, int32_t apar
                 UNROLLED for (uint32_t s = 0; s < spots; s++)
                     total[s] = __builtin_fmaf(x_at[(int32_t)s * apart], *y_at, total[s]);
         }
-    for (uint32_t s = 0; s < spots; s++) sums[s][0] = total[s];
+    for (uint32_t s = 0; s < spots; s++) sums[s * pitch][0] = total[s];
 }
 
-/* Those sums for one spot or all of them, and as many vectors as `lanes` outputs need; one output is not packed. */
+/* Those sums for one spot or all of them, and as many vectors as `lanes` outputs need; one output is not packed.
+ * `pitch` is the number of rows in `sums` from a spot to the next. */
 static inline void block_sums(uint32_t spots, uint32_t lanes, const float *x, int32_t apart, const float *y, loop_t outer,
-                              loop_t row, loop_t column, float sums[SPOTS][WIDTH]) {
+                              loop_t row, loop_t column, float sums[][WIDTH], uint32_t pitch) {
     if (row.count == 1 && column.count == 1) { /* the longest loop is the innermost */
         column = outer;
         outer = (loop_t){1, 0, 0};
     }
-    if (lanes == 1 && spots == 1) spot_sums(1, x, apart, y, outer, row, column, sums);
-    else if (lanes == 1) spot_sums(SPOTS, x, apart, y, outer, row, column, sums);
-    else if (lanes <= LANES && spots == 1) lanes_sums(1, 1, x, apart, y, outer, row, column, sums);
-    else if (lanes <= LANES) lanes_sums(SPOTS, 1, x, apart, y, outer, row, column, sums);
-    else if (spots == 1) lanes_sums(1, 2, x, apart, y, outer, row, column, sums);
-    else lanes_sums(SPOTS, 2, x, apart, y, outer, row, column, sums);
+    if (lanes == 1 && spots == 1) spot_sums(1, x, apart, y, outer, row, column, sums, pitch);
+    else if (lanes == 1) spot_sums(SPOTS, x, apart, y, outer, row, column, sums, pitch);
+    else if (lanes <= LANES && spots == 1) lanes_sums(1, 1, x, apart, y, outer, row, column, sums, pitch);
+    else if (lanes <= LANES) lanes_sums(SPOTS, 1, x, apart, y, outer, row, column, sums, pitch);
+    else if (spots == 1) lanes_sums(1, 2, x, apart, y, outer, row, column, sums, pitch);
+    else lanes_sums(SPOTS, 2, x, apart, y, outer, row, column, sums, pitch);
 }
 
 /* The sums from zero of one spot where each lane has a first factor of its own as well, packed like the second ones. */
-static inline void pair_sums(const float *x, const float *y, loop_t row, loop_t column, float sums[SPOTS][WIDTH]) {
+static inline void pair_sums(const float *x, const float *y, loop_t row, loop_t column, float sums[][WIDTH]) {
     lanes_t low = {0}, high = {0};
     for (uint32_t j = 0; j < row.count; j++) {
         const float *x_at = x + (int32_t)j * row.x, *y_at = y + (int32_t)j * row.y;

@@ -14,16 +14,16 @@ typedef struct {
     uint32_t lanes, b_next, y_next;
 } part_t;
 
-static inline void finish(const conv_f32_args_t *p, const part_t *part, float *y, uint32_t spots, uint32_t first, uint32_t last,
-                          float sums[SPOTS][WIDTH]) {
-    for (uint32_t lane = 0; lane < part->lanes; lane++)
-        for (uint32_t s = 0; s < spots; s++) {
-            float *at = y + lane * part->y_next + s;
-            float sum = products_add(*at, sums[s][lane], first);
-            if (last && part->b) sum += part->b[lane * part->b_next];
-            if (last && p->relu) sum = relu_f32_of(sum);
-            *at = sum;
-        }
+static inline void finish(const conv_f32_args_t *p, const part_t *part, float *y, uint32_t columns, uint32_t first, uint32_t last,
+                          float sums[][WIDTH]) {
+    for (uint32_t lane = 0; lane < part->lanes; lane++) {
+        float *at = y + lane * part->y_next;
+        for (uint32_t s = 0; s < columns; s++) at[s] = products_add(at[s], sums[s][lane], first);
+        if (last && part->b)
+            for (uint32_t s = 0; s < columns; s++) at[s] += part->b[lane * part->b_next];
+        if (last && p->relu)
+            for (uint32_t s = 0; s < columns; s++) at[s] = relu_f32_of(at[s]);
+    }
 }
 
 /* One block of channels c.., with weights `w`, for all rows and columns. */
@@ -36,16 +36,19 @@ static inline void add_block(const conv_f32_args_t *p, const part_t *part, const
         const int32_t top = p->top + (int32_t)(oh * p->sh);
         const share_t kh = taps_inside(top, p->kh, p->dh, p->x_rows);
         const loop_t row = {kh.end - kh.begin, (int32_t)(p->dh * p->x_h), unit * (int32_t)p->kw};
-        for (uint32_t ow = 0, spots; ow < p->ow; ow += spots) {
+        float sums[COLUMNS][WIDTH];
+        for (uint32_t ow = 0, from = 0, spots; ow < p->ow; ow += spots) {
             const int32_t left = p->left + (int32_t)(ow * p->sw), beyond = left + (int32_t)((SPOTS - 1) * p->sw);
             const share_t kw = taps_inside(left, p->kw, p->dw, p->x_cols), end = taps_inside(beyond, p->kw, p->dw, p->x_cols);
-            spots = ow + SPOTS <= p->ow && kw.begin == end.begin && kw.end == end.end ? SPOTS : 1;
+            const uint32_t stop = hal_min(p->ow, from + COLUMNS);
+            spots = ow + SPOTS <= stop && kw.begin == end.begin && kw.end == end.end ? SPOTS : 1;
             const loop_t column = {kw.end - kw.begin, (int32_t)p->dw, unit};
             const int32_t begin = (top + (int32_t)(kh.begin * p->dh)) * (int32_t)p->x_h + left + (int32_t)(kw.begin * p->dw);
-            float sums[SPOTS][WIDTH];
             block_sums(spots, part->lanes, part->x + c * p->x_c + begin, (int32_t)p->sw,
-                       w + unit * (int32_t)(kh.begin * p->kw + kw.begin), outer, row, column, sums);
-            finish(p, part, part->y + oh * p->y_h + ow, spots, first, last, sums);
+                       w + unit * (int32_t)(kh.begin * p->kw + kw.begin), outer, row, column, sums + (ow - from), 1);
+            if (ow + spots < stop) continue;
+            finish(p, part, part->y + oh * p->y_h + from, stop - from, first, last, sums);
+            from = stop;
         }
     }
 }
@@ -65,14 +68,16 @@ static void by_channel(const conv_f32_args_t *p) {
                 const loop_t row = {kh.end - kh.begin, (int32_t)(p->x_cols * WIDTH), (int32_t)(p->kw * WIDTH)};
                 const float *from = part.x + (top + (int32_t)(kh.begin * p->dh)) * (int32_t)p->x_h;
                 if (row.count) lanes_pack(x, from, part.lanes, p->x_g, row.count, (int32_t)(p->dh * p->x_h), p->x_cols);
-                for (uint32_t ow = 0; ow < p->ow; ow++) {
+                float sums[COLUMNS][WIDTH];
+                for (uint32_t ow = 0, first = 0; ow < p->ow; ow++) {
                     const int32_t left = p->left + (int32_t)(ow * p->sw);
                     const share_t kw = taps_inside(left, p->kw, p->dw, p->x_cols);
                     const loop_t column = {kw.end - kw.begin, (int32_t)(p->dw * WIDTH), (int32_t)WIDTH};
-                    float sums[SPOTS][WIDTH];
                     pair_sums(x + (left + (int32_t)(kw.begin * p->dw)) * (int32_t)WIDTH,
-                              w + (kh.begin * p->kw + kw.begin) * WIDTH, row, column, sums);
-                    finish(p, &part, part.y + oh * p->y_h + ow, 1, 1, 1, sums);
+                              w + (kh.begin * p->kw + kw.begin) * WIDTH, row, column, sums + (ow - first));
+                    if (ow + 1 < p->ow && ow + 1 < first + COLUMNS) continue;
+                    finish(p, &part, part.y + oh * p->y_h + first, ow + 1 - first, 1, 1, sums);
+                    first = ow + 1;
                 }
             }
         }

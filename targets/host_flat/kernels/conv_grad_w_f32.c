@@ -35,7 +35,7 @@ static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32
             for (uint32_t c = 0, spots; c < p->c; c += spots) {
                 float sums[SPOTS][WIDTH];
                 spots = c + SPOTS <= p->c ? SPOTS : 1;
-                block_sums(spots, lanes, x + c * p->x_c + begin, (int32_t)p->x_c, factors, outer, row, column, sums);
+                block_sums(spots, lanes, x + c * p->x_c + begin, (int32_t)p->x_c, factors, outer, row, column, sums, 1);
                 for (uint32_t lane = 0; lane < lanes; lane++)
                     for (uint32_t s = 0; s < spots; s++) {
                         float *at = grad + lane * p->dw_m + (c + s) * p->dw_c + kh * p->kw + kw;

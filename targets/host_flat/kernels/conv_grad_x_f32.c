@@ -32,16 +32,15 @@ typedef struct {
     uint32_t lanes, gate_next, dx_next;
 } part_t;
 
-static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, uint32_t ih, uint32_t iw, uint32_t spots,
-                          uint32_t first, uint32_t last, float sums[SPOTS][WIDTH]) {
-    for (uint32_t lane = 0; lane < part->lanes; lane++)
-        for (uint32_t s = 0; s < spots; s++) {
-            const uint32_t column = iw + s * p->sw;
-            float *at = part->dx + lane * part->dx_next + ih * p->dx_h + column;
-            float sum = products_add(*at, sums[s][lane], first);
-            if (last && part->gate) sum = gated_f32(sum, part->gate[lane * part->gate_next + ih * p->gate_h + column]);
-            *at = sum;
-        }
+static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, uint32_t ih, uint32_t iw, uint32_t columns,
+                          uint32_t first, uint32_t last, float sums[][WIDTH]) {
+    for (uint32_t lane = 0; lane < part->lanes; lane++) {
+        float *at = part->dx + lane * part->dx_next + ih * p->dx_h + iw;
+        for (uint32_t s = 0; s < columns; s++) at[s] = products_add(at[s], sums[s][lane], first);
+        if (!last || !part->gate) continue;
+        const float *gate = part->gate + lane * part->gate_next + ih * p->gate_h + iw;
+        for (uint32_t s = 0; s < columns; s++) at[s] = gated_f32(at[s], gate[s]);
+    }
 }
 
 /* One block of outputs m.., with weights `w`, for all rows and columns; columns of one phase of the stride have taps alike. */
@@ -53,19 +52,22 @@ static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part
     for (uint32_t ih = 0; ih < p->ih; ih++) {
         const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
         const loop_t row = {kh.count, -(int32_t)(p->back_h * p->dy_h), unit * (int32_t)(p->step_h * p->kw)};
-        for (uint32_t phase = 0; phase < p->sw; phase++)
-            for (uint32_t iw = phase, spots; iw < p->iw; iw += spots * p->sw) {
-                const uint32_t beyond = iw + (SPOTS - 1) * p->sw;
-                const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
-                const taps_t end = taps_of(p->left + (int32_t)beyond, p->kw, p->dw, p->sw, p->dy_cols);
-                const uint32_t alike = kw.first == end.first && kw.count == end.count && kw.window + SPOTS - 1 == end.window;
-                spots = beyond < p->iw && alike ? SPOTS : 1;
-                const loop_t column = {kw.count, -(int32_t)p->back_w, unit * (int32_t)p->step_w};
-                float sums[SPOTS][WIDTH];
-                block_sums(spots, part->lanes, part->dy + m * p->dy_m + kh.window * p->dy_h + kw.window, 1,
-                           w + unit * (int32_t)(kh.first * p->kw + kw.first), outer, row, column, sums);
-                finish(p, part, ih, iw, spots, first, last, sums);
-            }
+        float sums[COLUMNS][WIDTH];
+        for (uint32_t from = 0, stop; from < p->iw; from = stop) {
+            stop = hal_min(p->iw, from + COLUMNS);
+            for (uint32_t phase = from; phase < hal_min(stop, from + p->sw); phase++)
+                for (uint32_t iw = phase, spots; iw < stop; iw += spots * p->sw) {
+                    const uint32_t beyond = iw + (SPOTS - 1) * p->sw;
+                    const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
+                    const taps_t end = taps_of(p->left + (int32_t)beyond, p->kw, p->dw, p->sw, p->dy_cols);
+                    const uint32_t same = kw.first == end.first && kw.count == end.count;
+                    spots = beyond < stop && same && kw.window + SPOTS - 1 == end.window ? SPOTS : 1;
+                    const loop_t column = {kw.count, -(int32_t)p->back_w, unit * (int32_t)p->step_w};
+                    block_sums(spots, part->lanes, part->dy + m * p->dy_m + kh.window * p->dy_h + kw.window, 1,
+                               w + unit * (int32_t)(kh.first * p->kw + kw.first), outer, row, column, sums + (iw - from), p->sw);
+                }
+            finish(p, part, ih, from, stop - from, first, last, sums);
+        }
     }
 }
 
@@ -83,12 +85,15 @@ static void by_channel(const conv_grad_x_f32_args_t *p) {
                 const int32_t back = -(int32_t)(p->back_h * p->dy_h);
                 if (kh.count)
                     lanes_pack(dy, part.dy + kh.window * p->dy_h, part.lanes, p->dy_g, kh.count, back, p->dy_cols);
-                for (uint32_t iw = 0; iw < p->iw; iw++) {
+                float sums[COLUMNS][WIDTH];
+                for (uint32_t iw = 0, from = 0; iw < p->iw; iw++) {
                     const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
                     const loop_t column = {kw.count, -(int32_t)(p->back_w * WIDTH), (int32_t)(p->step_w * WIDTH)};
-                    float sums[SPOTS][WIDTH];
-                    pair_sums(dy + kw.window * WIDTH, w + (kh.first * p->kw + kw.first) * WIDTH, row, column, sums);
-                    finish(p, &part, ih, iw, 1, 1, 1, sums);
+                    const float *factors = w + (kh.first * p->kw + kw.first) * WIDTH;
+                    pair_sums(dy + kw.window * WIDTH, factors, row, column, sums + (iw - from));
+                    if (iw + 1 < p->iw && iw + 1 < from + COLUMNS) continue;
+                    finish(p, &part, ih, from, iw + 1 - from, 1, 1, sums);
+                    from = iw + 1;
                 }
             }
         }

@@ -35,7 +35,7 @@ static void add_block(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t
     for (uint32_t m = 0, spots; m < p->m; m += spots) {
         float sums[SPOTS][WIDTH];
         spots = m + SPOTS <= p->m ? SPOTS : 1;
-        block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums);
+        block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums, 1);
         finish(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
     }
 }
@@ -47,7 +47,7 @@ static void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t k, uint32_t c
         float columns[SPOTS][WIDTH], sums[SPOTS][WIDTH];
         spots = n + SPOTS <= p->n ? SPOTS : 1;
         block_sums(spots, 1, p->b + b * p->b_b + n * p->b_n + k * p->b_k, (int32_t)p->b_n, p->a + b * p->a_b + k * p->a_k, once,
-                   once, sum, columns);
+                   once, sum, columns, 1);
         for (uint32_t s = 0; s < spots; s++) sums[0][s] = columns[s][0];
         finish(p, b, 0, 1, n, spots, k == 0, k + count == p->k, sums);
     }
