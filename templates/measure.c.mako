@@ -22,7 +22,7 @@ static void empty(const void *args) {
 /* More straight-line code than any instruction cache here holds: what runs next is cold. */
 static void evict(const void *args) {
     (void)args;
-    __asm__ volatile(".rept %0\nnop\n.endr" : : "i"(EVICTING_NOPS));
+    __asm__ volatile(".rept %c0\nnop\n.endr" : : "i"(EVICTING_NOPS));
 }
 
 static const hal_kernel_t kernels[] = {

@@ -14,6 +14,7 @@ from deployer.calibration.measure import DISPATCH, KernelJob, Measured, Transfer
 from deployer.calibration.overheads import LARGE, SMALL, Profiled, fit_overheads
 from deployer.core import target as targets
 from deployer.core.cost import cost_key
+from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, TensorType
 from deployer.core.level import Channel, Hop
 from deployer.core.operator import Operator, Sample, Work, registry
@@ -62,6 +63,9 @@ def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Pr
     `profiled` runs whole programs.
     """
     target = targets.load(name)
+    if not target.hops:
+        cause = f"target {name!r} has one level, so no plan depends on its costs, and there is nothing to measure for"
+        raise OptionProblem(cause, hint="[cost] and [kernels.default] in its file, if the report should show cycles")
     costs = costs_file(name)
     with restored_on_failure(costs), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

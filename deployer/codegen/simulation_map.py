@@ -131,6 +131,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
                     name, size = c_string(f"{step.name}.{o.arg}{suffix}"), slots.count * slots.bytes
                     at = number[level.name]
                     buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
+            slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     tables = Tables()
     steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)

@@ -35,7 +35,7 @@ class Options:
     fused: bool = False
 
     def __post_init__(self) -> None:
-        """By default the outermost level is the one next to the innermost."""
+        """By default the outermost level is the one next to the innermost, or the only one."""
         if not self.outermost:
             object.__setattr__(self, "outermost", load(self.target).usual.name)
 
@@ -190,8 +190,8 @@ class Tiling:
 
     @property
     def depth(self) -> int:
-        """Levels that homes lie in."""
-        return 1 + (SPILLED if self.spilled else USUAL)
+        """Levels that the plan uses."""
+        return 1 + SPILLED if self.spilled else load(self.lifetimes.schedule.options.target).least_depth
 
     def home_level(self, storage: str) -> int:
         """Number of the level a storage has its home in."""

@@ -111,19 +111,25 @@ class Target:
         raise OptionProblem(f"target {self.name!r} has no level {name!r}", hint=f"one of {names}")
 
     @property
+    def least_depth(self) -> int:
+        """Levels that every plan uses: two, or the only one."""
+        return min(1 + USUAL, len(self.levels))
+
+    @property
     def usual(self) -> Level:
         """The level of homes that are neither resident nor spilled; by default the outermost one of a plan."""
-        return self.levels[USUAL]
+        return self.levels[self.least_depth - 1]
 
     def within(self, outermost: str) -> tuple[Level, ...]:
         """The levels up to `outermost`, in which tensors may live; OptionProblem where a plan cannot use that level."""
         level_names = [level.name for level in self.levels[:DEPTH]]
-        if outermost not in level_names[1:]:
+        allowed = level_names[1:] or level_names
+        if outermost not in allowed:
             names = ", ".join(level.name for level in self.levels)
             raise OptionProblem(
                 f"tensors of target {self.name!r} cannot live up to level {outermost!r}",
                 [("levels", names if len(self.levels) <= DEPTH else f"{names}, of which a plan uses {DEPTH}")],
-                f"--defaultMemLevel {' or '.join(level_names[1:])}",
+                f"--defaultMemLevel {' or '.join(allowed)}",
             )
         return self.levels[: level_names.index(outermost) + 1]
 
@@ -284,7 +290,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     for key in ("dispatch", "step", "tile", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
-    faults.check(len(levels) >= 2, "at least two levels are needed")
+    faults.check(bool(levels), "at least one level is needed")
     faults.check(len(hops) == len(levels) - 1, f"{len(levels)} levels need {len(levels) - 1} hops, found {len(hops)}")
     faults.check("default" in kernels, "kernels.default is missing")
     for level in levels:

@@ -126,7 +126,7 @@ def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
 def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
     """The slots of an operand in each level, the innermost first."""
     slots = []
-    for loop, placement in itertools.zip_longest(choice.loops, placed[:SPILLED]):
+    for loop, placement, _ in itertools.zip_longest(choice.loops, placed[:SPILLED], range(SPILLED)):
         count = loop.slots.get(arg, 0) if loop else 0
         size = _slot_bytes(step, loop.tile, arg, target) if count else 0
         slots.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())

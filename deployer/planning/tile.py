@@ -6,6 +6,7 @@ from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.timeline import StepRuns
 from deployer.tilers.levels.between import BetweenLevel, StagedSteps, fits
+from deployer.tilers.levels.flat import flat_tiling
 from deployer.tilers.levels.inner import InnerLevel, carried
 from deployer.tilers.levels.model import solve
 from deployer.tilers.levels.staging import NOTHING, Spill
@@ -31,9 +32,12 @@ class Tiler:
 
         `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
         too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
-        TilingInfeasible with the step that needs the most bytes, and a budget that suffices.
+        TilingInfeasible with the step that needs the most bytes, and a budget that suffices. With one level there is
+        nothing to solve.
         """
         options, target = self.lifetimes.schedule.options, self.target
+        if not target.hops:
+            return flat_tiling(self.lifetimes, target)
         gaps = gaps or no_gaps(target)
         rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
         inner = self._inner_level(gaps[RESIDENT], True)

@@ -73,7 +73,8 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     names = [level.name for level in plan.levels]
     target_names = [x.name for x in target.levels]
     need(names == target_names[: len(names)], "plan", f"levels {names} are not the target's {target_names}")
-    need(len(names) > USUAL, "plan", f"levels {names} are not at least two")
+    least = target.least_depth
+    need(len(names) >= least, "plan", f"levels {names} are not the first {least} or more of {target_names}")
     need(plan.options == schedule.options, "plan", "the options differ from the tiling's")
     verify_running(plan.running)
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"

@@ -68,7 +68,7 @@ def _interface(plan: Plan, target: Target) -> None:
     """The levels are the target's innermost, a harness runs the graphs, and each input and output has a storage."""
     names = [level.name for level in plan.levels]
     target_names = [level.name for level in target.levels]
-    need(USUAL < len(names) <= DEPTH, "plan", f"a plan does not use {len(names)} levels")
+    need(target.least_depth <= len(names) <= DEPTH, "plan", f"a plan does not use {len(names)} levels")
     need(names == target_names[: len(names)], "plan", f"levels {names} are not the target's {target_names}")
     check_depth(len(names), plan.options, target)
     need(plan.graphs in GRAPHS, "plan", f"there is no harness for graphs {plan.graphs}")

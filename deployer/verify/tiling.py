@@ -30,7 +30,7 @@ def verify_tiling(tiling: Tiling) -> None:
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         check_choice(step, choice, tiling)
     target = target_of(tiling)
-    gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps) >= 0
+    gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps, default=0) >= 0
     need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
     check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
     check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
