@@ -251,11 +251,6 @@ FAULTS = {
         "hal_step(0 'double') where HAL_NO_STEP, the end of graph 'pass'",
         "one_pass: hal_step(HAL_NO_STEP); => ",
     ),
-    "pass_left_out": (
-        "order",
-        "the program ends where step 0 'double' of graph 'pass' in pass 1 of 2 is due",
-        "main: pass < 2; => pass < 1;",
-    ),
     "pass_too_many": (
         "order",
         "hal_step(0 'double') where the end, after 2 passes, is due",

@@ -159,6 +159,12 @@ def test_fault_is_named(fault, objects, tmp_path):
         assert message.count("\n") == 1
 
 
+def test_a_run_may_end_after_a_pass(objects, tmp_path):
+    """One that diverges does; that it had a reason to is asked where its passes are counted."""
+    program = build(tmp_path / "program", objects, ["main: pass < 2; => pass < 1;"])
+    assert simulate(program, "--dma-order", "late")[0].returncode == 0
+
+
 def test_dead_and_newborn_buffers_are_nan(objects, tmp_path):
     """x ends with step 0, y is born in it, z in step 1: these two begin with nothing in them, x ends so."""
     edits = [

@@ -8,12 +8,10 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import RunFailed
 from deployer.core.plan import Options, Tiling
-from DeployTest.support.windowed_cases import LARGE, Windowed
+from DeployTest.support.windowed_cases import LARGE, Windowed, small_l1
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-LARGE_L1, SMALL_L1, SMALL_L2 = 200000, 1100, 9000
-BLOCKS = {"grad w": 3000, "grad w strided": 5000}
-"""A small L1 for those whose tiles hold a block of products."""
+LARGE_L1, SMALL_L2 = 200000, 9000
 SUMS = dict.fromkeys(("sum", "mean", "variance", "batch norm grad", "grad w", "grad w strided"), 2)
 SUMS |= {"batch norm": 3, "layer norm": 1}
 """Reductions that must be split in one step."""
@@ -35,7 +33,7 @@ def test_same_bits_in_a_small_l1(name: str, strategy: str, tmp_path: Path) -> No
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
     assert split_sums(tiling) == {0}
     expected = case.run(tiling, plan, "whole").tobytes()
-    tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": BLOCKS.get(name, SMALL_L1)}))
+    tiling, plan = pipeline.plan_program(case.program, Options("host", strategy, {"L1": small_l1(name)}))
     assert max(split_sums(tiling)) >= SUMS.get(name, 0)
     for order in ("late", "random"):
         assert case.run(tiling, plan, order, ("--dma-order", order)).tobytes() == expected
@@ -47,7 +45,7 @@ def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
     case = Windowed(name, tmp_path)
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": LARGE_L1}))
     expected = case.run(tiling, plan, "whole").tobytes()
-    budgets = {"L1": BLOCKS.get(name, SMALL_L1), "L2": SMALL_L2}
+    budgets = {"L1": small_l1(name), "L2": SMALL_L2}
     tiling, plan = pipeline.plan_program(case.program, Options("host", "single", budgets, outermost="L3"))
     assert any(choice.stage for choice in tiling.steps)
     assert case.run(tiling, plan, "small", ("--dma-order", "random")).tobytes() == expected
@@ -57,7 +55,7 @@ def test_same_bits_from_l3(name: str, tmp_path: Path) -> None:
 def test_a_sum_that_begins_again_is_seen(condition: str, tmp_path: Path) -> None:
     """If the condition of argument `first` misses a split reduction, the simulator names the argument."""
     case = Windowed("grad w", tmp_path)
-    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": BLOCKS["grad w"]}))
+    tiling, plan = pipeline.plan_program(case.program, Options("host", "single", {"L1": small_l1("grad w")}))
     case.run(tiling, plan, "c")
     source = tmp_path / "c" / "InferenceNetwork.c"
     text, count = re.subn(rf"(first = .*){condition}", r"\1", source.read_text())

@@ -106,6 +106,11 @@ LARGE = {
 """Images of which not even one channel fits a small L1, and rows that do not fit it."""
 
 
+def small_l1(name: str) -> int:
+    """A small L1 for one of LARGE; tiles of those that sum products hold a block of them."""
+    return {"grad w": 3000, "grad w strided": 5000}.get(name, 1100)
+
+
 class Windowed:
     """A program of one node with random inputs, and what must come out."""
 

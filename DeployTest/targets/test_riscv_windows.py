@@ -6,13 +6,13 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.plan import Options
-from DeployTest.support.windowed_cases import EMPTY, Windowed, drawn, has_empty_box
+from DeployTest.support.windowed_cases import EMPTY, Windowed, drawn, has_empty_box, small_l1
 from DeployTest.targets.simulators import TARGETS, needs_simulator
 from DeployTest.targets.test_riscv_hal import noise, run_script
 from DeployTest.targets.transfer_script import Script
 
 pytestmark = pytest.mark.models
-L1, SMALL = 120000, 1100
+L1 = 120000
 DRAWS = 3
 
 
@@ -41,7 +41,7 @@ def test_small_l1(name: str, target: str, tmp_path: Path) -> None:
     needs_simulator(target)
     case = Windowed(name, tmp_path)
     results = set()
-    for label, l1 in (("host", L1), (target, SMALL)):
+    for label, l1 in (("host", L1), (target, small_l1(name))):
         tiling, plan = pipeline.plan_program(case.program, Options(label, "double", {"L1": l1}))
         results.add(case.run(tiling, plan, f"{label}{l1}").tobytes())
     assert len(results) == 1

@@ -11,6 +11,7 @@ from deployer import pipeline
 from deployer.core.ir import Node
 from deployer.core.operator import operator_of
 from deployer.pipeline import Case
+from deployer.verify.checks import Checks, PassCheck
 from deployer.verify.reference import Memory, run_training
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units, turning
@@ -213,3 +214,14 @@ def run_and_verdict(train: Path, out: Path) -> object:
     verdict = report_of(out)["verdict"]
     assert code == (verdict == "failed")
     return verdict
+
+
+def test_gold_without_any_tolerance(case: Case) -> None:
+    """A tolerance of 0 is one: what is off by a bit is explained by nothing."""
+    judge = replace(Run(case, turned_value(case)).judge(), tolerance=0.0)
+    rows = tuple(PassCheck(one.index, 0.0, "", 0.0, False) for one in judge.passes)
+    weights = {name: np.nextafter(judge.passes[-1].after[name], np.float32(1)) for name in judge.passes[-1].after}
+    losses = tuple(one.loss for one in judge.passes)
+    expected = Expected("test", losses=losses, arrays=weights)
+    checks = judge.with_gold(Checks(len(rows), rows), expected, losses, judge.passes[-1].after)
+    assert not checks.explained

@@ -165,6 +165,6 @@ class Judge:
         reached = replace(values, losses=tuple(losses), arrays={n: memory[n] for n in values.arrays})
         errors = [verdict.distances(np.array(values.losses), np.array(losses))]
         errors += [verdict.distances(values.arrays[n], reached.arrays[n]) for n in sorted(values.arrays)]
-        largest = max(float(np.nan_to_num(a, nan=np.inf).max(initial=0.0)) for a in errors) / self.tolerance
+        worst = max(float(np.nan_to_num(a, nan=np.inf).max(initial=0.0)) for a in errors)
         moved = [m.severity for m in verdict.movements(values.arrays, reached)]
-        return max([largest, *moved])
+        return max([verdict.share(worst, self.tolerance), *moved])

@@ -13,7 +13,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
 from deployer.verify import verdict
 from deployer.verify.reference import Memory, run_pass
-from deployer.verify.same_state import LOSS, OnePass, Rounding
+from deployer.verify.same_state import OnePass, Rounding
 from deployer.verify.tolerances import TOLERANCES
 
 PROBES = 4
@@ -22,15 +22,14 @@ SPREAD = 3.0
 
 
 def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
-    """The pass with what rounding may do to each tensor that it changes, and to its loss, estimated by probes.
+    """The pass with what rounding may do to each tensor that it changes, estimated by probes.
 
     No decision turns in a probe: an operand that would cross a border has its value in float64.
     """
     operands = _decisive_operands(actual)
-    rounding = {name: Rounding() for name in (LOSS, *reference.after)}
+    rounding = {name: Rounding() for name in reference.after}
     for probe in range(PROBES):
-        loss, after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
-        rounding[LOSS] = rounding[LOSS].or_more(np.array([loss - reference.loss]))
+        after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
         for name, values in reference.after.items():
             rounding[name] = rounding[name].or_more(verdict.minus(verdict.wide(after[name]), verdict.wide(values)))
     return replace(actual, rounding={name: value.times(SPREAD) for name, value in rounding.items()})
@@ -54,8 +53,8 @@ def _inputs(node: Node, memory: Memory) -> list[Array | None]:
 
 def _disturbed(
     actual: OnePass, decisive: Mapping[tuple[str, int], Array], noise: np.random.Generator
-) -> tuple[float, dict[str, Array]]:
-    """The loss and the state after a float32 pass in which each result of the training graph is a bit off besides."""
+) -> dict[str, Array]:
+    """The state after a float32 pass in which each result of the training graph is a bit off besides."""
     memory = actual.memory(np.float32)
     training = {id(node) for node in actual.program.graphs[0].nodes}
 
@@ -82,5 +81,5 @@ def _disturbed(
                 size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
                 memory[name] = values + np.where(values == 0, 0.0, size * noise.uniform(-1, 1, values.shape))
 
-    loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
-    return loss, {name: memory[name].copy() for name in actual.after}
+    run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
+    return {name: memory[name].copy() for name in actual.after}

@@ -27,10 +27,6 @@ class Recorded:
     losses: tuple[float, ...]
 
 
-LOSS = ""
-"""The loss among names of tensors."""
-
-
 @dataclass(frozen=True)
 class Rounding:
     """What rounding may do to a tensor: to its largest element, and to all of them as a 2-norm."""
@@ -53,7 +49,7 @@ class OnePass:
     """One pass of a program: the state before and after it, and its loss.
 
     `spread` is what rounding in gradients may do to what the optimizer changes, in a pass of the reference that ends
-    with an update. `rounding` is what it may do to each tensor of a pass that magnifies it, and to the LOSS.
+    with an update. `rounding` is what it may do to each tensor of a pass that magnifies it.
     """
 
     program: Program
@@ -159,7 +155,6 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     """
     error = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
     allowed = tolerance * max(1.0, abs(reference.loss) if math.isfinite(reference.loss) else 1.0)
-    allowed += actual.rounding.get(LOSS, Rounding()).largest
     faults = list[tuple[str, str]]()
     if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
