@@ -1,4 +1,6 @@
 /* Runs kernels and transfers on the operands that the input file holds, and writes what each took and left behind. */
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
 #include "hal.h"
 
 % for symbol in v.symbols:
@@ -13,7 +15,9 @@ extern uint8_t hal_memory_${level}[];
 
 enum { END, KERNEL, TRANSFER };
 enum { IN = 1, OUT = 2 };
-enum { RUNS = ${v.runs}, EVICTING_NOPS = 8192 };
+enum { RUNS = ${v.runs} };
+## the next one is text of the assembler
+#define EVICTING_NOPS 8192
 
 static void empty(const void *args) {
     (void)args;
@@ -22,7 +26,7 @@ static void empty(const void *args) {
 /* More straight-line code than any instruction cache here holds: what runs next is cold. */
 static void evict(const void *args) {
     (void)args;
-    __asm__ volatile(".rept %c0\nnop\n.endr" : : "i"(EVICTING_NOPS));
+    __asm__ volatile(".rept " TEXT(EVICTING_NOPS) "\nnop\n.endr");
 }
 
 static const hal_kernel_t kernels[] = {

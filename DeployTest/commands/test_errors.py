@@ -17,7 +17,7 @@ from DeployTest.support.command_line import deployer, refused
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 REQUESTS = {
-    "unknown target": (["-p", "toaster"], ["no target 'toaster'", "host | qemu_riscv | siracusa"]),
+    "unknown target": (["-p", "toaster"], ["no target 'toaster'", "host | host_flat | qemu_riscv | siracusa"]),
     "L1 of 0": (["--l1", "0"], ["--l1", "'0' is not a whole number above 0"]),
     "L1 not a number": (["--l1", "1e3"], ["'1e3' is not a whole number"]),
     "L1 beyond the memory": (["--l1", "262144"], ["262144 B, of which 16384 B", "--l1 between 1 and 245760"]),
