@@ -1,6 +1,4 @@
 /* Runs kernels and transfers on the operands that the input file holds, and writes what each took and left behind. */
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
 #include "hal.h"
 
 % for symbol in v.symbols:
@@ -16,8 +14,7 @@ extern uint8_t hal_memory_${level}[];
 enum { END, KERNEL, TRANSFER };
 enum { IN = 1, OUT = 2 };
 enum { RUNS = ${v.runs} };
-## the next one is text of the assembler
-#define EVICTING_NOPS 8192
+#define EVICTING_NOPS "8192" /* text: assemblers differ in how operands print numbers */
 
 static void empty(const void *args) {
     (void)args;
@@ -26,7 +23,7 @@ static void empty(const void *args) {
 /* More straight-line code than any instruction cache here holds: what runs next is cold. */
 static void evict(const void *args) {
     (void)args;
-    __asm__ volatile(".rept " TEXT(EVICTING_NOPS) "\nnop\n.endr");
+    __asm__ volatile(".rept " EVICTING_NOPS "\nnop\n.endr");
 }
 
 static const hal_kernel_t kernels[] = {

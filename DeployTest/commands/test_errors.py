@@ -179,10 +179,10 @@ def test_unpacked_residents(models_root: Path) -> None:
     """Where packing withholds more than the slots can spare, nothing is resident, and slots alone always pack."""
     case = load_case("simple_mlp", models_root)
     alive = lifetimes.find_lifetimes(schedule.make_schedule(case.program, Options("host", "auto", {"L1": 1000})))
-    tiling = tile.tile_program(alive, (900, 0))
+    tiling = tile.Tiler(alive).tile((900, 0))
     assert tiling.resident == ()
     pipeline.place_tiling(tiling)
-    assert tile.tile_program(alive).resident
+    assert tile.Tiler(alive).tile().resident
 
 
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder"])

@@ -141,7 +141,7 @@ def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
     case = load_case("simple_mlp", models_root)
     options = pipeline.accumulate_of(case, Options("host", "single", {"L1": 4000}))
     alive = lifetimes.find_lifetimes(schedule.make_schedule(fuse.fuse_program(case.program, options), options))
-    little, most = (tile.tile_program(alive, (gap, 0)) for gap in (16, 3900))
+    little, most = (tile.Tiler(alive).tile((gap, 0)) for gap in (16, 3900))
     assert little.resident
     assert not most.resident
 

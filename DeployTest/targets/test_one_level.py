@@ -127,7 +127,7 @@ def test_too_small(models_root: Path) -> None:
     with pytest.raises(PlacementInfeasible) as caught:
         pipeline.plan_case(case, Options(NATIVE, budgets={"RAM": 1000}))
     assert "the tensors do not fit RAM" in caught.value.cause
-    size = int(re.search(r"--budget RAM=(\d+)", caught.value.hint)[1])  # type: ignore[index]
+    [size] = map(int, re.findall(r"--budget RAM=(\d+)", caught.value.hint))
     [use] = pipeline.plan_case(case, Options(NATIVE, budgets={"RAM": size}))[1].levels
     assert use.peak == size
     with pytest.raises(PlacementInfeasible):

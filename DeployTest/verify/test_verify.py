@@ -325,7 +325,7 @@ def test_hand_edited_nonsense_is_refused(tiling: Tiling, tmp_path: Path) -> None
 
 
 def test_same_input_same_bytes(tiling: Tiling) -> None:
-    first, second = tile.tile_program(tiling.lifetimes), tile.tile_program(tiling.lifetimes)
+    first, second = (tile.Tiler(tiling.lifetimes).tile() for _ in range(2))
     verify_tiling(first)
     assert artefact.dumps(first) == artefact.dumps(second)
     assert artefact.dumps(place.place_buffers(first, pipeline.ONCE)) == artefact.dumps(
@@ -353,4 +353,4 @@ def test_updated_weight_is_read_after_its_update(tmp_path: Path) -> None:
     optimizer = replace(OPTIMIZER, nodes=(sgd1, square, sgd_b, mix, sgd2))
     program = Case(TRAIN, optimizer).program(tmp_path)
     alive = lifetimes.find_lifetimes(schedule.make_schedule(program, Options()))
-    verify_tiling(tile.tile_program(alive))
+    verify_tiling(tile.Tiler(alive).tile())

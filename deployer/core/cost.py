@@ -5,12 +5,17 @@ The solver evaluates many tiles at once, so the functions it shares with the tim
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from deployer.core.level import RESIDENT, Channel, Count, Hop
 from deployer.core.operator import Work
 from deployer.core.plan import Buffering
 from deployer.core.target import KernelCost, Target
+
+Share = TypeVar("Share", float, npt.NDArray[np.float64])
 
 
 def rounded(size: Count, alignment: int) -> Count:
@@ -63,7 +68,7 @@ class CallCost(NamedTuple):
         """Cycles of the call."""
         return self.call + -(-(self.milli * self.busiest // self.pieces) // 1000)
 
-    def part(self, share: float) -> float:
+    def part(self, share: Share) -> Share:
         """Thousandths of a cycle for a fraction of the call's work, without rounding to whole pieces."""
         return self.milli * (self.busiest / self.pieces) * share
 

@@ -64,11 +64,6 @@ class Tiler:
         return self._inner[key]
 
 
-def tile_program(lifetimes: Lifetimes, gaps: tuple[int, ...] = ()) -> Tiling:
-    """A single tiling of a program."""
-    return Tiler(lifetimes).tile(gaps)
-
-
 def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
     """The tiling under one strategy. Storages are spilled only if the homes do not fit the level between."""
     lifetimes, target, room = inner.lifetimes, inner.target, between.capacity

@@ -113,7 +113,7 @@ def computed(program: Program, plan: Plan, directory: Path, index: int, names: S
 
 def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, Array]) -> Divergence | None:
     """Judge one step, and leave what the program computed in the memory."""
-    operands = [memory[name] if name else None for name in node.inputs]
+    operands = memory.operands(node)
     with np.errstate(all="ignore"):
         expected = operator_of(node).reference(node, operands)
     rows = []

@@ -34,6 +34,10 @@ class Memory(MutableMapping[str, Array]):
         kind = self.dtype if self.program.tensors[name].type.dtype == "float32" else np.int32
         self.arrays[self.program.storage(name)] = np.asarray(value).astype(kind)
 
+    def operands(self, node: Node) -> list[Array | None]:
+        """What a node reads; None for an optional input that it leaves out."""
+        return [self[name] if name else None for name in node.inputs]
+
     def __delitem__(self, name: str) -> None:
         """Remove the array of a tensor's storage."""
         del self.arrays[self.program.storage(name)]
@@ -52,7 +56,7 @@ def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None, before: 
     for node in graph.nodes:
         if before is not None:
             before(node, memory)
-        operands = [memory[name] if name else None for name in node.inputs]
+        operands = memory.operands(node)
         results = operator_of(node).reference(node, operands)
         for name, value in zip(node.outputs, results, strict=False):
             if name:

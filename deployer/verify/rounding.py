@@ -40,15 +40,11 @@ def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
     operands: dict[tuple[str, int], Array] = {}
 
     def look(node: Node, memory: Memory) -> None:
-        for borders in operator_of(node).borders(node, _inputs(node, memory)):
+        for borders in operator_of(node).borders(node, memory.operands(node)):
             operands[node.name, borders.operand] = memory[node.inputs[borders.operand]].copy()
 
     run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
     return operands
-
-
-def _inputs(node: Node, memory: Memory) -> list[Array | None]:
-    return [memory[name] if name else None for name in node.inputs]
 
 
 def _disturbed(
@@ -61,7 +57,7 @@ def _disturbed(
     def hold(node: Node, memory: Memory) -> None:
         for place in [place for name, place in decisive if name == node.name]:
             right, name = decisive[node.name, place], node.inputs[place]
-            inputs = _inputs(node, memory)
+            inputs = memory.operands(node)
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
             off = np.abs(values - right.reshape(-1))

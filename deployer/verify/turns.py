@@ -14,6 +14,7 @@ from deployer.core.declarations import Borders
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
 from deployer.verify.reference import Hook, Memory, run_pass
+from deployer.verify.rounding import PROBES, SPREAD
 from deployer.verify.same_state import Misfit, OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
 
@@ -21,11 +22,8 @@ MOST_UNITS = 32
 MOST_TURNED = 3
 MOST_RUNS = 200
 """Passes in float64 that one verdict may search with."""
-PROBES = 4
 DISTURBANCE = 16 * 2.0**-24
 """What a probe adds to each element of a step's result at most, as a share of the largest: 16 units of rounding."""
-SPREAD = 3.0
-"""An error may be so many times the largest of all probes."""
 BEAM = 3
 """Units that are turned together with every other one."""
 
@@ -138,7 +136,7 @@ def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Observed:
     memory, observed = actual.memory(), _Observed()
 
     def look(node: Node, memory: Memory) -> None:
-        operands = [memory[name] if name else None for name in node.inputs]
+        operands = memory.operands(node)
         for borders in operator_of(node).borders(node, operands):
             operand = operands[borders.operand]
             assert operand is not None

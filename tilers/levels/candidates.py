@@ -255,8 +255,9 @@ def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int,
             known[lengths] = call_cost(target, step.kernel.symbol, work)
         costs.append(known[lengths])
     cost = CallCost(*np.array(costs, np.int64).T)
-    share = math.prod(grid.access.sizes[name] / length for name, length in grid.lengths.items())
-    parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)  # type: ignore[arg-type]
+    shares = (grid.access.sizes[name] / length for name, length in grid.lengths.items())
+    share = math.prod(shares, start=np.ones(grid.size))
+    parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)
     return grid.calls * cost.call + target.tile * (grid.calls - 1) + parts
 
 

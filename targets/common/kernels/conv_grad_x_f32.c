@@ -7,25 +7,7 @@
 #include "hal.h"
 #include "products_f32.h"
 #include "share_f32.h"
-
-/* Taps first, first + step, .. and the windows they belong to: `window`, window - back, .. */
-typedef struct {
-    uint32_t first, count, window;
-} taps_t;
-
-/* The taps k of windows t / stride below length, where t = at - k * dilation is a multiple of stride from zero up. */
-static inline taps_t taps_of(int32_t at, uint32_t taps, uint32_t dilation, uint32_t stride, uint32_t length) {
-    taps_t found = {0, 0, 0};
-    for (uint32_t k = 0; k < taps && at - (int32_t)(k * dilation) >= 0; k++) {
-        const uint32_t t = (uint32_t)at - k * dilation, window = t / stride;
-        if (window * stride != t || window >= length) continue;
-        if (found.count++ == 0) {
-            found.first = k;
-            found.window = window;
-        }
-    }
-    return found;
-}
+#include "taps_f32.h"
 
 void conv_grad_x_f32(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
