@@ -146,7 +146,7 @@ def test_loops(trial: Trial) -> None:
     assert abs(target.step - trial.truth.step) <= BOUND["steps"] * trial.truth.step
     assert abs(target.small.step - trial.truth.small.step) <= BOUND["steps"] * trial.truth.small.step
     assert target.small.steps == trial.truth.small.steps
-    assert abs(target.small.tile - trial.truth.small.tile) <= BOUND["steps"] * trial.truth.small.tile
+    assert abs(target.small.tile - trial.truth.small.tile) <= BOUND["tiles"] * trial.truth.small.tile
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])

@@ -86,7 +86,7 @@ def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Pr
         rough = replace(fitted, step=loops_cost.step, tile=loops_cost.tile, contention=loops_cost.contention)
         _write(costs, Calibration(rough, tuple(fits)), simulator)
         loops_cost = fit_overheads(fitted, LARGE, folder / "large", profiled)
-        small = fit_overheads(fitted, SMALL, folder / "small", profiled, (loops_cost.contention,))
+        small = fit_overheads(fitted, SMALL, folder / "small", profiled)
         cached = SmallProgram(
             SMALL_STEPS, small.step, small.tile, round(1000 * small.cold_share / max(loops_cost.cold_share, 1e-3))
         )

@@ -2,7 +2,7 @@
 
 import statistics
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,13 +53,8 @@ class Observed:
         return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
 
 
-def fit_overheads(
-    target: Target, layers: int, folder: Path, profiled: Profiled, contentions: Sequence[int] = CONTENTIONS
-) -> Overheads:
-    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero.
-
-    The contention is one of `contentions`. It and the cycles per tile explain each other's cycles in part.
-    """
+def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
+    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero."""
     observations: list[Observed] = []
     for budget in BUDGETS:
         for strategy in STRATEGIES:
@@ -69,7 +64,7 @@ def fit_overheads(
     warm = [o for o in observations if not o.first]
     single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
     several = [o for o in warm if len(o.row.kernel) > 1]
-    _, contention, tile = min(_loop_error(several, target, c, single) for c in contentions)
+    _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
     shares = []
     for o in observations:
         start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == o.step.kernel.symbol)
