@@ -1,5 +1,6 @@
 """Passes that magnify rounding: a sure classifier's gradient is what is left of 1 - 1; no right run fails by that."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,22 @@ def test_a_sure_pass_allows_no_more_than_rounding(cases: list[Case]) -> None:
                 assert misfit(with_rounding(one, own), own, TOLERANCES.loss).faults
                 met += 1
     assert met >= len(cases) // 2
+
+
+def test_rounding_of_the_loss_is_nothing_to_explain(cases: list[Case]) -> None:
+    """What rounding does to the loss still counts against the tolerance, but no decision has to account for it."""
+    for case in cases:
+        one = judge_of(case).passes[-1]
+        reference = one.reference()
+        allowed = with_rounding(one, reference)
+        assert allowed.loss_rounding > 0
+        exact, within, beyond = (
+            misfit(replace(allowed, loss=reference.loss + share * allowed.loss_rounding), reference, TOLERANCES.loss)
+            for share in (0.0, 0.9, 2.0)
+        )
+        assert within.loss_difference > exact.loss_difference
+        assert within.distance == exact.distance
+        assert beyond.distance > exact.distance
 
 
 def test_no_decision_turns_in_a_probe(cases: list[Case]) -> None:

@@ -27,12 +27,14 @@ def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
     No decision turns in a probe: an operand that would cross a border has its value in float64.
     """
     operands = _decisive_operands(actual)
-    rounding = {name: Rounding() for name in reference.after}
+    rounding, of_loss = {name: Rounding() for name in reference.after}, Rounding()
     for probe in range(PROBES):
-        after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
+        loss, after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
+        of_loss = of_loss.or_more(verdict.minus(np.array(loss), np.array(reference.loss)))
         for name, values in reference.after.items():
             rounding[name] = rounding[name].or_more(verdict.minus(verdict.wide(after[name]), verdict.wide(values)))
-    return replace(actual, rounding={name: value.times(SPREAD) for name, value in rounding.items()})
+    tensors = {name: value.times(SPREAD) for name, value in rounding.items()}
+    return replace(actual, rounding=tensors, loss_rounding=SPREAD * of_loss.largest)
 
 
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
@@ -49,8 +51,8 @@ def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
 
 def _disturbed(
     actual: OnePass, decisive: Mapping[tuple[str, int], Array], noise: np.random.Generator
-) -> dict[str, Array]:
-    """The state after a float32 pass in which each result of the training graph is a bit off besides."""
+) -> tuple[float, dict[str, Array]]:
+    """The loss of a float32 pass in which each result of the training graph is a bit off besides, and its end state."""
     memory = actual.memory(np.float32)
     training = {id(node) for node in actual.program.graphs[0].nodes}
 
@@ -77,5 +79,5 @@ def _disturbed(
                 size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
                 memory[name] = values + np.where(values == 0, 0.0, size * noise.uniform(-1, 1, values.shape))
 
-    run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
-    return {name: memory[name].copy() for name in actual.after}
+    loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
+    return loss, {name: memory[name].copy() for name in actual.after}

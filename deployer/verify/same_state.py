@@ -49,7 +49,8 @@ class OnePass:
     """One pass of a program: the state before and after it, and its loss.
 
     `spread` is what rounding in gradients may do to what the optimizer changes, in a pass of the reference that ends
-    with an update. `rounding` is what it may do to each tensor of a pass that magnifies it.
+    with an update. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
+    `loss_rounding` to the loss, whose bound is the user's and stays.
     """
 
     program: Program
@@ -60,6 +61,7 @@ class OnePass:
     loss: float
     spread: Arrays = field(default_factory=dict)
     rounding: Mapping[str, Rounding] = field(default_factory=dict)
+    loss_rounding: float = 0.0
 
     @property
     def updates(self) -> int:
@@ -159,7 +161,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
     shares = [("the loss", _share(error, allowed))]
-    excesses = [_share(error, allowed)]
+    excesses = [_share(max(error - actual.loss_rounding, 0.0) if error == error else error, allowed)]
     for group in _groups(actual.program, tuple(actual.after)):
         scale = root_mean_square([_change(reference, name) for name in group])
         for name in group:
