@@ -270,9 +270,10 @@ def test_special_values() -> None:
         assert bits(run_step(step, step.access.sizes)[0].reshape(-1)) == bits(expected.reshape(-1)), (op, sample.label)
 
 
-ROWS = [*(("autoencoder", l1) for l1 in (64000, 32000, 8000))]
+ROWS = [("autoencoder", 64000), ("autoencoder", 8000)]
 LONG_ROWS = [
-    pytest.param(*row, marks=pytest.mark.slow) for row in (("dscnn", 20000), ("dscnn", 64000), ("resnet8", 64000))
+    pytest.param(*row, marks=pytest.mark.slow)
+    for row in (("autoencoder", 32000), ("dscnn", 20000), ("dscnn", 64000), ("resnet8", 64000))
 ]
 
 

@@ -17,8 +17,11 @@ BLOCKS, OF_BLOCKS = {"single": 300, "double": 1700}, ("grad w",)
 """Bytes that those need besides whose tiles hold one of several blocks of products, or two."""
 
 
-@pytest.mark.parametrize("strategy", ["single", "double"])
-@pytest.mark.parametrize("l1", [1200, 3000])
+QUICK = [(1200, "double"), (3000, "single")]
+LONG = [pytest.param(*row, marks=pytest.mark.slow) for row in ((1200, "single"), (3000, "double"))]
+
+
+@pytest.mark.parametrize(("l1", "strategy"), [*QUICK, *LONG])
 @pytest.mark.parametrize("name", CASES)
 def test_tiled(name: str, l1: int, strategy: str, tmp_path: Path) -> None:
     """All budgets give the same bits, and kernels touch nothing outside their boxes."""

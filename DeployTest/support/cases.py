@@ -4,7 +4,7 @@ import hashlib
 import importlib
 import itertools
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,13 +70,16 @@ def registry() -> list[Entry]:
     return rows
 
 
-def parameters(**fields: object) -> list[object]:
-    """The registry as pytest parameters with platform, level and mode marks; `fields` selects entries by field."""
+def parameters(long: Container[str] = (), **fields: object) -> list[object]:
+    """The registry as pytest parameters with platform, level and mode marks; `fields` selects entries by field.
+
+    Rows of the `long` tests are slow, whatever the registry says.
+    """
     rows = []
     for entry in registry():
         if all(getattr(entry, key) == value for key, value in fields.items()):
             marks = [getattr(pytest.mark, entry.level.lower()), getattr(pytest.mark, entry.mode)]
-            marks += [pytest.mark.slow] if entry.slow else []
+            marks += [pytest.mark.slow] if entry.slow or entry.test in long else []
             rows.append(pytest.param(entry, id=entry.label, marks=marks))
     return rows
 
@@ -119,6 +122,17 @@ class Built:
         return pipeline.execute(self.case, self.plan, self.directory, flags)
 
 
+_planned: dict[tuple[int, str], tuple[Case, Tiling, Plan]] = {}
+
+
+def planned(case: Case, options: Options) -> tuple[Tiling, Plan]:
+    """The case's plan under these options; tests that ask for it again share it, as equal options give equal plans."""
+    key = (id(case), repr(options))
+    if key not in _planned:
+        _planned[key] = (case, *pipeline.plan_case(case, options))
+    return _planned[key][1:]
+
+
 def compile_case(
     case: Case,
     directory: Path,
@@ -137,7 +151,7 @@ def compile_case(
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
     options = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
-    tiling, plan = pipeline.plan_case(case, options)
+    tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)
     return Built(case, tiling, plan, directory)

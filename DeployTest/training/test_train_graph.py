@@ -29,7 +29,12 @@ DOUBLE = onnx.TensorProto.DOUBLE
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
-@pytest.fixture(scope="module", params=GENERATED)
+LONG = ("dscnn_plain", "resnet8_batch", "mobilenet_v1_batch", "mobilenet_v1_accum")
+"""Cases that take long; others are like them but for the batch, the accumulation or the seed."""
+MARKED = [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in GENERATED]
+
+
+@pytest.fixture(scope="module", params=MARKED)
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The *_train folder of a generated case."""
     return generate(request.param, tmp_path_factory.mktemp(request.param))

@@ -15,6 +15,7 @@ from DeployTest.support.cases import (
     faults,
     load_case,
     parameters,
+    planned,
     result_hash,
     worst_difference,
 )
@@ -49,7 +50,7 @@ def _mean_cycles(plan, case) -> int:
     return plan.cycles("train")
 
 
-@pytest.mark.parametrize("entry", parameters(mode="auto"))
+@pytest.mark.parametrize("entry", parameters(mode="auto", long=("dscnn",)))
 def test_auto_is_best(entry: Entry, models_root: Path) -> None:
     """Under the model auto never takes longer than single or double throughout."""
     case = load_case(entry.test, models_root)
@@ -57,7 +58,7 @@ def test_auto_is_best(entry: Entry, models_root: Path) -> None:
     for strategy in ("single", "double", "auto"):
         budgets = {"L1": entry.l1} | ({"L2": entry.l2} if entry.l2 else {})
         options = Options("host", strategy, budgets, outermost=entry.level)
-        plan = pipeline.plan_case(case, options)[1]
+        plan = planned(case, options)[1]
         cycles[strategy] = plan.cycles("train") + plan.cycles("optimizer")
         for step in plan.steps:
             if step.tiles == 1:
@@ -78,7 +79,9 @@ def test_cores(entry: Entry, cores: int, models_root: Path, tmp_path: Path) -> N
             assert result_hash(built.run("--dma-order", order, "--seed", str(seed))) == expected
 
 
-@pytest.mark.parametrize("test", ["simple_mlp", "autoencoder", "deep_autoencoder_batch4"])
+@pytest.mark.parametrize(
+    "test", ["simple_mlp", "autoencoder", pytest.param("deep_autoencoder_batch4", marks=pytest.mark.slow)]
+)
 def test_few_cores(test: str, models_root: Path, tmp_path: Path) -> None:
     """A quick look at one and four cores."""
     case = load_case(test, models_root)
@@ -89,7 +92,12 @@ def test_few_cores(test: str, models_root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "l1"), [("simple_mlp", 2000), ("autoencoder", 8000), ("deep_autoencoder_batch4", 16000)]
+    ("test", "l1"),
+    [
+        ("simple_mlp", 2000),
+        ("autoencoder", 8000),
+        pytest.param("deep_autoencoder_batch4", 16000, marks=pytest.mark.slow),
+    ],
 )
 def test_sanitizers(test: str, l1: int, models_root: Path, tmp_path: Path) -> None:
     """Address and undefined-behaviour sanitizers have nothing to say."""
@@ -106,8 +114,8 @@ def test_accumulation(models_root: Path, tmp_path: Path) -> None:
     case = pipeline.load_training(folder, n_steps=6, n_accum=3)
     hashes = set()
     for strategy in ("single", "double", "auto"):
+        built = compile_case(case, tmp_path / strategy, strategy, 16000)
         for order in ("early", "late"):
-            built = compile_case(case, tmp_path / f"{strategy}{order}", strategy, 16000)
             outcome = built.run("--dma-order", order)
             assert not faults(built, outcome)
             hashes.add(result_hash(outcome))
