@@ -1,4 +1,4 @@
-"""Transformer: encoder blocks, one over 16 tokens of 32 numbers by default, their mean, and a classifier of 10 classes."""
+"""Transformer: one encoder block (or more) over 16 tokens of 32 numbers, their mean, and a classifier of 10 classes."""
 
 from pathlib import Path
 from typing import Any
