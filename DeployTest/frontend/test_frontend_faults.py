@@ -103,6 +103,15 @@ def test_cycle(tmp_path: Path) -> None:
         infer(tmp_path, chain(*nodes, node("Relu", ("c",), ("y",))))
 
 
+def test_empty_names(tmp_path: Path) -> None:
+    """An empty name stands for what is left out, so that a value which has it is nobody's."""
+    graph = chain(node("Relu", ("x",), ("y",)), node("Constant", (), ("",), value_float=1.0))
+    with raises(GraphProblem, "output 1 of the", "has no name"):
+        infer(tmp_path, replace(graph, outputs=(*graph.outputs, value("", ()))))
+    with raises(GraphProblem, "input 1 of the", "has no name"):
+        infer(tmp_path, replace(graph, inputs=(*graph.inputs, value("", (1,)))))
+
+
 def test_duplicate_input_and_no_outputs(tmp_path: Path) -> None:
     with raises(GraphProblem, "graph input 'x' of the train graph is there twice"):
         Case(train=replace(TRAIN, inputs=(*TRAIN.inputs, value("x", (2, 3))))).program(tmp_path)

@@ -1,5 +1,6 @@
 """Untrusted files: the reader opens nothing outside of the model's folder, and checks sizes before it allocates."""
 
+import hashlib
 import os
 import tracemalloc
 import zipfile
@@ -131,6 +132,23 @@ def test_parts_of_other_files(
     (folder / "w.bin").write_bytes(secret.read_bytes())
     product(external("w.bin", dims, **entries)).save(folder / "network.onnx")
     assert words in refused_cheaply(capsys, "infer", "-t", folder)
+
+
+def test_keys_of_external_data(secret: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that ONNX does not know is refused, one twice as well; a checksum is that of the file."""
+    folder = secret.parent / "model"
+    (folder / "w.bin").write_bytes(secret.read_bytes())
+    digest = hashlib.sha1(secret.read_bytes(), usedforsecurity=False).hexdigest()
+    product(external("w.bin", checksum=digest.upper())).save(folder / "network.onnx")
+    parse.read_graphs(folder / "network.onnx", None)
+    product(external("w.bin", checksum="0" * 40)).save(folder / "network.onnx")
+    assert "is not the file that was saved with the model" in refused_cheaply(capsys, "infer", "-t", folder)
+    product(external("w.bin", evil=3)).save(folder / "network.onnx")
+    assert "has the key 'evil' which ONNX does not know" in refused_cheaply(capsys, "infer", "-t", folder)
+    tensor = external("w.bin", offset=0)
+    tensor.external_data.add(key="offset", value="0")
+    product(tensor).save(folder / "network.onnx")
+    assert "has the key 'offset' twice" in refused_cheaply(capsys, "infer", "-t", folder)
 
 
 def test_sparse_external_data(secret: Path, capsys: pytest.CaptureFixture[str]) -> None:

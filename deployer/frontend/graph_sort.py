@@ -10,8 +10,12 @@ from deployer.frontend.raw_graph import RawGraph
 
 
 def check_producers(graph: RawGraph) -> None:
-    """Raise GraphProblem where a value has two producers or none, or a name is a graph input twice."""
+    """Raise GraphProblem where a value has two producers or none, or an input or output of the graph no name of its own."""
     producers: dict[str, str] = {}
+    for kind, names in (("input", [item.name for item in graph.inputs]), ("output", graph.outputs)):
+        if "" in names:
+            fault = f"{kind} {list(names).index('')} of the {graph.name} graph has no name"
+            raise GraphProblem(fault, hint="give it one; in ONNX an empty name stands for what is left out")
     for item in graph.inputs:
         if item.name in producers:
             raise GraphProblem(f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one")

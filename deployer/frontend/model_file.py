@@ -3,6 +3,7 @@
 ONNX's own checker rejects real training graphs, so the reader does not call it.
 """
 
+import hashlib
 import math
 import os
 import stat
@@ -17,6 +18,8 @@ from onnx import ModelProto, TensorProto
 from deployer.core.errors import FileProblem, GraphProblem
 from deployer.core.limits import MODEL_BYTES, NODES, TENSOR_BYTES
 
+KEYS = ("location", "offset", "length", "checksum")
+"""What a tensor may say about its external data."""
 WAY_OUT = "export the graph again, or correct the path"
 
 
@@ -88,12 +91,40 @@ def _read_external(path: Path, model: ModelProto) -> None:
     if sum(sizes) > MODEL_BYTES:
         facts = [("bytes", str(sum(sizes))), ("at most", str(MODEL_BYTES))]
         raise FileProblem(f"{path} keeps too much data in other files", facts, "a smaller model")
+    digests: dict[Path, str] = {}
     for tensor, place, size in zip(tensors, places, sizes, strict=True):
-        fields = {entry.key: entry.value for entry in tensor.external_data}
+        fields = _fields(place, tensor)
         file = _inside(place, path.parent, fields.get("location", ""))
+        if "checksum" in fields:
+            _check_digest(place, file, fields["checksum"], digests)
         tensor.raw_data = _part(place, file, fields, size)
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def _fields(place: str, tensor: TensorProto) -> dict[str, str]:
+    """Where a tensor's data lies, by key; raises FileProblem for a key that ONNX does not know, or one twice."""
+    fields: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if entry.key not in KEYS or entry.key in fields:
+            fault = "twice" if entry.key in fields else "which ONNX does not know"
+            facts = [("keys of ONNX", ", ".join(KEYS))]
+            raise FileProblem(f"{place}: its external data has the key {entry.key[:40]!r} {fault}", facts, WAY_OUT)
+        fields[entry.key] = entry.value
+    return fields
+
+
+def _check_digest(place: str, file: Path, due: str, digests: dict[Path, str]) -> None:
+    """Raise FileProblem where the SHA-1 digest of an external file is not the recorded one."""
+    size = file.stat().st_size
+    if size > MODEL_BYTES:
+        facts = [("bytes", str(size)), ("at most", str(MODEL_BYTES))]
+        raise FileProblem(f"{place}: {file.name!r} is too large for its checksum", facts, "data without a checksum")
+    if file not in digests:
+        digests[file] = hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+    if digests[file] != due.lower():
+        facts = [("recorded", due[:40]), ("SHA-1 of the file", digests[file])]
+        raise FileProblem(f"{place}: {file.name!r} is not the file that was saved with the model", facts, WAY_OUT)
 
 
 def _stored_bytes(place: str, tensor: TensorProto) -> int:
