@@ -10,7 +10,7 @@ from deployer.frontend.raw_graph import RawGraph
 
 
 def check_producers(graph: RawGraph) -> None:
-    """Raise GraphProblem where a value has two producers or none, or an input or output of the graph no name of its own."""
+    """Raise GraphProblem where a value has two producers or none, or a graph input or output has no name of its own."""
     producers: dict[str, str] = {}
     for kind, names in (("input", [item.name for item in graph.inputs]), ("output", graph.outputs)):
         if "" in names:
