@@ -319,6 +319,20 @@ def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
 
 
+def test_batch_norm_of_a_huge_scale(tmp_path: Path) -> None:
+    """A result beyond float32 is an infinity, as by the formula of ONNX, though all but the scale are ordinary."""
+    nodes = node("BatchNormalization", ("x", "scale", "zeros", "zeros", "var"), ("y",), epsilon=0.0)
+    values = {"scale": 3e38, "zeros": 0, "var": 0.25}
+    arrays = [constant(name, np.full(2, number, np.float32)) for name, number in values.items()]
+    program = infer(tmp_path, chain(nodes, x=(1, 2), opsets=(("", 21),), initializers=arrays))
+    x = np.array([[-1.0, 2.0]], np.float32)
+    with np.errstate(over="ignore"):
+        expected = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})[0]
+    assert expected.tolist() == [[-np.inf, np.inf]]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
+
+
 def test_update_of_what_nobody_reads(tmp_path: Path) -> None:
     """An operator in place on a value of an inference graph has no effect beyond its result, here its shape alone."""
     nodes = node("Exp", ("x",), ("e",)), node("SGD", ("e", "x"), ("u",)), node("Shape", ("u",), ("y",))
