@@ -1,4 +1,7 @@
-"""ResNet8 for CIFAR-10: 32x32 colour images, three residual stacks of 16, 32 and 64 channels, ten classes."""
+"""ResNet8 for CIFAR-10: 32x32 colour images, three residual stacks of 16, 32 and 64 channels, ten classes.
+
+With 3, 5 and 9 blocks in each stack it is ResNet-20, -32 and -56.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,14 @@ def residual(net: ConvNet, label: str, channels: int, stride: int) -> None:
 
 
 def generate(
-    out: Path, *, batch: int = 1, samples: int = 4, seed: int = 0, batch_norm: bool = True, **options: Any
+    out: Path,
+    *,
+    batch: int = 1,
+    samples: int = 4,
+    seed: int = 0,
+    batch_norm: bool = True,
+    blocks: int = 1,
+    **options: Any,
 ) -> Path:
     """Write a ResNet8 case to `out`; returns its *_train folder."""
     net = ConvNet("resnet8", (batch, 3, 32, 32), seed, batch_norm)
@@ -32,6 +42,8 @@ def generate(
     net.relu("stem.relu")
     for i, (channels, stride) in enumerate(STACKS, 1):
         residual(net, f"stack{i}", channels, stride)
+        for block in range(1, blocks):
+            residual(net, f"stack{i}.block{block}", channels, 1)
     size = net.shape[2:]
     net.node("AveragePool", "pool", net.x, kernel_shape=size, strides=size)
     net.classes(10)

@@ -9,12 +9,12 @@ from deployer.core import target
 
 from .cases import HERE
 
-NAMED, FLAT, DEEP, BARE = "scratchpad", "flat", "deep", "bare"
+NAMED, FLAT, DEEP, BARE, ROOMY = "scratchpad", "flat", "deep", "bare", "roomy"
 TOOLCHAIN = "[toolchain]"
 
 
 def add_targets(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Copy the data of all targets into `folder`, add those four with the host's toolchain, and look there.
+    """Copy the data of all targets into `folder`, add those five with the host's toolchain, and look there.
 
     HALs and kernels are found where they always are.
     """
@@ -25,7 +25,7 @@ def add_targets(folder: Path, patch: pytest.MonkeyPatch) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
     _, tools = (source / "host.toml").read_text().split(TOOLCHAIN)
-    for name in (NAMED, FLAT, DEEP, BARE):
+    for name in (NAMED, FLAT, DEEP, BARE, ROOMY):
         with (folder / f"{name}.toml").open("a") as file:
             file.write(f"\n{TOOLCHAIN}{tools}")
     patch.setattr(target, "TARGETS_DIR", folder)
