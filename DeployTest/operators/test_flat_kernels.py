@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deployer.calibration import measure
-from deployer.calibration.measure import KernelJob
+from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
@@ -51,6 +51,19 @@ def jobs_of(symbol: str) -> list[KernelJob]:
     jobs = [job for job in (*JOBS.values(), *_large_jobs()) if job.kernel.symbol == symbol]
     whole = {"first": 1, "last": 1, "single": 0}
     return [replace(job, scalars={name: whole.get(name, value) for name, value in job.scalars.items()}) for job in jobs]
+
+
+def test_whole_sums(tmp_path: Path) -> None:
+    """The target names each kernel of its own to which it is all one whether its sum began in an earlier call."""
+    jobs = [replace(jobs_of(symbol)[0], label=symbol) for symbol in OWN]
+    later = [replace(job, label=f"{job.label} later", scalars={**job.scalars, "first": 0}) for job in jobs]
+    found = {result.label: result for result in measure.measure_jobs(TARGET, [*jobs, *later], tmp_path)}
+    same = [symbol for symbol in OWN if _written(found[symbol]) == _written(found[f"{symbol} later"])]
+    assert same == sorted(TARGET.whole_sums)
+
+
+def _written(result: Measured) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in result.operands.items()}
 
 
 @pytest.mark.parametrize("symbol", OWN)

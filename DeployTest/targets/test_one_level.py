@@ -163,6 +163,22 @@ def test_verified(models_root: Path) -> None:
             verify_plan_alone(fault)
 
 
+def test_whole_sums(models_root: Path) -> None:
+    """A plan that cuts the sum of a kernel which takes whole ones is refused for that, by kernel, dim and target."""
+    tiling, plan = pipeline.plan_case(load_case("autoencoder", models_root), Options(NATIVE))
+    number = next(i for i, s in enumerate(plan.steps) if any(d.reduction and d.size == 128 for d in s.dims))
+    step, choice = plan.steps[number], tiling.steps[number]
+    name = next(d.name for d in step.dims if d.reduction)
+    half = tuple(replace(d, tile=d.size // 2) if d.name == name else d for d in step.dims)
+    cut = replace(step, dims=half, tile_cycles=step.tile_cycles * 2)
+    text = f"{step.kernel.symbol} of target '{NATIVE}' takes whole sums, and {name} has tiles of 64 of 128"
+    with pytest.raises(VerifyFailed, match=re.escape(text)):
+        verify_plan_alone(replace(plan, steps=(*plan.steps[:number], cut, *plan.steps[number + 1 :])))
+    cut_choice = replace(choice, tile={**choice.tile, name: 64})
+    with pytest.raises(VerifyFailed, match=re.escape(text)):
+        verify_tiling(replace(tiling, steps=(*tiling.steps[:number], cut_choice, *tiling.steps[number + 1 :])))
+
+
 def test_not_calibrated(capsys: pytest.CaptureFixture[str]) -> None:
     """No plan depends on costs, and `calibrate` says so."""
     assert "one level" in refused(capsys, "calibrate", "-p", NATIVE)

@@ -82,6 +82,8 @@ class Target:
     """Everything the compiler knows of a machine.
 
     A kernel whose cold start takes `evicted` cycles or more leaves the instruction cache when another kernel runs.
+    A plan has `cores` cores unless it is told another number, up to `most_cores`. Kernels named in `whole_sums` have no
+    code for a sum that goes on in another call.
     """
 
     name: str
@@ -101,6 +103,8 @@ class Target:
     kernels: dict[str, KernelCost]
     toolchain: Toolchain | None
     guard_bytes: int = 0
+    most_cores: int = 0
+    whole_sums: tuple[str, ...] = ()
 
     def level(self, name: str) -> Level:
         """The level of that name; OptionProblem where there is none."""
@@ -152,7 +156,7 @@ class Target:
         return replace(self, step=self.small.step, tile=self.small.tile, kernels=kernels)
 
     def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
-        """The same machine with other level budgets (bytes) or fewer cores; OptionProblem beyond what it has."""
+        """The same machine with other level budgets (bytes) or cores; OptionProblem beyond what it has."""
         levels = []
         for name in budgets:
             self.level(name)
@@ -165,8 +169,8 @@ class Target:
                     f"{self.budget_flag(level)} between 1 and {level.bytes - level.reserved}",
                 )
             levels.append(replace(level, budget=budget))
-        if cores is not None and not 1 <= cores <= self.cores:
-            raise OptionProblem(f"--cores {cores}: target {self.name!r} has 1 to {self.cores}")
+        if cores is not None and not 1 <= cores <= self.most_cores:
+            raise OptionProblem(f"--cores {cores}: target {self.name!r} has 1 to {self.most_cores}")
         return replace(self, levels=tuple(levels), cores=cores or self.cores)
 
 
@@ -259,31 +263,14 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
     small = faults.section(SmallProgram, cost.get("small"), "cost.small")
-    keys = {
-        "name",
-        "description",
-        "clock",
-        "cores",
-        "alignment",
-        "pointer_bytes",
-        "evicted",
-        "levels",
-        "hops",
-        "cost",
-        "kernels",
-    }
-    keys |= {"toolchain", "guard_bytes", "simulates", "measured"}
+    numbers = ("cores", "alignment", "pointer_bytes", "evicted")
+    optional = {"description": str, "guard_bytes": int, "most_cores": int}
+    keys = {"name", "clock", "levels", "hops", "cost", "kernels", "toolchain", "simulates", "measured", "whole_sums"}
+    keys |= {*numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
-    for key, kind in (
-        ("name", str),
-        ("clock", str),
-        ("cores", int),
-        ("alignment", int),
-        ("pointer_bytes", int),
-        ("evicted", int),
-    ):
+    for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
-    for key, kind in (("description", str), ("guard_bytes", int)):
+    for key, kind in optional.items():
         faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
@@ -306,8 +293,14 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in level_names)}
     unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
     faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
-    for key in ("cores", "alignment", "pointer_bytes", "evicted"):
+    for key in numbers:
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
+    cores, most = raw.get("cores"), raw.get("most_cores", raw.get("cores"))
+    enough = not (isinstance(cores, int) and isinstance(most, int)) or cores <= most
+    faults.check(enough, f"most_cores is {most}, below cores, which is {cores}")
+    whole = faults.table(raw, "whole_sums", list)
+    faults.check(all(isinstance(name, str) for name in whole), "whole_sums does not list names of kernels")
+    faults.check(not whole or len(levels) == 1, "whole_sums is for one level: with more, tiles end inside of sums")
     if faults.texts:
         raise TargetInvalid(f"{path} has {len(faults.texts)} faults", [("fault", text) for text in faults.texts])
     return Target(
@@ -328,6 +321,8 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         kernels=kernels,
         toolchain=_placed(toolchain, path.parent) if toolchain else None,
         guard_bytes=raw.get("guard_bytes", 0),
+        most_cores=most,
+        whole_sums=tuple(whole),
     )
 
 

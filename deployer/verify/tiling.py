@@ -21,7 +21,7 @@ DMA_LEVELS = 2
 
 
 def verify_tiling(tiling: Tiling) -> None:
-    """Raise VerifyFailed where a tiling breaks a rule: schedule, lifetime, tile, stage, slots, cover or table."""
+    """Raise VerifyFailed where a tiling breaks a rule: schedule, lifetime, tile, sums, stage, slots, cover or table."""
     verify_options(tiling.lifetimes.schedule.options)
     _order(tiling)
     _declared(tiling)
@@ -39,6 +39,7 @@ def verify_tiling(tiling: Tiling) -> None:
 def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
     """A step's tile, stage and slots are valid, its boxes lie inside its tensors, and it writes each output once."""
     _tile(step, choice)
+    _whole_sums(step, choice, target_of(tiling))
     _stage(step, choice, tiling)
     _slots(step, choice, tiling)
     _inside(step, choice, tiling.lifetimes.schedule.program)
@@ -261,6 +262,14 @@ def _tile(step: Step, choice: StepTiling) -> None:
     for o in step.access.operands:
         levels = strided_levels(o, step.access, choice.tile) if choice.slots.get(o.arg) else 0
         need(levels <= DMA_LEVELS, "tile", f"{place}: {levels} strided levels for {o.arg!r}")
+
+
+def _whole_sums(step: Step, choice: StepTiling, target: Target) -> None:
+    """A kernel that the target says takes whole sums gets no part of one: it would begin anew in each tile."""
+    for d in step.access.dims if step.kernel.symbol in target.whole_sums else ():
+        tiles = f"{d.name} has tiles of {choice.tile[d.name]} of {d.size}"
+        text = f"{_place(step)}: {step.kernel.symbol} of target {target.name!r} takes whole sums, and {tiles}"
+        need(d.kind == "parallel" or choice.tile[d.name] == d.size, "sums", text)
 
 
 def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
