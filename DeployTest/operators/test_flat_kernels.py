@@ -66,9 +66,11 @@ def _written(result: Measured) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in result.operands.items()}
 
 
+@pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("symbol", OWN)
-def test_same_bits(symbol: str, tmp_path: Path) -> None:
-    """Every operand, read or written, is what the portable kernel leaves."""
+def test_same_bits(symbol: str, cores: int, tmp_path: Path) -> None:
+    """Every operand, read or written, is what the portable kernel leaves, however many threads share the work."""
     jobs = jobs_of(symbol)
     assert len(jobs) > 20
-    compare(jobs, {result.label: result for result in measure.measure_jobs(TARGET, jobs, tmp_path)})
+    results = measure.measure_jobs(replace(TARGET, cores=cores), jobs, tmp_path)
+    compare(jobs, {result.label: result for result in results})

@@ -87,7 +87,6 @@ REFUSED = {
     "level of others": (["--budget", "L2=64k"], "has no level 'L2'"),
     "outermost": (["--defaultMemLevel", "L3"], "--defaultMemLevel RAM"),
     "transfers": (["--dma-order", "late"], "takes no --dma-order"),
-    "cores": (["--cores", "2"], "has 1 to 1"),
 }
 
 

@@ -1,4 +1,4 @@
-/* One core and one memory: argument tables are ordinary data, and the core's number is a constant. */
+/* Threads for cores, and one memory: argument tables are ordinary data, and a core's number is its thread's. */
 #ifndef HAL_TARGET_H
 #define HAL_TARGET_H
 
@@ -7,7 +7,10 @@
 #define HAL_TABLE
 #define HAL_INLINE_CORES
 
-static inline uint32_t hal_core_id(void) { return 0; }
-static inline uint32_t hal_core_count(void) { return 1; }
+extern const uint32_t hal_plan_cores;
+extern _Thread_local uint32_t hal_thread;
+
+static inline uint32_t hal_core_id(void) { return hal_thread; }
+static inline uint32_t hal_core_count(void) { return hal_plan_cores; }
 
 #endif

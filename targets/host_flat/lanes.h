@@ -3,6 +3,8 @@
 #ifndef LANES_H
 #define LANES_H
 
+#include "share_f32.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -21,6 +23,21 @@ static ALWAYS_INLINE lanes_t lanes_at(const float *from) {
     memcpy(&lanes, from, sizeof(lanes));
     return lanes;
 }
+
+/* Pieces begin..end of a unit: cores share units of as many pieces each, and what is done once per unit is done by each
+ * core that has a piece of it. */
+typedef struct {
+    uint32_t unit, begin, end;
+} strip_t;
+
+/* The strip of a share that begins at piece `at` of all units; the next begins after its end. */
+static inline strip_t strip_at(uint32_t at, uint32_t end, uint32_t pieces) {
+    const uint32_t unit = at / pieces, begin = at - unit * pieces;
+    return (strip_t){unit, begin, hal_min(pieces, begin + (end - at))};
+}
+
+/* How many parts of `each` elements, or less for the last, there are. */
+static inline uint32_t parts_of(uint32_t size, uint32_t each) { return (size + each - 1) / each; }
 
 /* With the processor's instruction where it has one, by fmaf lane by lane where not. */
 static ALWAYS_INLINE lanes_t lanes_fma(float x, lanes_t y, lanes_t sum) {

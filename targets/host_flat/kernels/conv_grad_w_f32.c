@@ -11,16 +11,27 @@ typedef struct {
     uint32_t n, a, a_end, b, b_end;
 } block_t;
 
-/* The sums of one block for the taps of outputs m.. of a group, in `lanes`, with dY of the block in `dy`. */
-static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t m, uint32_t lanes, const float *dy,
-                             const block_t *block) {
+/* Channels of a piece, which is a row of taps of SPOTS channels: what cores share. */
+typedef struct {
+    uint32_t kh, c, end;
+} piece_t;
+
+static inline piece_t piece_of(const conv_grad_w_f32_args_t *p, uint32_t piece, uint32_t parts) {
+    const uint32_t kh = piece / parts, c = (piece - kh * parts) * SPOTS;
+    return (piece_t){kh, c, hal_min(p->c, c + SPOTS)};
+}
+
+/* The sums of one block for the strip's taps of outputs m.. of a group, in `lanes`, with dY of the block in `dy`. */
+static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t m, uint32_t lanes, strip_t strip,
+                             const float *dy, const block_t *block) {
     const int32_t unit = lanes == 1 ? 1 : (int32_t)WIDTH;
     const int32_t next = lanes == 1 ? (int32_t)p->dy_h : unit * (int32_t)(block->b_end - block->b);
     const uint32_t first = block->n == 0 && block->a == 0 && block->b == 0;
     const float *x = p->x + block->n * p->x_n + g * p->x_g;
     float *grad = p->grad + g * p->dw_g + m * p->dw_m;
-    for (uint32_t kh = 0; kh < p->kh; kh++) {
-        const int32_t top = p->top + (int32_t)(kh * p->dh);
+    for (uint32_t piece = strip.begin; piece < strip.end; piece++) {
+        const piece_t at = piece_of(p, piece, parts_of(p->c, SPOTS));
+        const int32_t top = p->top + (int32_t)(at.kh * p->dh);
         const share_t oh = taps_inside(top, p->oh, p->sh, p->x_rows);
         const uint32_t a = oh.begin > block->a ? oh.begin : block->a, a_end = hal_min(oh.end, block->a_end);
         if (a >= a_end) continue;
@@ -32,32 +43,32 @@ static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32
             const loop_t column = {b < b_end ? b_end - b : 0, (int32_t)p->sw, unit};
             const int32_t begin = (top + (int32_t)(a * p->sh)) * (int32_t)p->x_h + left + (int32_t)(b * p->sw);
             const float *factors = dy + (int32_t)(a - block->a) * next + (int32_t)(b - block->b) * unit;
-            for (uint32_t c = 0, spots; c < p->c; c += spots) {
+            for (uint32_t c = at.c, spots; c < at.end; c += spots) {
                 float sums[SPOTS][WIDTH];
-                spots = c + SPOTS <= p->c ? SPOTS : 1;
+                spots = c + SPOTS <= at.end ? SPOTS : 1;
                 block_sums(spots, lanes, x + c * p->x_c + begin, (int32_t)p->x_c, factors, outer, row, column, sums, 1);
                 for (uint32_t lane = 0; lane < lanes; lane++)
                     for (uint32_t s = 0; s < spots; s++) {
-                        float *at = grad + lane * p->dw_m + (c + s) * p->dw_c + kh * p->kw + kw;
-                        *at = products_add(*at, sums[s][lane], first);
+                        float *to = grad + lane * p->dw_m + (c + s) * p->dw_c + at.kh * p->kw + kw;
+                        *to = products_add(*to, sums[s][lane], first);
                     }
             }
         }
     }
 }
 
-/* What a tap has of which the first block lies in padding. */
-static inline void clear(const conv_grad_w_f32_args_t *p, float *grad, uint32_t lanes) {
+/* What a tap has of which the first block lies in padding: nothing, for rows of taps of outputs `apart` elements on. */
+static inline void clear(float *row, uint32_t taps, uint32_t lanes, uint32_t apart) {
     for (uint32_t lane = 0; lane < lanes; lane++)
-        for (uint32_t c = 0; c < p->c; c++) memset(grad + lane * p->dw_m + c * p->dw_c, 0, sizeof(float) * p->kh * p->kw);
+        for (uint32_t i = 0; i < taps; i++) row[lane * apart + i] = 0.0f;
 }
 
-/* The sums of one block for the taps of groups g.. of one channel, in `lanes`, with dY of the block in `dy`. */
-static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t lanes, const float *dy,
+/* The sums of one block for rows of taps of groups g.. of one channel, in `lanes`, with dY of the block in `dy`. */
+static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t lanes, strip_t strip, const float *dy,
                                 const block_t *block) {
     const uint32_t first = block->n == 0 && block->a == 0 && block->b == 0, wide = block->b_end - block->b;
     float x[PACKED * WIDTH];
-    for (uint32_t kh = 0; kh < p->kh; kh++) {
+    for (uint32_t kh = strip.begin; kh < strip.end; kh++) {
         const int32_t top = p->top + (int32_t)(kh * p->dh);
         const share_t oh = taps_inside(top, p->oh, p->sh, p->x_rows);
         const uint32_t a = oh.begin > block->a ? oh.begin : block->a, a_end = hal_min(oh.end, block->a_end);
@@ -71,8 +82,8 @@ static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uin
             const uint32_t b = ow.begin > block->b ? ow.begin : block->b, b_end = hal_min(ow.end, block->b_end);
             const loop_t column = {b < b_end ? b_end - b : 0, (int32_t)(p->sw * WIDTH), (int32_t)WIDTH};
             float sums[SPOTS][WIDTH];
-            pair_sums(x + (left + (int32_t)(b * p->sw)) * (int32_t)WIDTH, dy + ((a - block->a) * wide + b - block->b) * WIDTH, row,
-                      column, sums);
+            const float *factors = dy + ((a - block->a) * wide + b - block->b) * WIDTH;
+            pair_sums(x + (left + (int32_t)(b * p->sw)) * (int32_t)WIDTH, factors, row, column, sums);
             for (uint32_t lane = 0; lane < lanes; lane++) {
                 float *at = p->grad + (g + lane) * p->dw_g + kh * p->kw + kw;
                 *at = products_add(*at, sums[0][lane], first);
@@ -83,17 +94,20 @@ static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uin
 
 /* Groups of one channel, in lanes. */
 static void by_channel(const conv_grad_w_f32_args_t *p, uint32_t rows, uint32_t columns) {
+    const share_t share = share_of(parts_of(p->g, WIDTH) * p->kh);
     float packed[PRODUCTS_BLOCK * WIDTH];
-    for (uint32_t g = 0; g < p->g; g += WIDTH) {
-        const uint32_t lanes = hal_min(WIDTH, p->g - g);
-        for (uint32_t lane = 0; lane < lanes; lane++) clear(p, p->grad + (g + lane) * p->dw_g, 1);
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, p->kh);
+        const uint32_t g = strip.unit * WIDTH, lanes = hal_min(WIDTH, p->g - g);
+        clear(p->grad + g * p->dw_g + strip.begin * p->kw, (strip.end - strip.begin) * p->kw, lanes, p->dw_g);
         for (uint32_t n = 0; n < p->n; n++)
             for (uint32_t a = 0; a < p->oh; a += rows)
                 for (uint32_t b = 0; b < p->ow; b += columns) {
                     const block_t block = {n, a, hal_min(a + rows, p->oh), b, hal_min(b + columns, p->ow)};
                     const float *dy = p->dy + n * p->dy_n + g * p->dy_g + a * p->dy_h + b;
                     lanes_pack(packed, dy, lanes, p->dy_g, block.a_end - a, (int32_t)p->dy_h, block.b_end - b);
-                    add_channels(p, g, lanes, packed, &block);
+                    add_channels(p, g, lanes, strip, packed, &block);
                 }
     }
 }
@@ -105,18 +119,25 @@ void conv_grad_w_f32(const void *args) {
         by_channel(p, rows, columns);
         return;
     }
+    const uint32_t parts = parts_of(p->m, WIDTH), fours = parts_of(p->c, SPOTS), pieces = fours * p->kh;
+    const share_t share = share_of(p->g * parts * pieces);
     float packed[PRODUCTS_BLOCK * WIDTH];
-    for (uint32_t g = 0; g < p->g; g++)
-        for (uint32_t m = 0; m < p->m; m += WIDTH) {
-            const uint32_t lanes = hal_min(WIDTH, p->m - m);
-            clear(p, p->grad + g * p->dw_g + m * p->dw_m, lanes);
-            for (uint32_t n = 0; n < p->n; n++)
-                for (uint32_t a = 0; a < p->oh; a += rows)
-                    for (uint32_t b = 0; b < p->ow; b += columns) {
-                        const block_t block = {n, a, hal_min(a + rows, p->oh), b, hal_min(b + columns, p->ow)};
-                        const float *dy = p->dy + n * p->dy_n + g * p->dy_g + m * p->dy_m + a * p->dy_h + b;
-                        if (lanes > 1) lanes_pack(packed, dy, lanes, p->dy_m, block.a_end - a, (int32_t)p->dy_h, block.b_end - b);
-                        add_block(p, g, m, lanes, lanes > 1 ? packed : dy, &block);
-                    }
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, pieces);
+        const uint32_t g = strip.unit / parts, m = strip.unit % parts * WIDTH, lanes = hal_min(WIDTH, p->m - m);
+        for (uint32_t piece = strip.begin; piece < strip.end; piece++) {
+            const piece_t of = piece_of(p, piece, fours);
+            for (uint32_t c = of.c; c < of.end; c++)
+                clear(p->grad + g * p->dw_g + m * p->dw_m + c * p->dw_c + of.kh * p->kw, p->kw, lanes, p->dw_m);
         }
+        for (uint32_t n = 0; n < p->n; n++)
+            for (uint32_t a = 0; a < p->oh; a += rows)
+                for (uint32_t b = 0; b < p->ow; b += columns) {
+                    const block_t block = {n, a, hal_min(a + rows, p->oh), b, hal_min(b + columns, p->ow)};
+                    const float *dy = p->dy + n * p->dy_n + g * p->dy_g + m * p->dy_m + a * p->dy_h + b;
+                    if (lanes > 1) lanes_pack(packed, dy, lanes, p->dy_m, block.a_end - a, (int32_t)p->dy_h, block.b_end - b);
+                    add_block(p, g, m, lanes, strip, lanes > 1 ? packed : dy, &block);
+                }
+    }
 }

@@ -25,13 +25,15 @@ static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, u
     }
 }
 
-/* One block of outputs m.., with weights `w`, for all rows and columns; columns of one phase of the stride have taps alike. */
-static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part, const float *w, uint32_t m, uint32_t outputs) {
+/* One block of outputs m.., with weights `w`, for all columns of the strip's rows; columns of one phase of the stride have
+ * taps alike. */
+static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part, strip_t strip, const float *w, uint32_t m,
+                             uint32_t outputs) {
     const uint32_t first = m == 0, last = m + outputs == p->m;
     const int32_t unit = part->lanes == 1 ? 1 : (int32_t)WIDTH;
     const int32_t next = part->lanes == 1 ? (int32_t)p->w_m : unit * (int32_t)(p->kh * p->kw);
     const loop_t outer = {outputs, (int32_t)p->dy_m, next};
-    for (uint32_t ih = 0; ih < p->ih; ih++) {
+    for (uint32_t ih = strip.begin; ih < strip.end; ih++) {
         const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
         const loop_t row = {kh.count, -(int32_t)(p->back_h * p->dy_h), unit * (int32_t)(p->step_h * p->kw)};
         float sums[COLUMNS][WIDTH];
@@ -55,30 +57,33 @@ static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part
 
 /* Groups of one channel, in lanes: an image's rows are packed as well. */
 static void by_channel(const conv_grad_x_f32_args_t *p) {
+    const uint32_t groups = parts_of(p->g, WIDTH);
+    const share_t share = share_of(p->n * groups * p->ih);
     float w[PACKED * WIDTH], dy[PACKED * WIDTH];
-    for (uint32_t n = 0; n < p->n; n++)
-        for (uint32_t g = 0; g < p->g; g += WIDTH) {
-            const part_t part = {p->dy + n * p->dy_n + g * p->dy_g, p->gate ? p->gate + n * p->gate_n + g * p->gate_g : 0,
-                                 p->dx + n * p->dx_n + g * p->dx_g, hal_min(WIDTH, p->g - g), p->gate_g, p->dx_g};
-            lanes_pack(w, p->w + g * p->w_g, part.lanes, p->w_g, 1, 0, p->kh * p->kw);
-            for (uint32_t ih = 0; ih < p->ih; ih++) {
-                const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
-                const loop_t row = {kh.count, (int32_t)(p->dy_cols * WIDTH), (int32_t)(p->step_h * p->kw * WIDTH)};
-                const int32_t back = -(int32_t)(p->back_h * p->dy_h);
-                if (kh.count)
-                    lanes_pack(dy, part.dy + kh.window * p->dy_h, part.lanes, p->dy_g, kh.count, back, p->dy_cols);
-                float sums[COLUMNS][WIDTH];
-                for (uint32_t iw = 0, from = 0; iw < p->iw; iw++) {
-                    const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
-                    const loop_t column = {kw.count, -(int32_t)(p->back_w * WIDTH), (int32_t)(p->step_w * WIDTH)};
-                    const float *factors = w + (kh.first * p->kw + kw.first) * WIDTH;
-                    pair_sums(dy + kw.window * WIDTH, factors, row, column, sums + (iw - from));
-                    if (iw + 1 < p->iw && iw + 1 < from + COLUMNS) continue;
-                    finish(p, &part, ih, from, iw + 1 - from, 1, 1, sums);
-                    from = iw + 1;
-                }
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, p->ih);
+        const uint32_t n = strip.unit / groups, g = strip.unit % groups * WIDTH;
+        const part_t part = {p->dy + n * p->dy_n + g * p->dy_g, p->gate ? p->gate + n * p->gate_n + g * p->gate_g : 0,
+                             p->dx + n * p->dx_n + g * p->dx_g, hal_min(WIDTH, p->g - g), p->gate_g, p->dx_g};
+        lanes_pack(w, p->w + g * p->w_g, part.lanes, p->w_g, 1, 0, p->kh * p->kw);
+        for (uint32_t ih = strip.begin; ih < strip.end; ih++) {
+            const taps_t kh = taps_of(p->top + (int32_t)ih, p->kh, p->dh, p->sh, p->dy_rows);
+            const loop_t row = {kh.count, (int32_t)(p->dy_cols * WIDTH), (int32_t)(p->step_h * p->kw * WIDTH)};
+            const int32_t back = -(int32_t)(p->back_h * p->dy_h);
+            if (kh.count) lanes_pack(dy, part.dy + kh.window * p->dy_h, part.lanes, p->dy_g, kh.count, back, p->dy_cols);
+            float sums[COLUMNS][WIDTH];
+            for (uint32_t iw = 0, from = 0; iw < p->iw; iw++) {
+                const taps_t kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
+                const loop_t column = {kw.count, -(int32_t)(p->back_w * WIDTH), (int32_t)(p->step_w * WIDTH)};
+                const float *factors = w + (kh.first * p->kw + kw.first) * WIDTH;
+                pair_sums(dy + kw.window * WIDTH, factors, row, column, sums + (iw - from));
+                if (iw + 1 < p->iw && iw + 1 < from + COLUMNS) continue;
+                finish(p, &part, ih, from, iw + 1 - from, 1, 1, sums);
+                from = iw + 1;
             }
         }
+    }
 }
 
 void conv_grad_x_f32(const void *args) {
@@ -89,19 +94,21 @@ void conv_grad_x_f32(const void *args) {
     }
     const uint32_t taps = p->kh * p->kw;
     const uint32_t outputs = products_block(p->m, taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w));
-    const uint32_t width = outputs * taps <= PACKED ? WIDTH : 1;
+    const uint32_t width = outputs * taps <= PACKED ? WIDTH : 1, parts = parts_of(p->c, width);
+    const share_t share = share_of(p->n * p->g * parts * p->ih);
     float packed[PACKED * WIDTH];
-    for (uint32_t n = 0; n < p->n; n++)
-        for (uint32_t g = 0; g < p->g; g++)
-            for (uint32_t c = 0; c < p->c; c += width) {
-                const part_t part = {p->dy + n * p->dy_n + g * p->dy_g,
-                                     p->gate ? p->gate + n * p->gate_n + g * p->gate_g + c * p->gate_c : 0,
-                                     p->dx + n * p->dx_n + g * p->dx_g + c * p->dx_c, hal_min(width, p->c - c), p->gate_c, p->dx_c};
-                for (uint32_t m = 0; m < p->m; m += outputs) {
-                    const float *w = p->w + g * p->w_g + c * p->w_c + m * p->w_m;
-                    const uint32_t count = hal_min(outputs, p->m - m);
-                    if (part.lanes > 1) lanes_pack(packed, w, part.lanes, p->w_c, count, (int32_t)p->w_m, taps);
-                    add_block(p, &part, part.lanes > 1 ? packed : w, m, count);
-                }
-            }
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, p->ih);
+        const uint32_t n = strip.unit / (p->g * parts), g = strip.unit / parts % p->g, c = strip.unit % parts * width;
+        const part_t part = {p->dy + n * p->dy_n + g * p->dy_g,
+                             p->gate ? p->gate + n * p->gate_n + g * p->gate_g + c * p->gate_c : 0,
+                             p->dx + n * p->dx_n + g * p->dx_g + c * p->dx_c, hal_min(width, p->c - c), p->gate_c, p->dx_c};
+        for (uint32_t m = 0; m < p->m; m += outputs) {
+            const float *w = p->w + g * p->w_g + c * p->w_c + m * p->w_m;
+            const uint32_t count = hal_min(outputs, p->m - m);
+            if (part.lanes > 1) lanes_pack(packed, w, part.lanes, p->w_c, count, (int32_t)p->w_m, taps);
+            add_block(p, &part, strip, part.lanes > 1 ? packed : w, m, count);
+        }
+    }
 }

@@ -28,24 +28,25 @@ static inline void finish(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint
     }
 }
 
-/* One block of k for all rows and `lanes` columns n.., whose factors are in `factors`, `next` elements from k to k. */
-static void add_block(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t lanes, const float *factors, uint32_t next,
-                      uint32_t k, uint32_t count) {
+/* One block of k for rows m.. below `end` and `lanes` columns n.., whose factors are in `factors`, `next` elements from k to
+ * k. */
+static void add_block(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t end, uint32_t n, uint32_t lanes,
+                      const float *factors, uint32_t next, uint32_t k, uint32_t count) {
     const loop_t once = {1, 0, 0}, sum = {count, (int32_t)p->a_k, (int32_t)next};
-    for (uint32_t m = 0, spots; m < p->m; m += spots) {
+    for (uint32_t spots; m < end; m += spots) {
         float sums[SPOTS][WIDTH];
-        spots = m + SPOTS <= p->m ? SPOTS : 1;
+        spots = m + SPOTS <= end ? SPOTS : 1;
         block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums, 1);
         finish(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
     }
 }
 
-/* One block of k of a single row of A, for columns n.. each with its own factors, a spot per column. */
-static void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t k, uint32_t count) {
+/* One block of k of a single row of A, for columns n.. below `end` each with its own factors, a spot per column. */
+static void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t end, uint32_t k, uint32_t count) {
     const loop_t once = {1, 0, 0}, sum = {count, (int32_t)p->b_k, (int32_t)p->a_k};
-    for (uint32_t n = 0, spots; n < p->n; n += spots) {
+    for (uint32_t spots; n < end; n += spots) {
         float columns[SPOTS][WIDTH], sums[SPOTS][WIDTH];
-        spots = n + SPOTS <= p->n ? SPOTS : 1;
+        spots = n + SPOTS <= end ? SPOTS : 1;
         block_sums(spots, 1, p->b + b * p->b_b + n * p->b_n + k * p->b_k, (int32_t)p->b_n, p->a + b * p->a_b + k * p->a_k, once,
                    once, sum, columns, 1);
         for (uint32_t s = 0; s < spots; s++) sums[0][s] = columns[s][0];
@@ -53,27 +54,43 @@ static void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t k, uint32_t c
     }
 }
 
+/* A single row of A with columns of B that are rows in memory: cores share the columns of a batch. */
+static void by_row(const gemm_f32_args_t *p) {
+    const uint32_t pieces = parts_of(p->n, SPOTS);
+    const share_t share = share_of(p->batch * pieces);
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, pieces);
+        for (uint32_t k = 0; k < p->k; k += PRODUCTS_BLOCK)
+            add_row(p, strip.unit, strip.begin * SPOTS, hal_min(p->n, strip.end * SPOTS), k, hal_min(PRODUCTS_BLOCK, p->k - k));
+    }
+}
+
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
+    if (p->m == 1 && p->b_n != 1) {
+        by_row(p);
+        return;
+    }
+    const uint32_t parts = parts_of(p->n, WIDTH), pieces = parts_of(p->m, SPOTS);
+    const share_t share = share_of(p->batch * parts * pieces);
     float packed[PRODUCTS_BLOCK * WIDTH];
-    for (uint32_t b = 0; b < p->batch; b++)
+    strip_t strip;
+    for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
+        strip = strip_at(at, share.end, pieces);
+        const uint32_t b = strip.unit / parts, n = strip.unit % parts * WIDTH, lanes = hal_min(WIDTH, p->n - n);
+        const uint32_t m = strip.begin * SPOTS, end = hal_min(p->m, strip.end * SPOTS);
         for (uint32_t k = 0; k < p->k; k += PRODUCTS_BLOCK) {
             const uint32_t count = hal_min(PRODUCTS_BLOCK, p->k - k);
-            if (p->m == 1 && p->b_n != 1) {
-                add_row(p, b, k, count);
+            const float *from = p->b + b * p->b_b + n * p->b_n + k * p->b_k;
+            if (lanes == 1 || (p->b_n == 1 && lanes == WIDTH)) {
+                add_block(p, b, m, end, n, lanes, from, p->b_k, k, count);
                 continue;
             }
-            for (uint32_t n = 0, lanes; n < p->n; n += lanes) {
-                const float *from = p->b + b * p->b_b + n * p->b_n + k * p->b_k;
-                lanes = hal_min(WIDTH, p->n - n);
-                if (lanes == 1) add_block(p, b, n, 1, from, p->b_k, k, count);
-                else if (p->b_n == 1 && lanes == WIDTH) add_block(p, b, n, lanes, from, p->b_k, k, count);
-                else {
-                    if (lanes < WIDTH) memset(packed, 0, sizeof(float) * WIDTH * count);
-                    for (uint32_t i = 0; i < count; i++)
-                        for (uint32_t lane = 0; lane < lanes; lane++) packed[i * WIDTH + lane] = from[i * p->b_k + lane * p->b_n];
-                    add_block(p, b, n, lanes, packed, WIDTH, k, count);
-                }
-            }
+            if (lanes < WIDTH) memset(packed, 0, sizeof(float) * WIDTH * count);
+            for (uint32_t i = 0; i < count; i++)
+                for (uint32_t lane = 0; lane < lanes; lane++) packed[i * WIDTH + lane] = from[i * p->b_k + lane * p->b_n];
+            add_block(p, b, m, end, n, lanes, packed, WIDTH, k, count);
         }
+    }
 }
