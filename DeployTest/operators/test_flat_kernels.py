@@ -56,9 +56,11 @@ def jobs_of(symbol: str) -> list[KernelJob]:
 def test_whole_sums(tmp_path: Path) -> None:
     """The target names each kernel of its own to which it is all one whether its sum began in an earlier call."""
     jobs = [replace(jobs_of(symbol)[0], label=symbol) for symbol in OWN]
+    jobs = [job for job in jobs if "first" in job.scalars]
     later = [replace(job, label=f"{job.label} later", scalars={**job.scalars, "first": 0}) for job in jobs]
     found = {result.label: result for result in measure.measure_jobs(TARGET, [*jobs, *later], tmp_path)}
-    same = [symbol for symbol in OWN if _written(found[symbol]) == _written(found[f"{symbol} later"])]
+    symbols = [job.label for job in jobs]
+    same = [symbol for symbol in symbols if _written(found[symbol]) == _written(found[f"{symbol} later"])]
     assert same == sorted(TARGET.whole_sums)
 
 
@@ -71,6 +73,6 @@ def _written(result: Measured) -> dict[str, bytes]:
 def test_same_bits(symbol: str, cores: int, tmp_path: Path) -> None:
     """Every operand, read or written, is what the portable kernel leaves, however many threads share the work."""
     jobs = jobs_of(symbol)
-    assert len(jobs) > 20
+    assert len(jobs) > (20 if symbol in TARGET.whole_sums else 1)
     results = measure.measure_jobs(replace(TARGET, cores=cores), jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})

@@ -94,6 +94,12 @@ def mobilenet_v1(norm: bool) -> Classifier:
     return Classifier(Layer(3, 8, (3, 3), 2, AFTER, 1, norm), blocks, 256, 2)
 
 
+def digits(norm: bool) -> nn.Module:
+    """8x8 -> 4x4; it has no norm."""
+    del norm
+    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10))
+
+
 class Weighted(nn.Module):
     """x W + b, with W as [in, out]."""
 

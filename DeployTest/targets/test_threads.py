@@ -1,6 +1,7 @@
-"""Threads for cores on one flat memory: the bits of one core, no races, no call lost, and an end where they cannot start."""
+"""Threads for cores on one flat memory: the bits of one core, no races, no call lost, an end where there are too few."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {{
 
 def compiled(cores: int, calls: int, folder: Path, *flags: str) -> Path:
     """A program that checks after each call that every core made it, once and in turn."""
-    tools = build.toolchain(targets.load(NATIVE))
+    tools = build.toolchain(replace(targets.load(NATIVE), cores=cores))
     (folder / "main.c").write_text(CALLS.format(cores=cores, calls=calls))
     folders = (COMMON / "include", *source_folders(tools))
     sources = [folder / "main.c", *(path for place in folders for path in sorted(place.glob("*.c")))]
@@ -108,6 +109,14 @@ def test_calls_do_not_race(cores: int, races: tuple[str, ...], tmp_path: Path) -
     """What a core writes in a call, another one may read in the next."""
     program = compiled(cores, 300, tmp_path, *races)
     assert subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout == "all"
+
+
+def test_built_for_others(tmp_path: Path) -> None:
+    """Kernels share by the number that they are compiled for: a plan with another one ends before it runs."""
+    program = compiled(2, 1, tmp_path, "-UHAL_CORES", "-DHAL_CORES=3")
+    run = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 4
+    assert "the plan has 2 cores, and it is built for 3" in run.stderr
 
 
 def test_cannot_start(tmp_path: Path) -> None:

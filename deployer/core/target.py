@@ -51,11 +51,11 @@ class SmallProgram:
 class Toolchain:
     """How a program is compiled and started.
 
-    `compiler` may be replaced through the environment variable `compiler_env`. Each of the flags `optional` is given
-    where the compiler takes it. `link` knows `{targets}`, the folder of the deployer's targets, `{folder}`, that of a
-    package's target, `{libgcc}`, the compiler's library under the flags `libgcc`, and `{NAME_bytes}`, what the plan
-    takes of the level of that name in small letters. `sources` are folders beside the TOML, or else among the
-    deployer's targets.
+    `compiler` may be replaced through the environment variable `compiler_env`. `flags` know `{cores}`, the plan's; each
+    of the flags `optional` is given where the compiler takes it. `link` knows `{targets}`, the folder of the deployer's
+    targets, `{folder}`, that of a package's target, `{libgcc}`, the compiler's library under the flags `libgcc`, and
+    `{NAME_bytes}`, what the plan takes of the level of that name in small letters. `sources` are folders beside the
+    TOML, or else among the deployer's targets.
     `run` knows `{program}`, `{input}`, `{output}`, `{directory}`; `{flags}` stands for the simulator's options as words
     of their own, `{semihosting}` for the same as `,arg=` items; `run_flags` are those it heeds. Its first word is
     searched in `$run_env/bin` and PATH.
@@ -291,8 +291,9 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"
     )
     filled = {"targets", "folder", "libgcc", *(f"{name}_bytes" for name in level_names)}
-    unfilled = {x for word in (toolchain.link if toolchain else ()) for x in re.findall(r"{(\w*)}", word)} - filled
-    faults.check(not unfilled, f"toolchain.link has placeholders {sorted(unfilled)} of nothing")
+    for key, known in (("link", filled), ("flags", {"cores"})):
+        unfilled = {x for word in getattr(toolchain, key, ()) for x in re.findall(r"{(\w*)}", word)} - known
+        faults.check(not unfilled, f"toolchain.{key} has placeholders {sorted(unfilled)} of nothing")
     for key in numbers:
         faults.check(not isinstance(raw.get(key), int) or raw[key] > 0, f"{key} is not positive")
     cores, most = raw.get("cores"), raw.get("most_cores", raw.get("cores"))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -176,10 +176,11 @@ def link_words(tools: Toolchain, command: str, target: Target, bytes_by_level: M
 
 
 def toolchain(target: Target) -> Toolchain:
-    """The target's toolchain; OptionProblem where it describes a machine that only others simulate."""
+    """The target's toolchain, its flags for so many cores; OptionProblem for a machine that only others simulate."""
     if target.toolchain is None:
         raise OptionProblem(f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock")
-    return target.toolchain
+    flags = tuple(flag.replace("{cores}", str(target.cores)) for flag in target.toolchain.flags)
+    return replace(target.toolchain, flags=flags)
 
 
 def compiler(tools: Toolchain) -> list[str]:

@@ -46,9 +46,9 @@ void hal_init(int argc, char **argv) {
         else if (!strcmp(argv[i], "--output")) output = opened(argv[i], argv[i + 1], "wb");
         else end(USAGE, "unknown flag '%s'; known: --input FILE --output FILE", argv[i]);
     }
-    if (hal_plan_cores == 1) return;
-    const uint32_t cores = pool_start(hal_plan_cores);
-    if (cores < hal_plan_cores) end(UNFIT, "the plan has %u cores, and %u threads could be started", hal_plan_cores, cores);
+    if (hal_plan_cores != HAL_CORES) end(UNFIT, "the plan has %u cores, and it is built for %u", hal_plan_cores, HAL_CORES);
+    const uint32_t cores = pool_start(HAL_CORES);
+    if (cores < HAL_CORES) end(UNFIT, "the plan has %u cores, and %u threads could be started", HAL_CORES, cores);
 }
 
 void hal_step(uint32_t step) { current_step = step; }
@@ -56,7 +56,7 @@ void hal_step(uint32_t step) { current_step = step; }
 /* Of one core its processor time, on which other processes do not count; of several the time that passes, which they save. */
 uint64_t hal_cycles(void) {
     struct timespec now;
-    clock_gettime(hal_plan_cores == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    clock_gettime(HAL_CORES == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -82,7 +82,7 @@ void hal_exit(int code) {
 /* ---- compute ---- */
 
 void hal_parallel(hal_kernel_t kernel, const void *args) {
-    if (hal_plan_cores == 1) kernel(args);
+    if (HAL_CORES == 1) kernel(args);
     else pool_run(kernel, args);
 }
 

@@ -7,10 +7,10 @@
 #define HAL_TABLE
 #define HAL_INLINE_CORES
 
-extern const uint32_t hal_plan_cores;
 extern _Thread_local uint32_t hal_thread;
 
-static inline uint32_t hal_core_id(void) { return hal_thread; }
-static inline uint32_t hal_core_count(void) { return hal_plan_cores; }
+/* The number of cores is a constant, so that with one of them nothing is left of sharing. */
+static inline uint32_t hal_core_id(void) { return HAL_CORES == 1 ? 0 : hal_thread; }
+static inline uint32_t hal_core_count(void) { return HAL_CORES; }
 
 #endif

@@ -61,6 +61,7 @@ static void *core(void *number) {
 
 uint32_t pool_start(uint32_t cores) {
     pthread_attr_t attributes;
+    if (cores == 1) return started;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     looks = processors >= (long)cores ? LOOKS : 0; /* with fewer processors, a look keeps another from working */
     if (pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, STACK)) return started;
