@@ -299,9 +299,9 @@ def page_table(record: Mapping[str, Any]) -> str:
     lines += [
         "",
         "Of a step: instructions by valgrind, multiply-accumulates by the operators, and the microseconds that this",
-        "machine's peaks allow, measured in the same rounds with a working set of the model's size: each kernel moves each",
-        "operand once while it computes. The digest is of losses and weights after a few steps; the last column is that of",
-        f"`siracusa`'s plan on the simulator. {record['processor']}.",
+        "machine's peaks allow, where each kernel moves each operand once while it computes; peaks are measured in the",
+        "same rounds, with a working set of the model's size. The digest is of losses and weights after a few steps; the",
+        f"last column is that of `siracusa`'s plan on the simulator. {record['processor']}.",
         "",
         "| model | instructions | MACs | each | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa`'s |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""Threads for cores on one flat memory: the bits of one core, no races, no call lost, an end where there are too few."""
+"""Threads for cores on one flat memory: the bits of one core, no races, no call lost, and too few are an end."""
 
 import subprocess
 from dataclasses import replace
