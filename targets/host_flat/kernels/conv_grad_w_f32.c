@@ -21,6 +21,12 @@ static inline piece_t piece_of(const conv_grad_w_f32_args_t *p, uint32_t piece, 
     return (piece_t){kh, c, hal_min(p->c, c + SPOTS)};
 }
 
+/* A tap has nothing of a first block that lies in padding: zeros for a row of taps, of outputs `apart` elements on. */
+static inline void clear(float *row, uint32_t taps, uint32_t lanes, uint32_t apart) {
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        for (uint32_t i = 0; i < taps; i++) row[lane * apart + i] = 0.0f;
+}
+
 /* The sums of one block for the strip's taps of outputs m.. of a group, in `lanes`, with dY of the block in `dy`. */
 static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t m, uint32_t lanes, strip_t strip,
                              const float *dy, const block_t *block) {
@@ -34,6 +40,8 @@ static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32
         const int32_t top = p->top + (int32_t)(at.kh * p->dh);
         const share_t oh = taps_inside(top, p->oh, p->sh, p->x_rows);
         const uint32_t a = oh.begin > block->a ? oh.begin : block->a, a_end = hal_min(oh.end, block->a_end);
+        for (uint32_t c = at.c; c < at.end && first && a >= a_end; c++)
+            clear(grad + c * p->dw_c + at.kh * p->kw, p->kw, lanes, p->dw_m);
         if (a >= a_end) continue;
         const loop_t outer = {1, 0, 0}, row = {a_end - a, (int32_t)(p->sh * p->x_h), next};
         for (uint32_t kw = 0; kw < p->kw; kw++) {
@@ -57,12 +65,6 @@ static inline void add_block(const conv_grad_w_f32_args_t *p, uint32_t g, uint32
     }
 }
 
-/* What a tap has of which the first block lies in padding: nothing, for rows of taps of outputs `apart` elements on. */
-static inline void clear(float *row, uint32_t taps, uint32_t lanes, uint32_t apart) {
-    for (uint32_t lane = 0; lane < lanes; lane++)
-        for (uint32_t i = 0; i < taps; i++) row[lane * apart + i] = 0.0f;
-}
-
 /* The sums of one block for rows of taps of groups g.. of one channel, in `lanes`, with dY of the block in `dy`. */
 static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uint32_t lanes, strip_t strip, const float *dy,
                                 const block_t *block) {
@@ -72,6 +74,7 @@ static inline void add_channels(const conv_grad_w_f32_args_t *p, uint32_t g, uin
         const int32_t top = p->top + (int32_t)(kh * p->dh);
         const share_t oh = taps_inside(top, p->oh, p->sh, p->x_rows);
         const uint32_t a = oh.begin > block->a ? oh.begin : block->a, a_end = hal_min(oh.end, block->a_end);
+        if (first && a >= a_end) clear(p->grad + g * p->dw_g + kh * p->kw, p->kw, lanes, p->dw_g);
         if (a >= a_end) continue;
         const loop_t row = {a_end - a, (int32_t)(p->x_cols * WIDTH), (int32_t)(wide * WIDTH)};
         const float *from = p->x + block->n * p->x_n + g * p->x_g + (top + (int32_t)(a * p->sh)) * (int32_t)p->x_h;
@@ -100,7 +103,6 @@ static void by_channel(const conv_grad_w_f32_args_t *p, uint32_t rows, uint32_t 
     for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
         strip = strip_at(at, share.end, p->kh);
         const uint32_t g = strip.unit * WIDTH, lanes = hal_min(WIDTH, p->g - g);
-        clear(p->grad + g * p->dw_g + strip.begin * p->kw, (strip.end - strip.begin) * p->kw, lanes, p->dw_g);
         for (uint32_t n = 0; n < p->n; n++)
             for (uint32_t a = 0; a < p->oh; a += rows)
                 for (uint32_t b = 0; b < p->ow; b += columns) {
@@ -119,18 +121,13 @@ void conv_grad_w_f32(const void *args) {
         by_channel(p, rows, columns);
         return;
     }
-    const uint32_t parts = parts_of(p->m, WIDTH), fours = parts_of(p->c, SPOTS), pieces = fours * p->kh;
+    const uint32_t parts = parts_of(p->m, WIDTH), pieces = parts_of(p->c, SPOTS) * p->kh;
     const share_t share = share_of(p->g * parts * pieces);
     float packed[PRODUCTS_BLOCK * WIDTH];
     strip_t strip;
     for (uint32_t at = share.begin; at < share.end; at += strip.end - strip.begin) {
         strip = strip_at(at, share.end, pieces);
         const uint32_t g = strip.unit / parts, m = strip.unit % parts * WIDTH, lanes = hal_min(WIDTH, p->m - m);
-        for (uint32_t piece = strip.begin; piece < strip.end; piece++) {
-            const piece_t of = piece_of(p, piece, fours);
-            for (uint32_t c = of.c; c < of.end; c++)
-                clear(p->grad + g * p->dw_g + m * p->dw_m + c * p->dw_c + of.kh * p->kw, p->kw, lanes, p->dw_m);
-        }
         for (uint32_t n = 0; n < p->n; n++)
             for (uint32_t a = 0; a < p->oh; a += rows)
                 for (uint32_t b = 0; b < p->ow; b += columns) {

@@ -28,21 +28,24 @@ static inline void finish(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint
     }
 }
 
-/* One block of k for rows m.. below `end` and `lanes` columns n.., whose factors are in `factors`, `next` elements from k to
- * k. */
-static void add_block(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t end, uint32_t n, uint32_t lanes,
-                      const float *factors, uint32_t next, uint32_t k, uint32_t count) {
+/* One block of k for `spots` rows m.. and `lanes` columns n.., whose factors are in `factors`, `next` elements from k to k. */
+static ALWAYS_INLINE void add_rows(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t spots, uint32_t n, uint32_t lanes,
+                                   const float *factors, uint32_t next, uint32_t k, uint32_t count) {
     const loop_t once = {1, 0, 0}, sum = {count, (int32_t)p->a_k, (int32_t)next};
-    for (uint32_t spots; m < end; m += spots) {
-        float sums[SPOTS][WIDTH];
-        spots = m + SPOTS <= end ? SPOTS : 1;
-        block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums, 1);
-        finish(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
-    }
+    float sums[SPOTS][WIDTH];
+    block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums, 1);
+    finish(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
+}
+
+/* The same for all rows m.. below `end`. */
+static inline void add_block(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t end, uint32_t n, uint32_t lanes,
+                             const float *factors, uint32_t next, uint32_t k, uint32_t count) {
+    for (; m + SPOTS <= end; m += SPOTS) add_rows(p, b, m, SPOTS, n, lanes, factors, next, k, count);
+    for (; m < end; m++) add_rows(p, b, m, 1, n, lanes, factors, next, k, count);
 }
 
 /* One block of k of a single row of A, for columns n.. below `end` each with its own factors, a spot per column. */
-static void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t end, uint32_t k, uint32_t count) {
+static inline void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uint32_t end, uint32_t k, uint32_t count) {
     const loop_t once = {1, 0, 0}, sum = {count, (int32_t)p->b_k, (int32_t)p->a_k};
     for (uint32_t spots; n < end; n += spots) {
         float columns[SPOTS][WIDTH], sums[SPOTS][WIDTH];
