@@ -1,5 +1,5 @@
-/* A call is announced by a count that goes up, and over when the count of busy threads is zero. Whoever waits for a count
- * looks at it for some microseconds, as the next call is near, and then sleeps, as others may need the processor. */
+/* A call's shares are taken one by one, by whichever thread comes: kernels go by a core's number and never wait for each other,
+ * so one thread may be several cores in turn, and a thread that the machine has no processor for is not waited for. */
 #include "pool.h"
 
 #include <pthread.h>
@@ -10,18 +10,20 @@ enum { LOOKS = 2000, STACK = 1 << 20 }; /* a look takes some ten cycles; kernels
 
 _Thread_local uint32_t hal_thread;
 
+/* A number that others wait for: they look at it for some microseconds, as the next call is near, and then sleep, as others
+ * may need the processor. */
 typedef struct {
-    _Alignas(64) atomic_uint count; /* on a line of its own: it is looked at while others work */
+    _Alignas(64) atomic_uint number; /* on a line of its own: it is looked at while others work */
     atomic_uint sleepers;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } gate_t;
 
-static gate_t calls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-static gate_t busy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-static hal_kernel_t call_kernel; /* both are written before a call is announced, and not before the last one is over */
+static gate_t next = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}; /* share to be taken */
+static gate_t left = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}; /* shares that are not done */
+static hal_kernel_t call_kernel; /* both are written before shares can be taken, and not before those of the last call are done */
 static const void *call_args;
-static uint32_t started = 1, looks;
+static uint32_t shares, looks;
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -29,15 +31,15 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-/* A sleeper says so before its last look, and who changes the count asks for sleepers after that: one sees the other. */
-static void wait_for(gate_t *gate, uint32_t count) {
+/* A sleeper says so before its last look, and who changes the number asks for sleepers after that: one sees the other. */
+static void wait_below(gate_t *gate, uint32_t limit) {
     for (uint32_t i = 0; i < looks; i++) {
-        if (atomic_load(&gate->count) == count) return;
+        if (atomic_load(&gate->number) < limit) return;
         pause_briefly();
     }
     pthread_mutex_lock(&gate->lock);
     atomic_fetch_add(&gate->sleepers, 1);
-    while (atomic_load(&gate->count) != count) pthread_cond_wait(&gate->changed, &gate->lock);
+    while (atomic_load(&gate->number) >= limit) pthread_cond_wait(&gate->changed, &gate->lock);
     atomic_fetch_sub(&gate->sleepers, 1);
     pthread_mutex_unlock(&gate->lock);
 }
@@ -49,25 +51,38 @@ static void wake(gate_t *gate) {
     pthread_mutex_unlock(&gate->lock);
 }
 
-static void *core(void *number) {
-    hal_thread = (uint32_t)(uintptr_t)number;
-    for (uint32_t call = 1;; call++) {
-        wait_for(&calls, call);
+/* Takes shares until there are none. Whoever has one may read the call, which is not over before all shares are done. */
+static void take_shares(void) {
+    uint32_t share = atomic_load(&next.number);
+    while (share < shares) {
+        if (!atomic_compare_exchange_weak(&next.number, &share, share + 1)) continue;
+        hal_thread = share;
         call_kernel(call_args);
-        if (atomic_fetch_sub(&busy.count, 1) == 1) wake(&busy);
+        if (atomic_fetch_sub(&left.number, 1) == 1) wake(&left);
+        share = atomic_load(&next.number);
     }
-    return 0;
+}
+
+static void *work(void *nothing) {
+    for (;;) {
+        wait_below(&next, shares);
+        take_shares();
+    }
+    return nothing;
 }
 
 uint32_t pool_start(uint32_t cores) {
     pthread_attr_t attributes;
+    uint32_t started = 1;
     if (cores == 1) return started;
+    shares = cores;
+    atomic_store(&next.number, cores);
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     looks = processors >= (long)cores ? LOOKS : 0; /* with fewer processors, a look keeps another from working */
     if (pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, STACK)) return started;
     if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED)) return started;
     for (pthread_t thread; started < cores; started++)
-        if (pthread_create(&thread, &attributes, core, (void *)(uintptr_t)started)) break;
+        if (pthread_create(&thread, &attributes, work, 0)) break;
     pthread_attr_destroy(&attributes);
     return started;
 }
@@ -75,9 +90,9 @@ uint32_t pool_start(uint32_t cores) {
 void pool_run(hal_kernel_t kernel, const void *args) {
     call_kernel = kernel;
     call_args = args;
-    atomic_store(&busy.count, started - 1);
-    atomic_fetch_add(&calls.count, 1);
-    wake(&calls);
-    kernel(args);
-    wait_for(&busy, 0);
+    atomic_store(&left.number, shares);
+    atomic_store(&next.number, 0);
+    wake(&next);
+    take_shares();
+    wait_below(&left, 1);
 }
