@@ -300,10 +300,10 @@ def page_table(record: Mapping[str, Any]) -> str:
         "",
         "Of a step: instructions by valgrind, multiply-accumulates by the operators, and the microseconds that this",
         "machine's peaks allow, where each kernel moves each operand once while it computes; peaks are measured in the",
-        "same rounds, with a working set of the model's size. The digest is of losses and weights after a few steps; the",
-        f"last column is that of `siracusa`'s plan on the simulator. {record['processor']}.",
+        "same rounds, with a working set of the model's size. The digest is of losses and weights after a few steps,",
+        f"and beside it that of `siracusa`'s plan on the simulator. {record['processor']}.",
         "",
-        "| model | instructions | MACs | each | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa`'s |",
+        "| model | instructions | MACs | each | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa` |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -43,11 +43,41 @@ int main(int argc, char **argv) {{
 }}
 """
 
+MEETINGS = """#include "hal.h"
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
+const uint32_t hal_plan_cores = {cores};
+static atomic_uint begun;
+static uint32_t ended[{cores}];
+static _Thread_local uint32_t caller;
+static void kernel(const void *args) {{
+    const uint32_t call = *(const uint32_t *)args;
+    atomic_fetch_add(&begun, 1);
+    while (atomic_load(&begun) < {cores} * call) sched_yield();
+    if (!caller) usleep(2000);
+    ended[hal_core_id()] = call;
+}}
+int main(int argc, char **argv) {{
+    hal_init(argc, argv);
+    caller = 1;
+    for (uint32_t call = 1; call <= {calls}; call++) {{
+        if (call % 2) usleep(5000);
+        hal_parallel(kernel, &call);
+        for (uint32_t i = 0; i < {cores}; i++)
+            if (ended[i] != call) hal_exit(5);
+    }}
+    hal_print("all");
+    hal_exit(0);
+}}
+"""
+"""Each share waits for all others to begin, and the caller's ends first; threads sleep before each second call."""
 
-def compiled(cores: int, calls: int, folder: Path, *flags: str) -> Path:
+
+def compiled(cores: int, calls: int, folder: Path, *flags: str, text: str = CALLS) -> Path:
     """A program that checks after each call that every core made it, once and in turn."""
     tools = build.toolchain(replace(targets.load(NATIVE), cores=cores))
-    (folder / "main.c").write_text(CALLS.format(cores=cores, calls=calls))
+    (folder / "main.c").write_text(text.format(cores=cores, calls=calls))
     folders = (COMMON / "include", *source_folders(tools))
     sources = [folder / "main.c", *(path for place in folders for path in sorted(place.glob("*.c")))]
     command = [*build.compiler(tools), *build.flags_of(tools), *flags, *(f"-I{place}" for place in folders)]
@@ -101,6 +131,13 @@ def test_no_race(races: tuple[str, ...], models_root: Path, tmp_path: Path, monk
 def test_every_call(cores: int, calls: int, tmp_path: Path) -> None:
     """Each core makes each call once before the next one begins, whether there are processors for all or not."""
     program = compiled(cores, calls, tmp_path)
+    assert subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout == "all"
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+def test_all_at_once(cores: int, tmp_path: Path) -> None:
+    """All threads take part in a call, also those that slept, and it returns when the last of them is done."""
+    program = compiled(cores, 20, tmp_path, text=MEETINGS)
     assert subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout == "all"
 
 
