@@ -303,7 +303,7 @@ def page_table(record: Mapping[str, Any]) -> str:
         "same rounds, with a working set of the model's size. The digest is of losses and weights after a few steps,",
         f"and beside it that of `siracusa`'s plan on the simulator. {record['processor']}.",
         "",
-        "| model | instructions | MACs | each | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa` |",
+        "| model | instructions | MACs | per MAC | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa` |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LANES = 8, SUMS = 12, ROUNDS = 40, FACTORS = 20000, MOVED = 1 << 24 };
+enum { LANES = 8, SUMS = 12, ROUNDS = 40, FACTORS = 200000, MOVED = 1 << 24 };
 
 typedef float lanes_t __attribute__((vector_size(32)));
 

@@ -14,7 +14,7 @@ from deployer.frontend.dataset import Dataset, data_inputs, load
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, run_graph
-from DeployTest.models import autoencoder, deep_autoencoder, dscnn, mobilenet_v1, resnet8, simple_mlp
+from DeployTest.models import autoencoder, deep_autoencoder, digits, dscnn, mobilenet_v1, resnet8, simple_mlp
 from DeployTest.support.small_graphs import Model, constant, node, value
 from DeployTest.support.tolerances import assert_close
 
@@ -32,6 +32,7 @@ DENSE: dict[str, tuple[ModuleType, dict[str, Any]]] = {
 }
 ACCUMULATED = {"n_accum": 4, "n_batches": 8}
 CONVOLUTIONAL: dict[str, tuple[ModuleType, dict[str, Any]]] = {
+    "digits": (digits, {}),
     "dscnn": (dscnn, {}),
     "dscnn_batch": (dscnn, {"batch": 4}),
     "dscnn_accum": (dscnn, ACCUMULATED),

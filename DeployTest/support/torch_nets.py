@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, gelu, pad, relu
+from torch.nn.functional import cross_entropy, gelu, max_pool2d, pad, relu
 
 Pads = tuple[int, int, int, int]
 NONE, ROUND, AFTER = (0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1)
@@ -94,10 +94,23 @@ def mobilenet_v1(norm: bool) -> Classifier:
     return Classifier(Layer(3, 8, (3, 3), 2, AFTER, 1, norm), blocks, 256, 2)
 
 
-def digits(norm: bool) -> nn.Module:
-    """8x8 -> 4x4; it has no norm."""
+class Digits(nn.Module):
+    """A convolution, the largest of each four, and scores."""
+
+    def __init__(self) -> None:
+        """Layers by name."""
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 8, 3, padding=1), nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores."""
+        return self.fc(max_pool2d(relu(self.conv(x)), 2).flatten(1))
+
+
+def digits(norm: bool) -> Digits:
+    """8x8 -> 4x4, without norms."""
     del norm
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10))
+    return Digits()
 
 
 class Weighted(nn.Module):

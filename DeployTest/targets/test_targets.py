@@ -11,6 +11,7 @@ from deployer.core.cost import without_cost
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import registry
 from deployer.core.target import TARGETS_DIR, TargetInvalid
+from deployer.running import build
 
 pytestmark = [pytest.mark.host]
 
@@ -132,6 +133,14 @@ def test_level_of_the_linker(folder: Path) -> None:
     """Placeholders in the linker's words name existing levels."""
     faults = spoilt(folder / "siracusa.toml", (r'^name = "L2"', 'name = "SRAM"'))
     assert faults == ["toolchain.link has placeholders ['l2_bytes'] of nothing"]
+
+
+def test_flags_know_the_cores(folder: Path) -> None:
+    """Flags may have the plan's cores in them, and nothing else."""
+    faults = spoilt(folder / "host_flat.toml", (r"{cores}", "{kernels}"))
+    assert faults == ["toolchain.flags has placeholders ['kernels'] of nothing"]
+    target = targets.load("host_flat")
+    assert "-DHAL_CORES=5" in build.toolchain(target.with_options({}, 5)).flags
 
 
 def test_unknown() -> None:

@@ -63,7 +63,7 @@ def test_form_of_the_graphs(generated: Path) -> None:
     )
     domains = {n.op_type: n.domain for n in model.graph.node}
     ours = {"ReluGrad", "SoftmaxCrossEntropyLossGrad", "InPlaceAccumulatorV2", "ConvGradX", "ConvGradW"}
-    ours |= {"BatchNormInternal", "BatchNormalizationGrad"}
+    ours |= {"BatchNormInternal", "BatchNormalizationGrad", "MaxPoolGrad"}
     assert all(domain == ("com.microsoft" if op in ours else "") for op, domain in domains.items())
     steps = [n for n in model.graph.node if n.op_type == "InPlaceAccumulatorV2"]
     assert [list(n.input) for n in steps] == [

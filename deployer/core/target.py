@@ -322,7 +322,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         kernels=kernels,
         toolchain=_placed(toolchain, path.parent) if toolchain else None,
         guard_bytes=raw.get("guard_bytes", 0),
-        most_cores=most,
+        most_cores=raw.get("most_cores", raw["cores"]),
         whole_sums=tuple(whole),
     )
 
