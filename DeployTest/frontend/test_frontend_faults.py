@@ -112,6 +112,18 @@ def test_empty_names(tmp_path: Path) -> None:
         infer(tmp_path, replace(graph, inputs=(*graph.inputs, value("", (1,)))))
 
 
+@pytest.mark.parametrize(("shape", "array"), [((), np.zeros(1, np.float32)), ((3,), np.zeros(3, np.int64))])
+def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, tmp_path: Path) -> None:
+    """What a graph input declares is what its initializer has; an unknown extent is any."""
+    right = replace(chain(node("Add", ("x", "w"), ("y",))), initializers=[constant("w", np.ones(3, np.float32))])
+    for extent in (3, "n", None):
+        shown = value("w", None if extent is None else (extent,))
+        infer(tmp_path / str(extent), replace(right, inputs=(*right.inputs, shown)))
+    graph = replace(right, inputs=(*right.inputs, value("w", shape)), initializers=[constant("w", array)])
+    with raises(ShapeMismatch, "graph input 'w' has an initializer of another type", "declared", "initializer"):
+        infer(tmp_path, graph)
+
+
 def test_duplicate_input_and_no_outputs(tmp_path: Path) -> None:
     with raises(GraphProblem, "graph input 'x' of the train graph is there twice"):
         Case(train=replace(TRAIN, inputs=(*TRAIN.inputs, value("x", (2, 3))))).program(tmp_path)

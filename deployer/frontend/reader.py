@@ -60,12 +60,28 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     declared |= {v.name: _declared(v, _element) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used
     inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input if v.name not in unused)
+    for item in inputs:
+        _check_default(item, constants.get(item.name) if item.name else None)
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     values = (*graph.input, *graph.output, *graph.value_info)
     found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
     if not sequences:
         check_tensors(found)
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found)
+
+
+def _check_default(item: Input, default: RawConstant | None) -> None:
+    """Raise ShapeMismatch where a graph input has an initializer of another type than it declares."""
+    if default is None:
+        return
+    shape, dtype = item.declared.shape, item.declared.dtype
+    fits = shape is None or (
+        len(shape) == len(default.shape) and all(n in (-1, m) for n, m in zip(shape, default.shape, strict=True))
+    )
+    if not fits or (dtype and (dtype == "float32") != (default.dtype == "float32")):
+        facts = [("declared", f"{dtype}{list(shape or ())}"), ("initializer", f"{default.dtype}{list(default.shape)}")]
+        hint = "declare the initializer's type, or remove one of the two"
+        raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
 
 
 def check_tensors(sequences: Iterable[str]) -> None:
