@@ -242,11 +242,11 @@ def plan_program(
     target = target_of(options)
     gaps: tuple[int, ...] = tile.no_gaps(target)
     tiler = tile.Tiler(alive)
-    for _ in range(PACKING_ATTEMPTS):
+    for attempt in range(1, PACKING_ATTEMPTS + 1):
         progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
         tiling = tiler.tile(gaps)
         try:
-            return tiling, place_tiling(tiling, running, progress)
+            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(
@@ -267,11 +267,11 @@ def place_edited(tiling: Tiling, running: Running) -> Plan:
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
-def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = silent) -> Plan:
-    """Addresses for a tiling, both verified."""
+def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = silent, last: bool = True) -> Plan:
+    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried."""
     verify_tiling(tiling)
     progress("addresses")
-    plan = place.place_buffers(tiling, running)
+    plan = place.place_buffers(tiling, running, last)
     verify_plan(plan, tiling)
     return plan
 

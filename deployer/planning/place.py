@@ -24,7 +24,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Target
 from deployer.planning.timeline import StepRuns, drafted
-from deployer.tilers.addresses.placement import Item, Placement, place
+from deployer.tilers.addresses.placement import LAST_NODES, NODES, Item, Placement, place
 
 
 class PackingGap(Exception):
@@ -39,8 +39,11 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def place_buffers(tiling: Tiling, running: Running) -> Plan:
-    """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
+def place_buffers(tiling: Tiling, running: Running, last: bool = True) -> Plan:
+    """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot.
+
+    Where it can, and will as this is not the `last` attempt, packing gives up sooner.
+    """
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
     levels = target.levels[: tiling.depth]
@@ -52,9 +55,11 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
     for number, level in enumerate(levels):
         base = 0 if number else tiling.table_bytes
         items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
-        placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
+        can_shrink = level.name != schedule.options.outermost
+        nodes = NODES if can_shrink and not last else LAST_NODES
+        placed[level.name] = _above(place(items, level.budget - base, target.alignment, nodes), base)
         excess = placed[level.name].height - level.budget
-        if excess > 0 and level.name != schedule.options.outermost:
+        if excess > 0 and can_shrink:
             lost = placed[level.name].height - placed[level.name].bound
             raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), excess)
         if excess > 0:
