@@ -138,7 +138,7 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
 def _compiled(
     a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
 ) -> Plan:
-    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes)
+    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes, a.jobs)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan

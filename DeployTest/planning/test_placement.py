@@ -318,29 +318,31 @@ def test_placement_is_the_same_twice() -> None:
     assert place(items, 1 << 14) == place(items, 1 << 14)
 
 
-def test_more_nodes_pack_without_slack_and_the_same_as_enough() -> None:
-    """Nodes that do not suffice leave a gap; from those that suffice on, any number gives the same packing."""
+def test_a_last_attempt_packs_what_another_does_not() -> None:
+    """With as many nodes as suffice, or with any more, the packing is the same."""
     items = cut_rectangle(2, 80, 40, 400)
-    few, enough, more = (place(items, 1600, nodes=nodes) for nodes in (100, 20_000, placement.LAST_NODES))
+    few, enough = (place(items, 1600, nodes=800, last=last) for last in (False, True))
     assert few.height > few.bound == 1600
     check_placement(items, enough, 4)
     assert enough.height == 1600
-    assert enough == more
+    assert pack(items, 1600, 4, 800).offsets is None
+    for nodes in (5000, 50_000):
+        assert pack(items, 1600, 4, nodes).offsets == [enough.offsets[x.name] for x in items]
 
 
 def test_search_runs_once_where_the_bound_is_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    items, asked = cut_rectangle(2, 80, 40, 400), list[tuple[int, int, int]]()
+    items, asked = cut_rectangle(2, 80, 40, 400), list[int]()
 
-    def fails(items: Sequence[Item], limit: int, alignment: int, nodes: int) -> Answer:
-        asked.append((len(items), limit, nodes))
+    def fails(parts: Sequence[Item], limit: int, alignment: int, nodes: int) -> Answer:
+        asked.extend([nodes] * (len(parts) == 80 and limit == 1600))
         return Answer(None, False, 0)
 
     monkeypatch.setattr(placement, "pack", fails)
-    place(items, 1600)
-    assert [nodes for count, limit, nodes in asked if (count, limit) == (80, 1600)][-1:] == [placement.LAST_NODES]
-    assert (80, 1600, placement.NODES // 2) not in asked
-    place(items, 1604)
-    assert (80, 1600, placement.NODES // 2) in asked
+    monkeypatch.setattr(placement, "DENSE", ())
+    place(items, 1600, nodes=800)
+    assert asked == [800 * placement.LAST]
+    place(items, 1604, nodes=800)
+    assert asked[1:] == [800 // 2]
 
 
 INSTANCES = sorted((DATA / "allocation").glob("*.csv"))

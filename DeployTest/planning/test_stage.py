@@ -12,7 +12,7 @@ from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
 from deployer.planning import fuse, lifetimes, place, schedule, tile
-from deployer.tilers.addresses.placement import LAST_NODES, NODES, Item, Placement
+from deployer.tilers.addresses.placement import Item, Placement
 from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.staging import stage_costs
@@ -122,8 +122,8 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     """Bytes that a packing of L2 loses are withheld from the next tiling, which spills more."""
     case, packed = load_case("autoencoder", models_root), place.place
 
-    def loses(items: list[Item], capacity: int, alignment: int, nodes: int) -> Placement:
-        packing = packed(items, capacity, alignment, nodes)
+    def loses(items: list[Item], capacity: int, alignment: int, last: bool) -> Placement:
+        packing = packed(items, capacity, alignment, last=last)
         lost = capacity == 40000 and not withheld
         withheld.extend([1] * lost)
         return replace(packing, height=max(packing.height, 40064), bound=40000) if lost else packing
@@ -138,24 +138,23 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
 
 def test_the_last_packing_searches_most(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A level that a new tiling can relieve gives up sooner, but for the last attempt; another level never does."""
-    case, packed, asked = load_case("autoencoder", models_root), place.place, dict[int, list[int]]()
+    case, packed, asked = load_case("autoencoder", models_root), place.place, dict[int, list[bool]]()
 
-    def loses(items: list[Item], capacity: int, alignment: int, nodes: int) -> Placement:
-        asked.setdefault(capacity, []).append(nodes)
-        packing = packed(items, capacity, alignment, nodes)
+    def loses(items: list[Item], capacity: int, alignment: int, last: bool) -> Placement:
+        asked.setdefault(capacity, []).append(last)
+        packing = packed(items, capacity, alignment, last=last)
         return replace(packing, height=40064, bound=40000) if capacity == 40000 else packing
 
     monkeypatch.setattr(place, "place", loses)
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
     with pytest.raises(TilingInfeasible, match="could not be packed in 6 attempts"):
         pipeline.plan_case(case, options)
-    assert asked[40000] == [NODES] * 5 + [LAST_NODES]
+    assert asked[40000] == [False] * 5 + [True]
     monkeypatch.undo()
-    monkeypatch.setattr(place, "place", lambda *words: asked.setdefault(0, []).append(words[3]) or packed(*words))
+    monkeypatch.setattr(place, "place", lambda *x, last: asked.setdefault(0, []).append(last) or packed(*x, last=last))
     tiling = pipeline.plan_case(case, replace(options, budgets={"L1": L1, "L2": L2}))[0]
     pipeline.place_edited(tiling, pipeline.ONCE)
-    levels = [NODES, NODES, LAST_NODES]
-    assert asked[0] == levels + [LAST_NODES] * len(levels)
+    assert asked[0] == [False, False, True, True, True, True]
 
 
 def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:

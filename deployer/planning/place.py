@@ -24,7 +24,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Target
 from deployer.planning.timeline import StepRuns, drafted
-from deployer.tilers.addresses.placement import LAST_NODES, NODES, Item, Placement, place
+from deployer.tilers.addresses.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
@@ -39,10 +39,11 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def place_buffers(tiling: Tiling, running: Running, last: bool = True) -> Plan:
+def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: StepRuns | None = None) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot.
 
-    Where it can, and will as this is not the `last` attempt, packing gives up sooner.
+    Where it can, and will as this is not the `last` attempt, packing gives up sooner. `runs` are those of the
+    schedule's steps, if there are any yet.
     """
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
@@ -56,8 +57,8 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True) -> Plan:
         base = 0 if number else tiling.table_bytes
         items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
         can_shrink = level.name != schedule.options.outermost
-        nodes = NODES if can_shrink and not last else LAST_NODES
-        placed[level.name] = _above(place(items, level.budget - base, target.alignment, nodes), base)
+        packing = place(items, level.budget - base, target.alignment, last=last or not can_shrink)
+        placed[level.name] = _above(packing, base)
         excess = placed[level.name].height - level.budget
         if excess > 0 and can_shrink:
             lost = placed[level.name].height - placed[level.name].bound
@@ -70,7 +71,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True) -> Plan:
         for level in levels
         for x in homes[level.name]
     ]
-    runs = StepRuns(schedule, target)
+    runs = runs or StepRuns(schedule, target)
     steps = [
         _step(step, choice, tiling, runs, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
