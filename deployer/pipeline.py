@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -249,8 +250,9 @@ def plan_program(
     gaps: tuple[int, ...] = tile.no_gaps(target)
     tiler = tile.Tiler(alive)
     for attempt in range(1, PACKING_ATTEMPTS + 1):
-        progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
-        tiling = tiler.tile(gaps, jobs)
+        stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
+        progress(stage)
+        tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
         try:
             return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
         except PackingGap as problem:
@@ -262,10 +264,14 @@ def plan_program(
     )
 
 
-def place_edited(tiling: Tiling, running: Running) -> Plan:
+def _say(progress: Progress, stage: str, text: str) -> None:
+    progress(f"{stage}, {text}")
+
+
+def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) -> Plan:
     """Addresses for a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
-        return place_tiling(tiling, running)
+        return place_tiling(tiling, running, progress)
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:

@@ -1,6 +1,8 @@
 """Rivals solved side by side: the same bytes with any number of workers and in any order of ends, errors, Ctrl-C."""
 
+import json
 import os
+import re
 import signal
 import threading
 from concurrent.futures import CancelledError
@@ -40,6 +42,35 @@ def test_any_number_of_workers_gives_the_same_bytes(place: str, models_root: Pat
     alone = planned(place, models_root, 1)
     assert planned(place, models_root, 2) == alone
     assert planned(place, models_root, 4) == alone
+
+
+def test_artefacts_are_small(models_root: Path) -> None:
+    """Less than 5000 B a step, in lines that can be edited."""
+    for text in planned("spilled", models_root, 1):
+        body = json.loads(text)["body"]
+        assert len(text) < 5000 * len(body["steps"])
+        assert max(len(line) for line in text.split("\n") if "base64" not in line) <= 120
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_parts(jobs: int, models_root: Path) -> None:
+    """After each part of each rival, how many are done; the last message has them all."""
+    said, (name, options) = list[str](), PLACES["spilled"]
+    pipeline.plan_case(load_case(name, models_root), options, said.append, jobs=jobs)
+    assert (said[0], said[1], said[-1]) == ("schedule and lifetimes", "tiles", "addresses")
+    parts = [re.fullmatch(r"tiles, (\d+) of (\d+) parts done, the last (\w+): (.*)", text) for text in said[2:-1]]
+    assert [match and int(match[1]) for match in parts] == list(range(1, 10))
+    assert said[-2].startswith("tiles, 9 of 9 parts done, the last auto: L1 tiled")
+    assert {match[3] for match in parts if match} == {"single", "double", "auto"}
+
+
+def test_progress_is_for_terminals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`compile` shows on a terminal what it does, and prints its result alone where there is none."""
+    words = ("compile", "-t", str(case_dir("simple_mlp", models_root)), "-o", str(tmp_path / "out"))
+    assert deployer(*words) == 0
+    streams = capsys.readouterr()
+    assert streams.err == ""
+    assert streams.out.split() == ["C", "and", "plan:", str(tmp_path / "out")]
 
 
 @pytest.mark.parametrize("slow", ["single", "double", "auto"])

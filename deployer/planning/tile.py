@@ -1,11 +1,13 @@
 """Tiling: by CP-SAT, level by level from the outermost, the tiles, loop order and buffering of steps, and the homes."""
 
+from collections.abc import Callable
+
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.rival import Rival
 from deployer.planning.timeline import StepRuns
-from deployer.planning.workers import Workers, cores
+from deployer.planning.workers import Parts, Workers, cores
 from deployer.tilers.levels.between import BetweenLevel, StagedSteps
 from deployer.tilers.levels.flat import flat_tiling
 from deployer.tilers.levels.inner import InnerLevel
@@ -26,13 +28,14 @@ class Tiler:
         self._inner: dict[tuple[int, bool], InnerLevel] = {}
         self._staged: StagedSteps = {}
 
-    def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0) -> Tiling:
+    def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
         """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
 
         `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
         too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
         TilingInfeasible with the step that needs the most bytes, and a budget that suffices. With one level there is
         nothing to solve. `jobs` rivals are solved at a time, by default as many as there are cores; it changes no bit.
+        `say` is told what is done.
         """
         options, target = self.lifetimes.schedule.options, self.target
         if not target.hops:
@@ -47,9 +50,10 @@ class Tiler:
         between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
         names = [x for x in strategy(options.strategy).rivals if not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
+        parts = Parts(say)
         with Workers(jobs or cores()) as workers:
-            rivals = [Rival(name, inner, between, gaps, workers, not names) for name in names]
-            rivals.append(Rival(options.strategy, inner, between, gaps, workers, bool(names)))
+            rivals = [Rival(name, inner, between, gaps, workers, parts, False) for name in names]
+            rivals.append(Rival(options.strategy, inner, between, gaps, workers, parts, bool(names)))
             for rival in rivals:
                 tiling = rival.tiling(best[1] if best else None)
                 cycles = predicted(tiling, self.runs)

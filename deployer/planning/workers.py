@@ -1,4 +1,4 @@
-"""Workers: threads for calls whose results are asked for in an order that does not depend on which ends first.
+"""Workers: threads for calls whose results are asked for in an order that does not depend on which ends first; Parts.
 
 Threads suffice, as the solver and large arrays leave Python's lock to others.
 """
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -17,6 +17,25 @@ P, T = ParamSpec("P"), TypeVar("T")
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Parts:
+    """The parts of a work: after each, which may end in any thread, `say` is told how many are done."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.done = self.total = 0
+        self._say, self._lock = say, Lock()
+
+    def expect(self, count: int) -> None:
+        """So many more parts are to come."""
+        with self._lock:
+            self.total += count
+
+    def end(self, what: str) -> None:
+        """One part, named `what`, is done."""
+        with self._lock:
+            self.done += 1
+            self._say(f"{self.done} of {self.total} parts done, the last {what}")
 
 
 class Stopped(Exception):
