@@ -11,7 +11,8 @@ from threading import Event, Lock
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def cores() -> int:
