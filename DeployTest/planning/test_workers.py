@@ -14,8 +14,10 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import DeployerError
 from deployer.core.plan import Options
+from deployer.planning import rival
 from deployer.planning.rival import Ahead, Rival
 from deployer.planning.workers import Stopped, Workers
+from deployer.tilers.levels.model import Choice, Problem
 from DeployTest.support.cases import case_dir, load_case
 from DeployTest.support.command_line import deployer
 
@@ -95,6 +97,28 @@ def test_no_bit_depends_on_which_rival_ends_first(
     monkeypatch.setattr(Rival, "_prepared", held)
     assert planned("nearly", models_root, 3) == alone
     assert ended[-1] == slow
+
+
+def test_solvers_start_where_they_would_alone(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last rival starts from the best before it, however many workers there are."""
+    starts, results, real = list[int](), list[int](), rival.improved
+
+    def noted(problem: Problem, start: Choice | None) -> Choice | None:
+        choice = real(problem, start)
+        assert start is not None
+        assert choice is not None
+        starts.append(start.cycles)
+        results.append(choice.cycles)
+        return choice
+
+    monkeypatch.setattr(rival, "improved", noted)
+    planned("nearly", models_root, 1)
+    alone = starts.copy()
+    assert len(alone) == 3
+    assert alone[2] == min(results[:2])
+    starts.clear()
+    planned("nearly", models_root, 2)
+    assert set(starts) == set(alone)
 
 
 def test_errors_are_those_of_one_worker(models_root: Path) -> None:
