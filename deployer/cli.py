@@ -178,6 +178,13 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one function for pass and update, with one pass per update: train_cycles counts both, opt_cycles is 0",
     )
+    tiling.add_argument(
+        "--jobs",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="tilings that are solved at a time (default: as many as there are cores); no bit depends on it",
+    )
     run = p.add_argument_group("run")
     run.add_argument("--dma-order", choices=("early", "late", "random"), help="when simulated transfers happen (early)")
     run.add_argument(

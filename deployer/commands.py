@@ -138,7 +138,7 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
 def _compiled(
     a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
 ) -> Plan:
-    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes)
+    tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes, a.jobs)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
     return plan
@@ -235,15 +235,17 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
     options = None if a.from_file else options_of(a)
     directory = a.output or Path("out") / case.directory.name / a.platform
     with output.opened(directory, _file_names(a), a.force):
-        if options is None:
-            tiling = pipeline.tiling_from(a.from_file)
-            pipeline.check_origin(case, tiling, a.from_file)
-            origin = tiling.lifetimes.schedule.options
-            reentry.check_agreement(a.given, options_of(a, origin.target), origin, a.from_file)
-            plan = pipeline.place_edited(tiling, pipeline.running_of(case, a.tolerance, a.check_passes))
-            pipeline.write_case(case, tiling, plan, directory, a.force)
-        else:
-            plan = _compiled(a, options, case, directory, pipeline.silent)
+        with _timed(console, {}) as progress:
+            if options is None:
+                tiling = pipeline.tiling_from(a.from_file)
+                pipeline.check_origin(case, tiling, a.from_file)
+                origin = tiling.lifetimes.schedule.options
+                reentry.check_agreement(a.given, options_of(a, origin.target), origin, a.from_file)
+                running = pipeline.running_of(case, a.tolerance, a.check_passes)
+                plan = pipeline.place_edited(tiling, running, progress)
+                pipeline.write_case(case, tiling, plan, directory, a.force)
+            else:
+                plan = _compiled(a, options, case, directory, progress)
         _extras(a, case, plan, directory, console)
     console.print(f"C and plan: {directory}")
     return 0

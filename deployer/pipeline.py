@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.planning.place import PackingGap
+from deployer.planning.timeline import StepRuns
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -226,15 +228,20 @@ def plan_case(
     progress: Progress = silent,
     tolerance: float = TOLERANCES.loss,
     checks: int | None = None,
+    jobs: int = 0,
 ) -> tuple[Tiling, Plan]:
     """Plan a case's program, with the case's number of passes in all and per update."""
-    return plan_program(case.program, accumulate_of(case, options), progress, running_of(case, tolerance, checks))
+    running = running_of(case, tolerance, checks)
+    return plan_program(case.program, accumulate_of(case, options), progress, running, jobs)
 
 
 def plan_program(
-    program: Program, options: Options, progress: Progress = silent, running: Running = ONCE
+    program: Program, options: Options, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it."""
+    """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it.
+
+    `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
+    """
     progress("schedule and lifetimes")
     fused = fuse.fuse_program(program, options)
     verify_program(fused)
@@ -242,11 +249,12 @@ def plan_program(
     target = target_of(options)
     gaps: tuple[int, ...] = tile.no_gaps(target)
     tiler = tile.Tiler(alive)
-    for _ in range(PACKING_ATTEMPTS):
-        progress("tiles" if not any(gaps) else f"tiles, {sum(gaps)} B withheld for packing")
-        tiling = tiler.tile(gaps)
+    for attempt in range(1, PACKING_ATTEMPTS + 1):
+        stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
+        progress(stage)
+        tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
         try:
-            return tiling, place_tiling(tiling, running, progress)
+            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(
@@ -256,10 +264,14 @@ def plan_program(
     )
 
 
-def place_edited(tiling: Tiling, running: Running) -> Plan:
+def _say(progress: Progress, stage: str, text: str) -> None:
+    progress(f"{stage}, {text}")
+
+
+def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) -> Plan:
     """Addresses for a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
-        return place_tiling(tiling, running)
+        return place_tiling(tiling, running, progress)
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
@@ -267,11 +279,17 @@ def place_edited(tiling: Tiling, running: Running) -> Plan:
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
-def place_tiling(tiling: Tiling, running: Running = ONCE, progress: Progress = silent) -> Plan:
-    """Addresses for a tiling, both verified."""
+def place_tiling(
+    tiling: Tiling,
+    running: Running = ONCE,
+    progress: Progress = silent,
+    last: bool = True,
+    runs: StepRuns | None = None,
+) -> Plan:
+    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
     verify_tiling(tiling)
     progress("addresses")
-    plan = place.place_buffers(tiling, running)
+    plan = place.place_buffers(tiling, running, last, runs)
     verify_plan(plan, tiling)
     return plan
 

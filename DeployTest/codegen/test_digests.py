@@ -89,7 +89,7 @@ def packings(count: int, steps: int) -> str:
         items = random_buffers(seed, count, steps, 6)
         bound = lower_bound(items)
         for capacity in (0, bound, bound + bound // 10):
-            lines += [f"{place(items, capacity, nodes=300)}", f"{pack(items, capacity, 4, 300)}"]
+            lines += [f"{place(items, capacity, nodes=300, last=False)}", f"{pack(items, capacity, 4, 300)}"]
     return "\n".join(lines)
 
 

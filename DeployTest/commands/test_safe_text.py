@@ -2,12 +2,15 @@
 
 import ast
 import io
+import json
 import re
 import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mako.template import Template
 from rich.table import Table
 
@@ -31,6 +34,26 @@ from DeployTest.commands.hostile_names import PIECES, UNPRINTABLE
 pytestmark = pytest.mark.host
 HOSTILE = PIECES | UNPRINTABLE
 ORDINARY = ["fc1_weight", "encoder.0+encoder.0_relu", "/model/layers.0/Gemm", "a:0", "x[3]", "w@1", "l1 norm (a, b)?"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=8), inner, max_size=8),
+    max_leaves=60,
+)
+
+
+@given(JSON, st.integers(1, 90))
+@settings(deadline=None)
+def test_folded_json(value: object, width: int) -> None:
+    """It is read back as it was, and is on one line where it fits; lines of several values are no longer than that."""
+    text = safe_text.folded_json(value, width)
+    assert json.loads(text) == value
+    assert text.isascii()
+    if '"' not in text:
+        assert all(len(line) <= width for line in text.split("\n") if ", " in line)
+    whole = json.dumps(value, separators=(", ", ":")) + "\n"
+    assert (text == whole) == (len(whole) <= width or not isinstance(value, list | dict) or not value)
 
 
 @pytest.mark.parametrize("name", ORDINARY)

@@ -1,10 +1,13 @@
 """The greedy start of the tiling model: what becomes resident, and which candidate each step has."""
 
+from dataclasses import replace
+
 import pytest
 
 from deployer.core.plan import Lifetime
+from deployer.tilers.levels import model
 from deployer.tilers.levels.candidates import Candidate
-from deployer.tilers.levels.model import Problem, _Greedy
+from deployer.tilers.levels.model import Choice, Problem, _Greedy
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 HOME = Lifetime("a", 10, 0, 1, False, False)
@@ -29,3 +32,17 @@ def test_the_cheapest_candidate_is_first() -> None:
     steps = ((candidate(8, 30), candidate(200, 5), candidate(9, 10), candidate(8, 20)),)
     greedy = _Greedy(Problem(steps, (frozenset(),), (), 100, (1,)))
     assert [pick[:2] for pick in greedy.picks if pick] == [(10, 2)]
+
+
+def test_the_solver_is_left_out_of_large_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too many candidates the start is the choice; without a start the solver finds one, however many."""
+    both = (candidate(8, 10), candidate(0, 1, "a"))
+    dear = replace(HOME, storage="b", bytes=45)
+    problem = Problem((both, (candidate(50, 5),)), (frozenset("a"), frozenset()), (HOME, dear), 60, (1, 1))
+    bad = Choice((0, 0), frozenset(), 15)
+    monkeypatch.setattr(model, "greedy", lambda problem: bad)
+    assert model.solve(problem) == Choice((1, 0), frozenset("a"), 6)
+    monkeypatch.setattr(model, "LARGEST", 2)
+    assert model.solve(problem) == bad
+    monkeypatch.setattr(model, "greedy", lambda problem: None)
+    assert model.solve(problem) == Choice((1, 0), frozenset("a"), 6)

@@ -27,8 +27,6 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 TINY_NODES = 100_000
 """Enough to exhaust an instance of a few buffers."""
-HARD_NODES = 80_000
-"""What the slow tests may search: some ten seconds."""
 
 
 @st.composite
@@ -50,6 +48,22 @@ def random_buffers(seed: int, count: int, steps: int, life: int) -> list[Item]:
     return [
         Item(f"b{i}", int(n), int(a), int(b)) for i, (n, a, b) in enumerate(zip(sizes, births, deaths, strict=True))
     ]
+
+
+def cut_rectangle(seed: int, count: int, steps: int, height: int) -> list[Item]:
+    """A rectangle of steps and units of 4 B, cut `count - 1` times: buffers that can be packed without a gap."""
+    r, boxes = np.random.default_rng(seed), [(0, steps, height)]
+    while len(boxes) < count:
+        shares = [(last - first) * size * r.random() for first, last, size in boxes]
+        first, last, size = boxes.pop(int(np.argmax(shares)))
+        if last - first > 1 and (size == 1 or r.random() < 0.5):
+            middle = int(r.integers(first + 1, last))
+            boxes += [(first, middle, size), (middle, last, size)]
+        else:
+            part = int(r.integers(1, size))
+            boxes += [(first, last, part), (first, last, size - part)]
+    boxes = [boxes[i] for i in r.permutation(count)]
+    return [Item(f"b{i}", 4 * size, first, last - 1) for i, (first, last, size) in enumerate(boxes)]
 
 
 def check_placement(items: list[Item], packing: Placement, alignment: int) -> None:
@@ -304,6 +318,33 @@ def test_placement_is_the_same_twice() -> None:
     assert place(items, 1 << 14) == place(items, 1 << 14)
 
 
+def test_a_last_attempt_packs_what_another_does_not() -> None:
+    """With as many nodes as suffice, or with any more, the packing is the same."""
+    items = cut_rectangle(2, 80, 40, 400)
+    few, enough = (place(items, 1600, nodes=800, last=last) for last in (False, True))
+    assert few.height > few.bound == 1600
+    check_placement(items, enough, 4)
+    assert enough.height == 1600
+    assert pack(items, 1600, 4, 800).offsets is None
+    for nodes in (5000, 50_000):
+        assert pack(items, 1600, 4, nodes).offsets == [enough.offsets[x.name] for x in items]
+
+
+def test_search_runs_once_where_the_bound_is_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    items, asked = cut_rectangle(2, 80, 40, 400), list[int]()
+
+    def fails(parts: Sequence[Item], limit: int, alignment: int, nodes: int) -> Answer:
+        asked.extend([nodes] * (len(parts) == 80 and limit == 1600))
+        return Answer(None, False, 0)
+
+    monkeypatch.setattr(placement, "pack", fails)
+    monkeypatch.setattr(placement, "DENSE", ())
+    place(items, 1600, nodes=800)
+    assert asked == [800 * placement.LAST]
+    place(items, 1604, nodes=800)
+    assert asked[1:] == [800 // 2]
+
+
 INSTANCES = sorted((DATA / "allocation").glob("*.csv"))
 
 
@@ -316,6 +357,6 @@ def test_allocation_instances_fit(path: Path) -> None:
     with path.open() as file:
         rows = [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)]
     items = [Item(str(r["id"]), r["size"], r["lower"], r["upper"] - 1) for r in rows]
-    packing = place(items, capacity, nodes=HARD_NODES)
+    packing = place(items, capacity)
     check_placement(items, packing, 4)
     assert packing.height <= capacity, f"packed into {packing.height} B of {capacity} B, bound {packing.bound} B"

@@ -122,8 +122,8 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     """Bytes that a packing of L2 loses are withheld from the next tiling, which spills more."""
     case, packed = load_case("autoencoder", models_root), place.place
 
-    def loses(items: list[Item], capacity: int, alignment: int) -> Placement:
-        packing = packed(items, capacity, alignment)
+    def loses(items: list[Item], capacity: int, alignment: int, last: bool) -> Placement:
+        packing = packed(items, capacity, alignment, last=last)
         lost = capacity == 40000 and not withheld
         withheld.extend([1] * lost)
         return replace(packing, height=max(packing.height, 40064), bound=40000) if lost else packing
@@ -134,6 +134,27 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     tiling, plan = pipeline.plan_case(case, options)
     assert tiling.gaps == (0, 64)
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
+
+
+def test_the_last_packing_searches_most(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level that a new tiling can relieve gives up sooner, but for the last attempt; another level never does."""
+    case, packed, asked = load_case("autoencoder", models_root), place.place, dict[int, list[bool]]()
+
+    def loses(items: list[Item], capacity: int, alignment: int, last: bool) -> Placement:
+        asked.setdefault(capacity, []).append(last)
+        packing = packed(items, capacity, alignment, last=last)
+        return replace(packing, height=40064, bound=40000) if capacity == 40000 else packing
+
+    monkeypatch.setattr(place, "place", loses)
+    options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
+    with pytest.raises(TilingInfeasible, match="could not be packed in 6 attempts"):
+        pipeline.plan_case(case, options)
+    assert asked[40000] == [False] * 5 + [True]
+    monkeypatch.undo()
+    monkeypatch.setattr(place, "place", lambda *x, last: asked.setdefault(0, []).append(last) or packed(*x, last=last))
+    tiling = pipeline.plan_case(case, replace(options, budgets={"L1": L1, "L2": L2}))[0]
+    pipeline.place_edited(tiling, pipeline.ONCE)
+    assert asked[0] == [False, False, True, True, True, True]
 
 
 def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from deployer.core.errors import FileProblem
-from deployer.core.safe_text import json_text
+from deployer.core.safe_text import folded_json
 
 T = TypeVar("T")
 VERSION = 1
@@ -167,7 +167,7 @@ def dumps(artefact: Any) -> str:
     """The artefact's file text: sorted by construction, one trailing newline."""
     body = to_jsonable(artefact)
     envelope = {"kind": type(artefact).__name__, "version": VERSION, "digest": _hashed(body), "body": body}
-    return json_text(envelope, allow_nan=False)
+    return folded_json(envelope)
 
 
 def seal(artefact: Any) -> str:

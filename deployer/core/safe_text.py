@@ -128,6 +128,39 @@ def json_text(value: Any, *, allow_nan: bool = True) -> str:
     return json.dumps(value, indent=1, allow_nan=allow_nan) + "\n"
 
 
+def folded_json(value: Any, width: int = 120) -> str:
+    """The same in lines of that width, with as much on each as fits: fewer bytes, and still fit to be edited."""
+    return f"{_folded(value, width, 0, 0)}\n"
+
+
+_SCALAR = json.JSONEncoder(allow_nan=False).encode
+
+
+def _folded(value: Any, width: int, depth: int, taken: int) -> str:
+    """The value behind `taken` characters of a line, on further lines of `depth` spaces and more if it is too long."""
+    if isinstance(value, dict):
+        keys = [f"{_SCALAR(key)}:" for key in value]
+        parts = [
+            k + _folded(x, width, depth + 1, depth + 1 + len(k)) for k, x in zip(keys, value.values(), strict=True)
+        ]
+        first, last = "{}"
+    elif isinstance(value, list):
+        parts, first, last = [_folded(x, width, depth + 1, depth + 1) for x in value], "[", "]"
+    else:
+        return _SCALAR(value)
+    fits = taken + sum(map(len, parts)) + 2 * len(parts) < width and not any("\n" in part for part in parts)
+    if fits or not parts:
+        return f"{first}{', '.join(parts)}{last}"
+    lines = parts[:1]
+    for part in parts[1:]:
+        if depth + len(lines[-1]) + len(part) + 4 <= width and "\n" not in lines[-1] + part:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    line = f"\n{' ' * depth}"
+    return f"{first}{line} {f',{line} '.join(lines)}{line}{last}"
+
+
 def toml_string(text: str) -> str:
     """A quoted TOML string, in ASCII; reading it gives the text back, but for surrogates, which TOML has not."""
     lone = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)

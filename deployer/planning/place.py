@@ -39,8 +39,12 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def place_buffers(tiling: Tiling, running: Running) -> Plan:
-    """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot."""
+def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: StepRuns | None = None) -> Plan:
+    """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot.
+
+    Where it can, and will as this is not the `last` attempt, packing gives up sooner. `runs` are those of the
+    schedule's steps, if there are any yet.
+    """
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
     levels = target.levels[: tiling.depth]
@@ -52,9 +56,11 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
     for number, level in enumerate(levels):
         base = 0 if number else tiling.table_bytes
         items = [*(_home_item(x, target) for x in homes[level.name]), *_slot_items(tiling, target, number)]
-        placed[level.name] = _above(place(items, level.budget - base, target.alignment), base)
+        can_shrink = level.name != schedule.options.outermost
+        packing = place(items, level.budget - base, target.alignment, last=last or not can_shrink)
+        placed[level.name] = _above(packing, base)
         excess = placed[level.name].height - level.budget
-        if excess > 0 and level.name != schedule.options.outermost:
+        if excess > 0 and can_shrink:
             lost = placed[level.name].height - placed[level.name].bound
             raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), excess)
         if excess > 0:
@@ -65,7 +71,7 @@ def place_buffers(tiling: Tiling, running: Running) -> Plan:
         for level in levels
         for x in homes[level.name]
     ]
-    runs = StepRuns(schedule, target)
+    runs = runs or StepRuns(schedule, target)
     steps = [
         _step(step, choice, tiling, runs, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)

@@ -1,15 +1,16 @@
 """Tiling: by CP-SAT, level by level from the outermost, the tiles, loop order and buffering of steps, and the homes."""
 
-from deployer.core.errors import InternalError
+from collections.abc import Callable
+
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Tiling, target_for
 from deployer.core.target import Target
+from deployer.planning.rival import Rival
 from deployer.planning.timeline import StepRuns
-from deployer.tilers.levels.between import BetweenLevel, StagedSteps, fits
+from deployer.planning.workers import Parts, Workers, cores
+from deployer.tilers.levels.between import BetweenLevel, StagedSteps
 from deployer.tilers.levels.flat import flat_tiling
-from deployer.tilers.levels.inner import InnerLevel, carried
-from deployer.tilers.levels.model import solve
-from deployer.tilers.levels.staging import NOTHING, Spill
+from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.strategies.strategy import strategy
 
 
@@ -27,13 +28,14 @@ class Tiler:
         self._inner: dict[tuple[int, bool], InnerLevel] = {}
         self._staged: StagedSteps = {}
 
-    def tile(self, gaps: tuple[int, ...] = ()) -> Tiling:
+    def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
         """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
 
         `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
         too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
         TilingInfeasible with the step that needs the most bytes, and a budget that suffices. With one level there is
-        nothing to solve.
+        nothing to solve. `jobs` rivals are solved at a time, by default as many as there are cores; it changes no bit.
+        `say` is told what is done.
         """
         options, target = self.lifetimes.schedule.options, self.target
         if not target.hops:
@@ -46,14 +48,17 @@ class Tiler:
         if inner.unfit(options.strategy):
             raise inner.too_small(options.strategy)
         between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
+        names = [x for x in strategy(options.strategy).rivals if not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
-        for name in (*strategy(options.strategy).rivals, options.strategy):
-            if inner.unfit(name):
-                continue
-            tiling = _solved(name, inner, between, best[1] if best else None, gaps)
-            cycles = predicted(tiling, self.runs)
-            if best is None or cycles < best[0]:
-                best = (cycles, tiling)
+        parts = Parts(say)
+        with Workers(jobs or cores()) as workers:
+            rivals = [Rival(name, inner, between, gaps, workers, parts, False) for name in names]
+            rivals.append(Rival(options.strategy, inner, between, gaps, workers, parts, bool(names)))
+            for rival in rivals:
+                tiling = rival.tiling(best[1] if best else None)
+                cycles = predicted(tiling, self.runs)
+                if best is None or cycles < best[0]:
+                    best = (cycles, tiling)
         assert best is not None
         return best[1]
 
@@ -62,28 +67,6 @@ class Tiler:
         if key not in self._inner:
             self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents)
         return self._inner[key]
-
-
-def _solved(name: str, inner: InnerLevel, between: BetweenLevel, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
-    """The tiling under one strategy. Storages are spilled only if the homes do not fit the level between."""
-    lifetimes, target, room = inner.lifetimes, inner.target, between.capacity
-    may_spill = lifetimes.schedule.options.outermost != target.usual.name
-    everything_fits = fits(lifetimes, target, room, frozenset())
-    nearly = fits(lifetimes, target, room + target.levels[RESIDENT].budget, frozenset())
-    tiling = None
-    if everything_fits or nearly or not may_spill:
-        tiling = _inner(name, inner, NOTHING, rival, gaps)
-    if tiling is None or (may_spill and not fits(lifetimes, target, room, frozenset(tiling.resident))):
-        tiling = _inner(name, inner, between.spill(name, inner), rival, gaps)
-    return tiling
-
-
-def _inner(name: str, inner: InnerLevel, spill: Spill, rival: Tiling | None, gaps: tuple[int, ...]) -> Tiling:
-    problem = inner.problem(name, spill)
-    choice = solve(problem, carried(problem, rival, spill.storages) if rival else None)
-    if choice is None:
-        raise InternalError("every step fits alone, and the tiling model found nothing")
-    return inner.tiling(problem, choice, spill, gaps)
 
 
 def predicted(tiling: Tiling, runs: StepRuns) -> int:

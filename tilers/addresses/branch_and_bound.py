@@ -7,7 +7,7 @@ Once no unplaced buffer spans the border between two sections, the two sides are
 
 All that is MiniMalloc's (M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine
 Learning", ASPLOS 2023), as are the fixed orders of ties, their turns with growing limits, and the pruning of buffers on
-which nothing lies. Ours are the orders that are learnt, and the bounding of children together, as arrays.
+which nothing lies. Ours are the orders that are learnt, and the bounding of all sections of a child at once, as arrays.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 PLACED = 1 << 60
 """The entry of a placed buffer in arrays of least offsets: larger than any offset, so that minima ignore it."""
 BATCH = 8
-"""Most children that are bounded together."""
+"""Children that an order that learns bounds before it tries the first of them."""
 GRAIN = 8192
 """A node counts once more per this many crossings of a buffer and a section, so that a node limit limits the work."""
 FIRST_RUN = 2
@@ -217,38 +217,44 @@ class _Search:
         return at <= self.capacity
 
     def _children(self, node: _Node) -> Iterator[_Child]:
-        """The buffers that can be placed next, in ascending order of offset, except those that overfill a section."""
+        """The buffers that can be placed next, in ascending order of offset, except those that overfill a section.
+
+        A buffer that starts where another could have ended already can wait until that one is placed; and in the
+        section with the most to place, all of it lies at the child's offset or above.
+        """
         part, least = node.part, node.least
-        ascending = (least > node.floor) | ((least == node.floor) & (np.arange(len(least)) >= node.rank))
-        # A buffer that starts where another could have ended already can wait until that one is placed.
-        useful = least < (least + part.size).min()
-        # In the section with the most to place, all of it lies at the child's offset or above.
-        low_enough = least <= self.capacity - int(node.load.max())
-        candidates = np.flatnonzero(ascending & useful & low_enough)
+        ascending = least > node.floor
+        ascending[node.rank :] |= least[node.rank :] == node.floor
+        most = min(int((least + part.size).min()) - 1, self.capacity - int(node.load.max()))
+        candidates = np.flatnonzero(ascending & (least <= most))
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
         # Most runs need the first child alone; an order that learns does so from all children of a batch.
-        begin, count = 0, 1 if self.order in FIXED_ORDERS else BATCH
-        while begin < len(candidates):
-            batch = candidates[begin : begin + count]
-            begin, count = begin + count, min(2 * count, BATCH)
-            at, size = least[batch][:, None], part.size[batch][:, None]
-            load = node.load - size * part.covers[batch]
-            after = np.where(part.overlaps[batch], np.maximum(least, at + size), least)
-            after[np.arange(len(batch)), batch] = PLACED
-            floors = np.maximum(np.minimum.reduceat(after[:, part.crossing], part.starts, axis=1), at)
-            overfull = (floors + load > self.capacity) & (load > 0)
-            bad = overfull.any(axis=1)
-            if bad.any():
-                self._learn(part, overfull[bad].argmax(axis=1), after[bad])
-            for i in np.flatnonzero(~bad).tolist():
-                yield _Child(int(batch[i]), after[i], load[i])
+        count = 1 if self.order in FIXED_ORDERS else BATCH
+        for begin in range(0, len(candidates), count):
+            bounded = [self._bounded(node, i) for i in candidates[begin : begin + count].tolist()]
+            for child, section in bounded:
+                if section is not None:
+                    self._learn(part, section, child)
+            yield from (child for child, section in bounded if section is None)
 
-    def _learn(self, part: _Part, sections: Ints, after: Ints) -> None:
-        """Update the statistics of the orders that learn: overfull sections, and the unplaced buffers in them."""
+    def _bounded(self, node: _Node, buffer: int) -> tuple[_Child, int | None]:
+        """The child that places the buffer at its least offset, and the first section that it overfills, if any."""
+        part, least = node.part, node.least
+        at, size = int(least[buffer]), int(part.size[buffer])
+        load = node.load - size * part.covers[buffer]
+        after = np.where(part.overlaps[buffer], np.maximum(least, at + size), least)
+        after[buffer] = PLACED
+        floors = np.maximum(np.minimum.reduceat(after.take(part.crossing), part.starts), at)
+        overfull = (floors + load > self.capacity) & (load > 0)
+        first = int(overfull.argmax())
+        return _Child(buffer, after, load), first if overfull[first] else None
+
+    def _learn(self, part: _Part, section: int, child: _Child) -> None:
+        """Update the statistics of the orders that learn: the overfull section, and the unplaced buffers in it."""
         if self.order in FIXED_ORDERS:
             return
-        np.add.at(self.overfull, sections + part.section, 1)
-        self.moments[part.index] += (part.covers[:, sections] & (after != PLACED).T).sum(axis=1)
+        self.overfull[part.section + section] += 1
+        self.moments[part.index] += part.covers[:, section] & (child.least != PLACED)
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
         """The nodes that remain after a child: none, one of the same part, or one of each part it falls into."""

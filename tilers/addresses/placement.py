@@ -10,7 +10,9 @@ import numpy as np
 from deployer.tilers.addresses.branch_and_bound import pack
 
 NODES = 24_000
-"""Node limit of the search for a packing within the capacity, where first fit finds none: one or two seconds."""
+"""Node limit of the search for a packing within the capacity, where the program can be tiled for less: some seconds."""
+LAST = 10
+"""Factor of that limit where nothing else is left: below a minute."""
 SHARE = 8
 """Divisor of the node limit for a search in dense steps, and for one at a height above the bound."""
 DENSE = (97, 92, 80)
@@ -60,21 +62,23 @@ def _live(items: Sequence[Item]) -> dict[int, int]:
     return {step: size for step, size in live if step in births}
 
 
-def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES) -> Placement:
+def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int = NODES, last: bool = True) -> Placement:
     """The lowest packing of the items that the methods below find; it may still exceed `capacity` (bytes).
 
     They are: first fit in several orders; if none reaches the bound, branch and bound for the buffers live in dense
     steps and first fit for the others; then branch and bound for all buffers. That is tried at the bound and within the
-    capacity if the best packing exceeds it, and last at ascending heights above the bound until one succeeds.
+    capacity if the best packing exceeds it, and after that at ascending heights above the bound until one succeeds.
+    Within the capacity the search is the longest, above all for a `last` attempt, and as turns grow with the limit, a
+    packing found with fewer nodes is the one found with more.
     """
     bound = lower_bound(items)
     best = _first_fits(items, bound)
     if best.height > bound:
         best = _dense_first(items, alignment, nodes // SHARE, best)
-    if best.height > capacity >= bound:
+    if best.height > capacity > bound:
         best = _within(items, bound, alignment, nodes // 2, best)
     if best.height > capacity >= bound:
-        best = _within(items, capacity, alignment, nodes, best)
+        best = _within(items, capacity, alignment, nodes * LAST if last else nodes, best)
     least = capacity + 1 if best.height > capacity else bound + 1
     for gap in GAPS:
         limit = bound + bound * gap // 1000

@@ -147,9 +147,10 @@ def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[st
 
 def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
     """Bytes of all live storages at each step, except those in `without`."""
-    totals = [0] * max(len(lifetimes.schedule.steps), 1)
+    changes = [0] * (max(len(lifetimes.schedule.steps), 1) + 1)
     for life in lifetimes.storages:
         if life.storage not in without:
-            for step in range(life.first, life.last + 1):
-                totals[step] += rounded(life.bytes, target.alignment)
-    return totals
+            size = rounded(life.bytes, target.alignment)
+            changes[life.first] += size
+            changes[life.last + 1] -= size
+    return list(itertools.accumulate(changes[:-1]))

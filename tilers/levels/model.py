@@ -12,6 +12,9 @@ SOLVER_LIMIT = 0.5
 """Deterministic seconds of one solve: one worker and a fixed seed give the same choice on any machine. Twice as much
 gave no better choice for any network tried."""
 GAP = 0.002
+LARGEST = 30_000
+"""Most candidates that the solver may choose among: in its time it has bettered no choice of more, and often spent all
+of it before the search."""
 UNBOUNDED = -(1 << 63)
 """The least bound of a constraint that has none."""
 
@@ -185,14 +188,28 @@ def _linear(constraint: Any, terms: Sequence[tuple[int, int]], least: int, most:
     constraint.domain.extend((least, most))
 
 
+def fewest(*choices: Choice | None) -> Choice | None:
+    """The first choice with the fewest cycles; None where there is none."""
+    return min((c for c in choices if c is not None), key=lambda c: c.cycles, default=None)
+
+
 def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than the hint; None if nothing fits."""
+    return improved(problem, fewest(hint, greedy(problem)))
+
+
+def improved(problem: Problem, start: Choice | None) -> Choice | None:
+    """The choice with the fewest cycles that CP-SAT finds, no worse than `start`; None if nothing fits.
+
+    From a problem with more than LARGEST candidates the solver is asked for a choice only if there is no start.
+    """
     if not problem.candidates:
         return Choice((), frozenset(), 0)
+    if start is not None and sum(map(len, problem.candidates)) > LARGEST:
+        return start
     # Loading the solver takes longer than running what was planned before.
     from ortools.sat.python import cp_model
 
-    start = min((c for c in (hint, greedy(problem)) if c is not None), key=lambda c: c.cycles, default=None)
     model, numbers = cp_model.CpModel(), _Numbers.of(problem)
     _fill(model.Proto(), problem, numbers, start)
     solver = cp_model.CpSolver()
