@@ -45,10 +45,11 @@ static __attribute__((noinline)) void more_products(const conv_t *v, product_t p
     }
 }
 
-/* One tap: products of matrices. Blocks of four channels by four neighbours in a row; cores take turns along a row. */
-static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+/* One tap: products of matrices. Blocks of four channels by four neighbours in a row; cores take turns along a row. The
+ * sums are `plain` where each is one block that begins here. */
+INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, const int plain, uint32_t turn) {
     const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;
-    const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column, more = v->c > v->together;
+    const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column, more = !plain && v->c > v->together;
     const uint32_t goes_on = v->single && !v->first;
     product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c, .k = more ? v->together : v->c};
     product.b_n = 4 * (uint32_t)r->x_column;
@@ -61,8 +62,12 @@ static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectan
             for (; turn < end; turn += cores) {
                 float *at = y + 4 * turn * y_n;
                 product.b = x + (int32_t)(4 * turn) * r->x_column;
-                put_products(&product, goes_on, v->single || v->first, more ? 0 : to.b, at, y_m, y_n);
-                if (more) more_products(v, product, to.b, at, y_n);
+                if (plain) {
+                    put_products(&product, 0, 1, to.b, at, y_m, y_n);
+                } else {
+                    put_products(&product, goes_on, v->single || v->first, more ? 0 : to.b, at, y_m, y_n);
+                    if (more) more_products(v, product, to.b, at, y_n);
+                }
                 if (finishes(v))
                     for (uint32_t m = 0; m < 4; m++) finish_line(v, at + m * y_m, 4, y_n);
             }
@@ -70,6 +75,14 @@ static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectan
         }
     }
     return turn;
+}
+
+static __attribute__((noinline)) uint32_t plain_products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    return products_of(v, r, 1, turn);
+}
+
+static __attribute__((noinline)) uint32_t products(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    return products_of(v, r, 0, turn);
 }
 
 #endif
