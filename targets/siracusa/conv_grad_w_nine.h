@@ -57,45 +57,53 @@ typedef struct {
     uint32_t first[3], end[3];
 } rows_t;
 
-static __attribute__((noinline)) void block_33(const view_t *v, const rows_t *rows, const float *dy, const float *x,
-                                               float *dw) {
-    const uint32_t last = v->columns - v->end, first_row = rows->first[2], end_row = rows->end[0];
-    const uint32_t low = rows->first[0], high = rows->end[2];
+/* One block: rows `row` to end - 1 of dY, to what waits in dW. */
+static __attribute__((noinline)) void block_33(const view_t *v, const rows_t *rows, uint32_t row, uint32_t end,
+                                               const float *dy, const float *x, float *dw) {
+    const uint32_t last = v->columns - v->end, low = rows->first[0], high = rows->end[2], begin = row;
     const int32_t right = v->left + (int32_t)(v->end * v->sw), room = (int32_t)v->x_columns;
     const int left_edge = v->first == 1 && v->left == -1 && room >= 2;
     const int right_edge = last == 1 && right >= 0 && right + 2 == room;
+    float s[3][4];
     UNROLL for (uint32_t h = 0; h < 3; h++) {
-        if (!v->fresh || v->goes_on || (rows->first[h] < rows->end[h] && rows->first[h] < v->together)) continue;
-        UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] = 0.0f; /* the first block is empty */
+        UNROLL for (uint32_t k = 0; k < 3; k++) s[h][k] = v->goes_on ? dw[3 * h + k] : 0.0f;
     }
-    dy += first_row * v->dy_h, x += v->left + (int32_t)(first_row * v->x_h);
-    uint32_t begin = first_row, border = v->together;
-    while (begin >= border) border += v->together;
-    for (uint32_t row = begin; row < end_row; begin = row, border += v->together) {
-        const uint32_t end = hal_min(border, end_row);
-        float s[3][4];
-        UNROLL for (uint32_t h = 0; h < 3; h++) {
-            UNROLL for (uint32_t k = 0; k < 3; k++) s[h][k] = v->goes_on ? dw[3 * h + k] : 0.0f;
-        }
-        for (; row < end; row++, dy += v->dy_h, x += v->x_h) {
-            if (row >= low && row < high) {
-                row_33(v, 0, 3, dy, x, left_edge, right_edge, s);
-            } else {
-                UNROLL for (uint32_t h = 0; h < 3; h++) {
-                    if (row >= rows->first[h] && row < rows->end[h])
-                        row_33(v, h, h + 1, dy, x, left_edge, right_edge, s);
-                }
-            }
-        }
-        UNROLL for (uint32_t h = 0; h < 3; h++) {
-            if (rows->first[h] >= end || rows->end[h] <= begin) continue;
-            if (v->fresh && end <= v->together) {
-                UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] = s[h][k];
-            } else {
-                UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] += s[h][k];
+    dy += row * v->dy_h, x += v->left + (int32_t)(row * v->x_h);
+    for (; row < end; row++, dy += v->dy_h, x += v->x_h) {
+        if (row >= low && row < high) {
+            row_33(v, 0, 3, dy, x, left_edge, right_edge, s);
+        } else {
+            UNROLL for (uint32_t h = 0; h < 3; h++) {
+                if (row >= rows->first[h] && row < rows->end[h]) row_33(v, h, h + 1, dy, x, left_edge, right_edge, s);
             }
         }
     }
+    if (__builtin_expect(!v->fresh, 0)) {
+        UNROLL for (uint32_t h = 0; h < 3; h++) {
+            const int none = rows->first[h] >= end || rows->end[h] <= begin;
+            UNROLL for (uint32_t k = 0; k < 3; k++) s[h][k] = none ? dw[3 * h + k] : s[h][k] + dw[3 * h + k];
+        }
+    }
+    UNROLL for (uint32_t h = 0; h < 3; h++) {
+        UNROLL for (uint32_t k = 0; k < 3; k++) dw[3 * h + k] = s[h][k];
+    }
+}
+
+/* All blocks of all images; the first may be without a row, and is zero. */
+static __attribute__((noinline)) void blocks_33(view_t *v, const rows_t *rows, uint32_t first_row, uint32_t end_row,
+                                                const float *dy, const float *x, float *dw) {
+    const uint32_t fresh = v->fresh;
+    if (fresh && (first_row >= end_row || first_row >= v->together)) {
+        block_33(v, rows, first_row, first_row, dy, x, dw);
+        v->fresh = 0;
+    }
+    for (uint32_t n = v->n; n > 0; n--, dy += v->dy_n, x += v->x_n) {
+        uint32_t end = v->together;
+        while (first_row >= end) end += v->together;
+        for (uint32_t row = first_row; row < end_row; row = end, end += v->together, v->fresh = 0)
+            block_33(v, rows, row, hal_min(end, end_row), dy, x, dw);
+    }
+    v->fresh = fresh;
 }
 
 /* Cores take turns at channels. */
@@ -112,9 +120,10 @@ static __attribute__((noinline)) void depthwise(const args_t *p, view_t *v) {
     if (v->end < v->first) v->end = v->first;
     for (uint32_t g = hal_core_id(); g < p->g; g += cores) {
         const float *dy = p->dy + g * p->dy_g, *x = p->x + g * p->x_g + p->top * (int32_t)p->x_h;
-        v->fresh = p->single || p->first;
-        for (uint32_t n = 0; n < p->n; n++, dy += p->dy_n, x += p->x_n, v->fresh = 0)
-            block_33(v, &rows, dy, x, p->grad + g * p->dw_g);
+        if (v->several)
+            blocks_33(v, &rows, rows.first[2], rows.end[0], dy, x, p->grad + g * p->dw_g);
+        else
+            block_33(v, &rows, rows.first[2], rows.end[0], dy, x, p->grad + g * p->dw_g);
     }
 }
 

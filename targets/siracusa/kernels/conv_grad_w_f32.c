@@ -14,10 +14,11 @@
 typedef conv_grad_w_f32_args_t args_t;
 
 /* The rows of dY and X that the taps of a block of weights meet, from `row` on: columns `first` to end - 1 of dY have
- * all taps inside X. So many rows `together` or, of longer rows, so many columns are summed from zero. The sums are
- * `fresh`, or the only block `goes_on` from what waits. */
+ * all taps inside X. So many rows `together` or, of longer rows, so many columns are summed from zero; where there are
+ * `several` such blocks, functions for one get them one by one. Sums are `fresh`, else added to what waits; a block that
+ * is all of the sum `goes_on` from there. */
 typedef struct {
-    uint32_t goes_on, fresh, row, rows, together, columns, together_columns;
+    uint32_t several, goes_on, fresh, dw_m, row, rows, together, columns, together_columns;
     uint32_t n, dy_n, dy_m, dy_h, x_n, x_h, x_tap, x_columns, first, end;
     int32_t left;
     uint32_t sw;
@@ -104,14 +105,13 @@ INLINE void inside(const uint32_t M, const uint32_t K, const float *dy[4], uint3
 
 /* K taps of M outputs, from some rows of dY and X that meet on. Columns at the borders have no tap where K is one,
  * mostly all but one, and seldom others. */
-INLINE void sums(const view_t *v, uint32_t rows, const uint32_t M, const uint32_t K, const float *dy, const float *x,
-                 float s[4][4]) {
+INLINE void sums(const view_t *v, const uint32_t M, const uint32_t K, const float *dy, const float *x, float s[4][4]) {
     const uint32_t dy_m = v->dy_m, first = v->first, last = v->columns - v->end, S = v->sw, middle = v->end - first;
     const int32_t right = v->left + (int32_t)(v->end * S), room = (int32_t)v->x_columns;
     const int left_edge = first == 1 && v->left == -1 && room >= (int32_t)K - 1;
     const int right_edge = last == 1 && right >= 0 && right + (int32_t)K - 1 == room;
     const float *x_row = x + v->left;
-    for (; rows > 0; rows--, dy += v->dy_h, x_row += v->x_h) {
+    for (uint32_t rows = v->rows; rows > 0; rows--, dy += v->dy_h, x_row += v->x_h) {
         const float *d[4], *at = x_row;
         UNROLL for (uint32_t m = 0; m < M; m++) d[m] = dy + m * dy_m;
         if (K > 1 && left_edge)
@@ -132,47 +132,29 @@ INLINE void sums(const view_t *v, uint32_t rows, const uint32_t M, const uint32_
     }
 }
 
-/* All sums of M by K weights, row by row: what waits in dW grows by one block of rows after the other. */
-INLINE void block(const args_t *p, const view_t *v, const uint32_t M, const uint32_t K, const float *dy,
-                  const float *x, float *dw) {
-    const uint32_t dw_m = p->dw_m;
-    uint32_t fresh = v->fresh, begin = v->together;
-    while (v->row >= begin) begin += v->together;
-    begin = hal_min(begin - v->row, v->rows);
-    if (fresh && !v->goes_on && (v->rows == 0 || v->row >= v->together)) { /* the first block is empty */
-        UNROLL for (uint32_t m = 0; m < M; m++) {
-            UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = 0.0f;
-        }
-        fresh = 0;
+/* All sums of M by K weights: one block of rows, to what waits in dW. */
+INLINE void block(const view_t *v, const uint32_t M, const uint32_t K, const float *dy, const float *x, float *dw) {
+    const uint32_t dw_m = v->dw_m;
+    float s[4][4];
+    UNROLL for (uint32_t m = 0; m < M; m++) {
+        UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = v->goes_on ? dw[m * dw_m + k] : 0.0f;
     }
-    for (uint32_t n = v->n; n > 0; n--, dy += v->dy_n, x += v->x_n) {
-        const float *dy_row = dy, *x_row = x;
-        for (uint32_t left = v->rows, rows = begin; left > 0; rows = hal_min(left, v->together)) {
-            float s[4][4];
-            UNROLL for (uint32_t m = 0; m < M; m++) {
-                UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = v->goes_on ? dw[m * dw_m + k] : 0.0f;
-            }
-            sums(v, rows, M, K, dy_row, x_row, s);
-            if (fresh) {
-                UNROLL for (uint32_t m = 0; m < M; m++) {
-                    UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = s[m][k];
-                }
-            } else {
-                UNROLL for (uint32_t m = 0; m < M; m++) {
-                    UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] += s[m][k];
-                }
-            }
-            fresh = 0, left -= rows, dy_row += rows * v->dy_h, x_row += rows * v->x_h;
+    sums(v, M, K, dy, x, s);
+    if (__builtin_expect(!v->fresh, 0)) {
+        UNROLL for (uint32_t m = 0; m < M; m++) {
+            UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] += dw[m * dw_m + k];
         }
+    }
+    UNROLL for (uint32_t m = 0; m < M; m++) {
+        UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = s[m][k];
     }
 }
 
-typedef void (*block_t)(const args_t *p, const view_t *v, const float *dy, const float *x, float *dw);
+typedef void (*block_t)(const view_t *v, const float *dy, const float *x, float *dw);
 
 #define BLOCK(M, K)                                                                                                   \
-    static __attribute__((noinline)) void block_##M##K(const args_t *p, const view_t *v, const float *dy,             \
-                                                       const float *x, float *dw) {                                   \
-        block(p, v, M, K, dy, x, dw);                                                                                 \
+    static __attribute__((noinline)) void block_##M##K(const view_t *v, const float *dy, const float *x, float *dw) { \
+        block(v, M, K, dy, x, dw);                                                                                    \
     }
 BLOCK(4, 1)
 BLOCK(4, 3)
@@ -187,25 +169,35 @@ static inline block_t block_of(uint32_t M, uint32_t taps) {
     return M == 4 ? block_41 : block_11;
 }
 
-/* Rows longer than a block: columns are taken in parts. */
-static __attribute__((noinline)) void long_rows(const args_t *p, view_t *v, block_t run, const float *dy,
-                                                const float *x, float *dw) {
-    const uint32_t fresh = v->fresh, row = v->row, rows = v->rows, n = v->n, columns = v->columns;
-    const uint32_t first = v->first, end = v->end;
-    const int32_t left = v->left;
-    if (fresh && (rows == 0 || row > 0)) v->rows = 0, run(p, v, dy, x, dw), v->fresh = 0; /* the first block is empty */
-    v->n = v->rows = 1, v->row = 0;
-    for (uint32_t i = 0; i < n; i++, dy += v->dy_n, x += v->x_n)
-        for (uint32_t j = 0; j < rows; j++)
-            for (uint32_t begin = 0; begin < columns; begin += v->columns, v->fresh = 0) {
-                v->columns = hal_min(v->together_columns, columns - begin);
-                v->first = first < begin ? 0 : hal_min(first - begin, v->columns);
-                v->end = end < begin + v->first ? v->first : hal_min(end - begin, v->columns);
-                v->left = left + (int32_t)(begin * v->sw);
-                run(p, v, dy + j * v->dy_h + begin, x + j * v->x_h, dw);
+/* Several blocks: of rows, or of columns of longer rows. A first one without a row is zero. */
+static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float *dy, const float *x, float *dw) {
+    const uint32_t fresh = v->fresh, row = v->row, rows = v->rows, columns = v->columns, first = v->first, end = v->end;
+    const uint32_t together = v->together, part = v->together_columns;
+    const int32_t begin_left = v->left;
+    uint32_t begin = together;
+    while (row >= begin) begin += together;
+    begin = hal_min(begin - row, rows);
+    if (fresh && (rows == 0 || row >= together)) v->rows = 0, run(v, dy, x, dw), v->fresh = 0;
+    for (uint32_t n = v->n; n > 0; n--, dy += v->dy_n, x += v->x_n) {
+        const float *dy_row = dy, *x_row = x;
+        for (uint32_t left = rows, some = begin; left > 0; left -= some, some = hal_min(left, together)) {
+            v->rows = some;
+            if (columns <= part) {
+                run(v, dy_row, x_row, dw);
+                v->fresh = 0;
+            } else {
+                for (uint32_t at = 0; at < columns; at += v->columns, v->fresh = 0) {
+                    v->columns = hal_min(part, columns - at);
+                    v->first = first < at ? 0 : hal_min(first - at, v->columns);
+                    v->end = end < at + v->first ? v->first : hal_min(end - at, v->columns);
+                    v->left = begin_left + (int32_t)(at * v->sw);
+                    run(v, dy_row + at, x_row, dw);
+                }
             }
-    v->fresh = fresh, v->row = row, v->rows = rows, v->n = n, v->columns = columns;
-    v->first = first, v->end = end, v->left = left;
+            dy_row += some * v->dy_h, x_row += some * v->x_h;
+        }
+    }
+    v->fresh = fresh, v->rows = rows, v->columns = columns, v->first = first, v->end = end, v->left = begin_left;
 }
 
 /* Where group, output and channel of a block's first weight lie. */
@@ -238,7 +230,7 @@ static inline uint32_t begins(int32_t at, int32_t step, uint32_t count) {
 
 /* All taps of outputs m .. m + M * outputs - 1 of each group. */
 static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32_t M, uint32_t outputs, uint32_t turn) {
-    const uint32_t cores = hal_core_count(), blocks = p->g * outputs * p->c;
+    const uint32_t cores = hal_core_count(), count = p->g * outputs * p->c;
     for (uint32_t kh = 0; kh < p->kh; kh++) {
         const int32_t top = p->top + (int32_t)(kh * p->dh);
         const uint32_t first = begins(top, (int32_t)p->sh, oh), end = ends(top, (int32_t)p->sh, p->x_rows, oh);
@@ -251,16 +243,16 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
             v->end = ends(v->left + (int32_t)some - 1, (int32_t)p->sw, v->x_columns, v->columns);
             if (v->end < v->first) v->end = v->first;
             const block_t run = block_of(M, some);
-            for (; turn < blocks; turn += cores) {
+            for (; turn < count; turn += cores) {
                 const place_t to = place_of(p, turn, m, M, outputs, p->c, 1);
                 const float *dy = to.dy + first * p->dy_h, *x = to.x + x_row;
                 float *dw = to.dw + kh * p->kw + kw;
-                if (v->columns > v->together_columns)
-                    long_rows(p, v, run, dy, x, dw);
-                else
-                    run(p, v, dy, x, dw);
+                if (v->several)
+                    blocks(v, run, dy, x, dw);
+                else if (v->fresh || v->rows > 0)
+                    run(v, dy, x, dw);
             }
-            turn -= blocks;
+            turn -= count;
         }
     }
     return turn;
@@ -269,70 +261,76 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
 #include "conv_grad_w_nine.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
-INLINE void products_of(const args_t *p, product_t product, uint32_t rows, uint32_t goes_on, uint32_t first,
-                        float *dw) {
+INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, const uint32_t goes_on,
+                        const uint32_t adds, float *dw) {
     const uint32_t dw_m = p->dw_m, dw_c = p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
     float sums[4][4], s[4][4];
-    uint32_t sums_m = goes_on ? 16 : 0;
-    if (goes_on) {
-        UNROLL for (uint32_t m = 0; m < 4; m++) {
+    uint32_t sums_m = 0;
+    UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
+    if (__builtin_expect(goes_on, 0)) {
+        for (uint32_t m = 0; m < 4; m++) {
             UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = dw[m * dw_m + c * dw_c];
         }
-    } else {
-        UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
+        sums_m = 16;
     }
-    for (;; product.a += dy_h, product.b += x_h) {
-        gemm_block(&product, sums[0], sums_m, s);
+    for (;; product->a += dy_h, product->b += x_h) {
+        gemm_block(product, sums[0], sums_m, s);
         if (--rows == 0) break;
         UNROLL for (uint32_t m = 0; m < 4; m++) {
             UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
         }
         sums_m = 16;
     }
-    if (first) {
-        UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
-            UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
-        }
-    } else {
-        UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
-            UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] += dw[c * dw_c];
-            UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
-        }
+    UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
+        UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] = adds ? s[m][c] + dw[c * dw_c] : s[m][c];
+        UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
     }
 }
 
-/* Several blocks of rows, or of parts of rows. */
+static __attribute__((noinline)) void add_products(const args_t *p, product_t *product, uint32_t rows, float *dw) {
+    products_of(p, product, rows, 0, 1, dw);
+}
+
+static __attribute__((noinline)) void put_products(const args_t *p, product_t *product, uint32_t rows, uint32_t goes_on,
+                                                   float *dw) {
+    products_of(p, product, rows, goes_on, 0, dw);
+}
+
+/* Several blocks of rows, or of parts of rows; or a block to what waits. */
 static __attribute__((noinline)) void long_products(const args_t *p, const view_t *v, product_t *product, uint32_t rows,
                                                     float *dw) {
     const uint32_t x_h = p->sh * p->x_h;
     const float *a = product->a, *b = product->b;
-    uint32_t first = p->first;
+    uint32_t fresh = v->fresh;
     for (uint32_t n = 0; n < p->n; n++, a += p->dy_n, b += p->x_n)
         for (uint32_t row = 0; row < rows; row += v->together) {
             const uint32_t some = hal_min(v->together, rows - row);
-            product->a = a + row * p->dy_h, product->b = b + row * x_h;
-            for (uint32_t left = v->columns; left > 0; left -= product->k, first = 0) {
+            const float *row_a = a + row * p->dy_h, *row_b = b + row * x_h;
+            for (uint32_t left = v->columns; left > 0; left -= product->k, fresh = 0) {
                 product->k = hal_min(left, v->together_columns);
-                products_of(p, *product, some, 0, first, dw);
-                product->a += product->k, product->b += product->k * p->sw;
+                product->a = row_a, product->b = row_b;
+                if (fresh)
+                    put_products(p, product, some, 0, dw);
+                else
+                    add_products(p, product, some, dw);
+                row_a += product->k, row_b += product->k * p->sw;
             }
         }
 }
 
 static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t *v, uint32_t rows, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = p->c >> 2, outputs = p->m >> 2;
-    const uint32_t blocks = p->g * outputs * channels, k = v->columns;
-    const uint32_t several = p->n > 1 || rows > v->together || k > v->together_columns;
-    product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = k};
-    for (; turn < blocks; turn += cores) {
+    const uint32_t count = p->g * outputs * channels;
+    product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = v->columns};
+    for (; turn < count; turn += cores) {
         const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
         product.a = to.dy, product.b = to.x;
-        if (several)
+        if (v->several || !v->fresh)
             long_products(p, v, &product, rows, to.dw);
         else
-            products_of(p, product, rows, v->goes_on, v->fresh, to.dw);
+            put_products(p, &product, rows, v->goes_on, to.dw);
     }
-    return turn - blocks;
+    return turn - count;
 }
 
 void conv_grad_w_f32(const void *args) {
@@ -344,10 +342,11 @@ void conv_grad_w_f32(const void *args) {
                        p->ow <= PRODUCTS_BLOCK; /* a plane is a row */
     const uint32_t oh = merges ? 1 : p->oh, ow = merges ? p->oh * p->ow : p->ow;
     const uint32_t together = products_block(p->oh, p->ow);
+    const uint32_t part = merges ? together * p->ow : PRODUCTS_BLOCK;
     view_t v = { /* every member: the compiler clears others by a call, byte for byte */
-        .goes_on = p->single && !p->first, .fresh = p->single || p->first, .row = 0, .rows = 0,
+        .several = p->n > 1 || p->oh > together || ow > part, .dw_m = p->dw_m, .goes_on = p->single && !p->first, .fresh = p->single || p->first, .row = 0, .rows = 0,
         .together = merges ? 1 : together, .columns = ow,
-        .together_columns = merges ? together * p->ow : PRODUCTS_BLOCK, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m,
+        .together_columns = part, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m,
         .dy_h = p->dy_h, .x_n = p->x_n, .x_h = p->sh * p->x_h, .x_tap = p->dh * p->x_h,
         .x_columns = merges ? ow : p->x_cols, .first = 0, .end = 0, .left = 0, .sw = p->sw,
     };
