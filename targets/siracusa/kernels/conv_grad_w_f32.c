@@ -18,10 +18,9 @@ typedef conv_grad_w_f32_args_t args_t;
  * `several` such blocks, functions for one get them one by one. Sums are `fresh`, else added to what waits; a block that
  * is all of the sum `goes_on` from there. */
 typedef struct {
-    uint32_t several, goes_on, fresh, dw_m, row, rows, together, columns, together_columns;
-    uint32_t n, dy_n, dy_m, dy_h, x_n, x_h, x_tap, x_columns, first, end;
+    uint32_t several, goes_on, fresh, dw_m, row, rows, columns, dy_m, dy_h, x_h, x_tap, x_columns, first, end, sw;
     int32_t left;
-    uint32_t sw;
+    uint32_t together, together_columns, n, dy_n, x_n; /* where there are several, or sums are not fresh */
 } view_t;
 
 /* s[m][k] += dy[m][column] x[k], of which x[0] lies at column `at` of X, for taps inside X. */
@@ -333,6 +332,12 @@ static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t
     return turn - count;
 }
 
+static __attribute__((noinline)) void find_blocks(const args_t *p, view_t *v, int merges) {
+    const uint32_t together = products_block(p->oh, p->ow);
+    v->together = merges ? 1 : together, v->together_columns = merges ? together * p->ow : PRODUCTS_BLOCK;
+    v->n = p->n, v->dy_n = p->dy_n, v->x_n = p->x_n;
+}
+
 void conv_grad_w_f32(const void *args) {
     const args_t *p = args;
     const uint32_t cores = hal_core_count();
@@ -341,15 +346,12 @@ void conv_grad_w_f32(const void *args) {
     const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow &&
                        p->ow <= PRODUCTS_BLOCK; /* a plane is a row */
     const uint32_t oh = merges ? 1 : p->oh, ow = merges ? p->oh * p->ow : p->ow;
-    const uint32_t together = products_block(p->oh, p->ow);
-    const uint32_t part = merges ? together * p->ow : PRODUCTS_BLOCK;
-    view_t v = { /* every member: the compiler clears others by a call, byte for byte */
-        .several = p->n > 1 || p->oh > together || ow > part, .dw_m = p->dw_m, .goes_on = p->single && !p->first, .fresh = p->single || p->first, .row = 0, .rows = 0,
-        .together = merges ? 1 : together, .columns = ow,
-        .together_columns = part, .n = p->n, .dy_n = p->dy_n, .dy_m = p->dy_m,
-        .dy_h = p->dy_h, .x_n = p->x_n, .x_h = p->sh * p->x_h, .x_tap = p->dh * p->x_h,
-        .x_columns = merges ? ow : p->x_cols, .first = 0, .end = 0, .left = 0, .sw = p->sw,
-    };
+    view_t v; /* taps() and depthwise() do the rest */
+    v.several = p->n > 1 || p->oh * p->ow > PRODUCTS_BLOCK;
+    v.goes_on = p->single && !p->first, v.fresh = p->single || p->first;
+    if (v.several || !v.fresh) find_blocks(p, &v, merges);
+    v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw;
+    v.dw_m = p->dw_m, v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
     if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&
