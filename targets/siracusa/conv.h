@@ -196,65 +196,37 @@ INLINE void any_taps(const conv_t *v, const rectangle_t *r, uint32_t count, cons
         add_taps(v, r, count, M, P, x, w, s, r->w, r->x_w, (int32_t)r->w_w);
 }
 
-/* Sums to where they belong; a total has a bias. */
-INLINE void put_sums(const uint32_t M, const uint32_t P, float s[4][4], const float *bias, float *const y[4],
-                     uint32_t y_m) {
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = bias ? s[m][p] + bias[m] : s[m][p];
-    }
-}
-
-/* Whether each sum is one block, which a tile before may have begun. */
-INLINE int is_plain(const conv_t *v) {
-    return v->c <= v->together && (v->first || v->single);
-}
-
-INLINE void add_block(const conv_t *v, const rectangle_t *r, uint32_t count, const uint32_t M, const uint32_t P,
-                      const float *x[4], const float *weights, float s[4][4]) {
-    if (M == 4 && P == 4 && r->x_w == CONV_APART && r->w_w == 1 && r->w == 3 && r->h > 0)
-        three_taps(v, r, count, x, weights, s);
-    else
-        any_taps(v, r, count, M, P, x, weights, s);
-}
-
-/* M channels by P outputs whose sums are one block. */
-INLINE void plain_block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *x[4],
-                        const float *weights, const float *bias, float *y[4]) {
-    const uint32_t y_m = v->y_m;
-    float s[4][4];
-    UNROLL for (uint32_t m = 0; m < M; m++) {
-        UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = v->first ? 0.0f : y[p][m * y_m];
-    }
-    add_block(v, r, v->c, M, P, x, weights, s);
-    put_sums(M, P, s, bias, y, y_m);
-}
-
-/* M channels by P outputs. */
+/* M channels by P outputs. What several blocks or tiles need lies behind the code for one. */
+#define SELDOM(condition) __builtin_expect(condition, 0)
 INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *from[4],
                   const float *weights, const float *bias, float *y[4]) {
     const uint32_t y_m = v->y_m, goes_on = v->single && !v->first;
-    uint32_t first = v->single || v->first;
+    uint32_t fresh = v->single || v->first;
     for (uint32_t left = v->c;;) {
         const uint32_t count = hal_min(left, v->together);
-        const float *x[4], *const last_bias = left <= count ? bias : 0;
+        const float *x[4];
         float s[4][4];
         UNROLL for (uint32_t p = 0; p < P; p++) x[p] = from[p];
         UNROLL for (uint32_t m = 0; m < M; m++) {
-            UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = goes_on ? y[p][m * y_m] : 0.0f;
+            UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] = SELDOM(goes_on) ? y[p][m * y_m] : 0.0f;
         }
-        add_block(v, r, count, M, P, x, weights, s);
-        if (first) {
-            put_sums(M, P, s, last_bias, y, y_m);
-        } else {
+        if (M == 4 && P == 4 && r->x_w == CONV_APART && r->w_w == 1 && r->w == 3 && r->h > 0)
+            three_taps(v, r, count, x, weights, s);
+        else
+            any_taps(v, r, count, M, P, x, weights, s);
+        if (SELDOM(!fresh)) {
             UNROLL for (uint32_t m = 0; m < M; m++) {
                 UNROLL for (uint32_t p = 0; p < P; p++) s[m][p] += y[p][m * y_m];
             }
-            put_sums(M, P, s, last_bias, y, y_m);
         }
         left -= count;
-        if (left == 0) return;
+        const float *const last_bias = SELDOM(left > 0) ? 0 : bias;
+        UNROLL for (uint32_t m = 0; m < M; m++) {
+            UNROLL for (uint32_t p = 0; p < P; p++) y[p][m * y_m] = last_bias ? s[m][p] + last_bias[m] : s[m][p];
+        }
+        if (!SELDOM(left > 0)) return;
         UNROLL for (uint32_t p = 0; p < P; p++) from[p] += count * v->x_c;
-        weights += count * v->w_c, first = 0;
+        weights += count * v->w_c, fresh = 0;
     }
 }
 
@@ -282,8 +254,8 @@ INLINE place_t place_of(const conv_t *v, const rectangle_t *r, uint32_t each, ui
 
 /* All blocks of channels m .. m + M * blocks - 1 of a group and of outputs from .. from + P * count - 1 of a rectangle.
  * `turn` is the block at which this core's turn comes next. */
-INLINE uint32_t blocks(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const int plain,
-                       uint32_t m, uint32_t each, uint32_t from, uint32_t count, uint32_t turn) {
+INLINE uint32_t blocks(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, uint32_t m,
+                       uint32_t each, uint32_t from, uint32_t count, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = v->n * v->g * each;
     uint32_t channel = turn, row = 0, column = from, left = count;
     for (;; channel += cores) {
@@ -299,25 +271,21 @@ INLINE uint32_t blocks(const conv_t *v, const rectangle_t *r, const uint32_t M, 
             y[p] = to.y + i * r->y_row + j * r->y_column;
             if (++j == r->columns) j = 0, i++;
         }
-        if (plain)
-            plain_block(v, r, M, P, x, to.w, to.b, y);
-        else
-            block(v, r, M, P, x, to.w, to.b, y);
+        block(v, r, M, P, x, to.w, to.b, y);
         if (finishes(v)) finish_block(v, M, P, y);
     }
 }
 
-#define CONV_BLOCKS(name, M, P, plain)                                                                                \
-    static __attribute__((noinline)) uint32_t name(const conv_t *v, const rectangle_t *r, uint32_t m, uint32_t each,  \
-                                                   uint32_t from, uint32_t count, uint32_t turn) {                    \
-        return blocks(v, r, M, P, plain, m, each, from, count, turn);                                                 \
+#define CONV_BLOCKS(M, P)                                                                                             \
+    static __attribute__((noinline)) uint32_t blocks_##M##P(const conv_t *v, const rectangle_t *r, uint32_t m,        \
+                                                            uint32_t each, uint32_t from, uint32_t count,             \
+                                                            uint32_t turn) {                                          \
+        return blocks(v, r, M, P, m, each, from, count, turn);                                                        \
     }
-CONV_BLOCKS(plain_44, 4, 4, 1)
-CONV_BLOCKS(plain_41, 4, 1, 1)
-CONV_BLOCKS(blocks_44, 4, 4, 0)
-CONV_BLOCKS(blocks_41, 4, 1, 0)
-CONV_BLOCKS(blocks_14, 1, 4, 0)
-CONV_BLOCKS(blocks_11, 1, 1, 0)
+CONV_BLOCKS(4, 4)
+CONV_BLOCKS(4, 1)
+CONV_BLOCKS(1, 4)
+CONV_BLOCKS(1, 1)
 
 #include "conv_products.h"
 #include "conv_lines.h"
@@ -345,19 +313,18 @@ static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle
 
 static __attribute__((noinline)) uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t outputs = r->rows * r->columns, each = v->m >> 2, images = v->n * v->g, rest = v->m & 3;
-    const int plain = is_plain(v);
     uint32_t fours = r->columns >> 2;
     if (r->h * r->w == 0 && !v->b && (v->first || !finishes(v))) return v->first ? zeros(v, r, turn) : turn;
     if (each > 0 && r->h * r->w == 1 && fours && worth_fours(images * each * r->rows * fours)) {
-        turn = plain && v->first ? plain_products(v, r, turn) : products(v, r, turn);
+        turn = products(v, r, turn);
         rectangle_t side = *r;
         side.columns = r->columns & 3, side.x += (int32_t)(4 * fours) * r->x_column, side.y += 4 * fours * r->y_column;
-        if (side.columns > 0) turn = (plain ? plain_41 : blocks_41)(v, &side, 0, each, 0, side.rows * side.columns, turn);
+        if (side.columns > 0) turn = blocks_41(v, &side, 0, each, 0, side.rows * side.columns, turn);
     } else if (each > 0) {
         fours = outputs >> 2;
         const uint32_t singles = fours && worth_fours(images * each * fours) ? outputs & 3 : outputs;
-        if (singles > 0) turn = (plain ? plain_41 : blocks_41)(v, r, 0, each, 0, singles, turn);
-        if (singles < outputs) turn = (plain ? plain_44 : blocks_44)(v, r, 0, each, singles, fours, turn);
+        if (singles > 0) turn = blocks_41(v, r, 0, each, 0, singles, turn);
+        if (singles < outputs) turn = blocks_44(v, r, 0, each, singles, fours, turn);
     }
     if (rest > 0) {
         fours = outputs >> 2;
