@@ -89,9 +89,20 @@ static inline float row(const float *x, uint32_t step, uint32_t left) {
     "fadd.s %[s0], %[s0], ft0\n fadd.s %[s1], %[s1], ft1\n fadd.s %[s2], %[s2], ft2\n fadd.s %[s3], %[s3], ft3\n"
 #define FOUR_SUMS [x] "+&r"(x), [s0] "+&f"(s0), [s1] "+&f"(s1), [s2] "+&f"(s2), [s3] "+&f"(s3)
 
+/* Four neighbouring sums of one block over one loop. */
+static inline void short_four(const reduce_f32_args_t *p, const float *x, float *y) {
+    const uint32_t step = 4 * p->x_r2, last = p->last;
+    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    if (!p->first) s0 = y[0], s1 = y[1], s2 = y[2], s3 = y[3];
+    __asm__ volatile(LOOP("%[rows]", 9) FOUR LOOP_END(9)
+                     : FOUR_SUMS : [step] "r"(step), [rows] "r"(p->r2) : "ft0", "ft1", "ft2", "ft3", "memory");
+    y[0] = s0, y[1] = s1, y[2] = s2, y[3] = s3;
+    for (uint32_t k = 0; k < 4 && last; k++) y[k] = divided(p, y[k]);
+}
+
 /* Four neighbouring sums over one loop. */
 static inline void four(const reduce_f32_args_t *p, const float *x, float *y, float *carry) {
-    const uint32_t size = sum_size(p->carry), step = 4 * p->x_r2;
+    const uint32_t size = SUM_BLOCK, step = 4 * p->x_r2;
     sum_t sums[4];
     for (uint32_t k = 0; k < 4; k++) sums[k] = sum_begin(p->first, size, y[k], carry + k * SUM_CARRIED);
     for (uint32_t position = p->start, left = p->r2; left > 0;) {
@@ -124,11 +135,11 @@ static inline void four(const reduce_f32_args_t *p, const float *x, float *y, fl
     }
 }
 
-void reduce_f32(const void *args) {
-    const reduce_f32_args_t *p = args;
-    const uint32_t size = sum_size(p->carry);
+/* Sums of several blocks, or parts of them. */
+static __attribute__((noinline)) void long_sums(const reduce_f32_args_t *p) {
+    const uint32_t size = SUM_BLOCK;
     const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
-    const int whole = p->carry && p->first && p->last && p->r0 * p->r1 == 1;
+    const int whole = p->first && p->last && p->r0 * p->r1 == 1;
     uint32_t done = 0;
     if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->k2 >= 4 * cores) {
         done = p->k2 & ~3u;
@@ -176,5 +187,37 @@ void reduce_f32(const void *args) {
             sum_end(size, carry);
         } else
             *y = sum_wait(&sum, size, p->start + p->r2, carry);
+    }
+}
+
+void reduce_f32(const void *args) {
+    const reduce_f32_args_t *p = args;
+    if (p->carry) {
+        long_sums(p);
+        return;
+    }
+    const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;
+    uint32_t done = 0;
+    if (outer * p->r0 * p->r1 == 1 && p->x_k2 == 1 && p->k2 >= 4 * cores) {
+        done = p->k2 & ~3u;
+        for (uint32_t i = 4 * id; i < done; i += 4 * cores) short_four(p, p->x + i, p->y + i);
+    }
+    for (uint32_t i = done + id; i < outer * p->k2; i += cores) {
+        uint32_t k2 = i;
+        const float *x = p->x;
+        float *y = p->y;
+        if (outer > 1) {
+            const uint32_t k01 = i / p->k2, k0 = k01 / p->k1, k1 = k01 - k0 * p->k1;
+            k2 = i - k01 * p->k2;
+            x += k0 * p->x_k0 + k1 * p->x_k1;
+            y += k0 * p->y_k0 + k1 * p->y_k1;
+        }
+        x += k2 * p->x_k2, y += k2;
+        float sum = p->first ? 0.0f : *y;
+        for (uint32_t r0 = p->r0; r0 > 0; r0--, x += p->x_r0) {
+            const float *line = x;
+            for (uint32_t r1 = p->r1; r1 > 0; r1--, line += p->x_r1) sum = run(sum, line, step, p->r2);
+        }
+        *y = p->last ? divided(p, sum) : sum;
     }
 }
