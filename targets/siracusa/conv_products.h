@@ -12,11 +12,25 @@ INLINE void put(float c[4][4], const float *bias, float *y, uint32_t y_m, uint32
     }
 }
 
+/* The same where a gate lies like the result: what it does not let through is zero, by a mask of all bits. */
+INLINE void put_gated(float c[4][4], const float *bias, const float *gate, float *y, uint32_t y_m) {
+    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m, gate += y_m) {
+        UNROLL for (uint32_t p = 0; p < 4; p++) {
+            union {
+                float value;
+                uint32_t bits;
+            } sum = {bias ? c[m][p] + bias[m] : c[m][p]};
+            sum.bits &= 0u - (uint32_t)(gate[p] > 0.0f);
+            y[p] = sum.value;
+        }
+    }
+}
+
 /* One tap: products of matrices over `count` channels from `from` on. Blocks of four channels by four neighbours in a
  * row; cores take turns along a row. Sums are `fresh`, else added to what waits; a block that is all of the sum `goes_on`
  * from there. */
 INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, uint32_t from, uint32_t count,
-                            const uint32_t fresh, const uint32_t goes_on, uint32_t turn) {
+                            const uint32_t fresh, const uint32_t goes_on, const int usual, uint32_t turn) {
     const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;
     const uint32_t cores = hal_core_count(), y_m = v->y_m, y_n = r->y_column, last = from + count == v->c;
     product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c, .k = count};
@@ -44,6 +58,10 @@ INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, uint32_t from
                         UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += at[m * y_m + p * y_n];
                     }
                 }
+                if (CONV_APART < 0 && usual && y_n == 1 && v->gate && v->gate_alike) {
+                    put_gated(c, bias, v->gate + (at - v->y), at, y_m);
+                    continue;
+                }
                 if (y_n == 1)
                     put(c, bias, at, y_m, 1);
                 else
@@ -59,12 +77,12 @@ INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, uint32_t from
 
 /* The usual case by itself: what it does not need would fill the instruction cache. */
 static __attribute__((noinline)) uint32_t one_block(const conv_t *v, const rectangle_t *r, uint32_t turn) {
-    return products_of(v, r, 0, v->c, 1, 0, turn);
+    return products_of(v, r, 0, v->c, 1, 0, 1, turn);
 }
 
 static __attribute__((noinline)) uint32_t any_block(const conv_t *v, const rectangle_t *r, uint32_t from,
                                                     uint32_t count, uint32_t fresh, uint32_t turn) {
-    return products_of(v, r, from, count, fresh, v->single && !v->first, turn);
+    return products_of(v, r, from, count, fresh, v->single && !v->first, 0, turn);
 }
 
 /* One block of channels after the other, each by the same cores. */
