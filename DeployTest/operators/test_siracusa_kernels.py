@@ -257,8 +257,19 @@ def _convolution_jobs() -> Iterator[KernelJob]:
             job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
             yield job
             yield _part(job)
+            if name == "ConvGradX":
+                yield _gated(job)
             if number % 2 and job.scalars["single"]:
                 yield _part(replace(job, label=f"{job.label}-several", scalars={**job.scalars, "single": 0}))
+
+
+def _gated(job: KernelJob) -> KernelJob:
+    """The same with a gate that lies like the result and has zeros of both signs and NaN."""
+    shape = job.operands["dx"].shape
+    gate = _hard(0, math.prod(shape)).reshape(shape)
+    gate.flat[::7] = np.nan
+    scalars = {**job.scalars, **{f"gate_{axis}": job.scalars[f"dx_{axis}"] for axis in "ngch"}}
+    return KernelJob(f"{job.label}-gated", job.kernel, {**job.operands, "gate": gate}, scalars)
 
 
 def _part(job: KernelJob) -> KernelJob:

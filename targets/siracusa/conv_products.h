@@ -27,8 +27,8 @@ INLINE void put_gated(float c[4][4], const float *bias, const float *gate, float
 }
 
 /* One tap: products of matrices over `count` channels from `from` on. Blocks of four channels by four neighbours in a
- * row; cores take turns along a row. Sums are `fresh`, else added to what waits; a block that is all of the sum `goes_on`
- * from there. */
+ * row; cores take turns along a row. Sums are `fresh`, else added to what waits; a block that is all of the sum
+ * `goes_on` from there. The `usual` sum is one block in one tile. */
 INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, uint32_t from, uint32_t count,
                             const uint32_t fresh, const uint32_t goes_on, const int usual, uint32_t turn) {
     const uint32_t each = v->m >> 2, channels = v->n * v->g * each, end = r->columns >> 2;

@@ -15,8 +15,8 @@ typedef conv_grad_w_f32_args_t args_t;
 
 /* The rows of dY and X that the taps of a block of weights meet, from `row` on: columns `first` to end - 1 of dY have
  * all taps inside X. So many rows `together` or, of longer rows, so many columns are summed from zero; where there are
- * `several` such blocks, functions for one get them one by one. Sums are `fresh`, else added to what waits; a block that
- * is all of the sum `goes_on` from there. */
+ * `several` such blocks, functions for one get them one by one. Sums are `fresh`, else added to what waits; a block
+ * that is all of the sum `goes_on` from there. */
 typedef struct {
     uint32_t several, goes_on, fresh, dw_m, row, rows, columns, dy_m, dy_h, x_h, x_tap, x_columns, first, end, sw;
     int32_t left;
