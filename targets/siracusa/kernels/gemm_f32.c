@@ -60,22 +60,23 @@ static inline void block(const gemm_f32_args_t *p, const float *a, const float *
     const float zeros[4] = {0};
     product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
     const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
-    uint32_t fresh = p->single || p->first;
-    for (uint32_t left = p->k;;) {
+    uint32_t left = p->k, first = p->single || p->first;
+    for (;;) {
         float c[4][4], *y = to;
         product.k = hal_min(left, PRODUCTS_BLOCK);
         gemm_block(&product, goes_on ? to : zeros, goes_on ? 4 * y_m : 0, c);
-        if (__builtin_expect(!fresh, 0)) {
-            UNROLL for (uint32_t m = 0; m < 4; m++) {
-                UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[m * y_m + n];
+        if (first) {
+            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
+            }
+        } else {
+            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+                UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[n];
+                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
             }
         }
-        UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-            UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
-        }
-        left -= product.k;
-        if (__builtin_expect(left == 0, 1)) return;
-        fresh = 0;
+        if (left <= PRODUCTS_BLOCK) return;
+        left -= PRODUCTS_BLOCK, first = 0;
         product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
         product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
     }
@@ -121,8 +122,7 @@ typedef struct {
 } steps_t;
 
 /* s[0..3] += v times the columns w, w + w_n, .. */
-static inline __attribute__((always_inline)) void add_4(const steps_t *step, uint32_t k, const float *v,
-                                                        const float *w0, float s[4]) {
+static inline void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
     const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 41)
@@ -152,8 +152,8 @@ static inline __attribute__((always_inline)) void add_4(const steps_t *step, uin
 }
 
 /* s[0..1] += v times the columns w0 and w1. */
-static inline __attribute__((always_inline)) void add_2(const steps_t *step, uint32_t k, const float *v,
-                                                        const float *w0, const float *w1, float s[2]) {
+static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
+                         float s[2]) {
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 23)
                          VECTOR QUARTER("%[s0]", "%[w0]", "%[w1]") LAST_QUARTER("%[s1]", "%[w1]")
@@ -172,8 +172,7 @@ static inline __attribute__((always_inline)) void add_2(const steps_t *step, uin
 /* Loops over n turn once or twice: what the compiler would prepare for every turn costs more than it saves. */
 #define HIDE(n) __asm__("" : "+r"(n))
 
-/* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. Sums are one block, or `several`,
- * or a block goes to what waits. */
+/* `count` outputs: a row of Y, or (`down`) a column, where A and B change roles. Sums are one block, or `several`. */
 static inline __attribute__((always_inline)) void line_of(const uint32_t several, const gemm_f32_args_t *p,
                                                           const float *v, const float *w, const float *c,
                                                           const float *gate, float *y, uint32_t count, uint32_t down) {
@@ -196,8 +195,9 @@ static inline __attribute__((always_inline)) void line_of(const uint32_t several
                 s[0] += t[0], s[1] += t[1], s[2] += t[2], s[3] += t[3];
             }
         } else {
-            if (!p->first) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
+            if (!p->first && p->single) s[0] = to[0], s[1] = to[y_n], s[2] = to[2 * y_n], s[3] = to[3 * y_n];
             add_4(&step, p->k, v, at(w, n * step.w_n), s);
+            if (!p->first && !p->single) s[0] += to[0], s[1] += to[y_n], s[2] += to[2 * y_n], s[3] += to[3 * y_n];
         }
         if (finished) {
             const float alpha = p->alpha, beta = p->beta, *from = c + n * c_n;
@@ -233,8 +233,9 @@ static inline __attribute__((always_inline)) void line_of(const uint32_t several
                 s[0] += t[0], s[1] += t[1];
             }
         } else {
-            if (!p->first) s[0] = *to, s[1] = *second;
+            if (!p->first && p->single) s[0] = *to, s[1] = *second;
             add_2(&step, p->k, v, at(w, n * step.w_n), at(w, other * step.w_n), s);
+            if (!p->first && !p->single) s[0] += *to, s[1] += *second;
         }
         if (finished) {
             const float alpha = p->alpha, beta = p->beta;
@@ -254,7 +255,7 @@ __attribute__((noinline)) static void long_line(const gemm_f32_args_t *p, const 
 
 __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
                                            const float *gate, float *y, uint32_t count, uint32_t down) {
-    if (p->k > PRODUCTS_BLOCK || !(p->first || p->single))
+    if (p->k > PRODUCTS_BLOCK)
         long_line(p, v, w, c, gate, y, count, down);
     else
         line_of(0, p, v, w, c, gate, y, count, down);
