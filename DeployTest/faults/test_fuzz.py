@@ -214,6 +214,9 @@ def test_excuses() -> None:
         named = re.search(r"\((test_\w+)\)", excuse.reason)
         assert named, excuse
         assert f"def {named[1]}(" in tests, excuse
+    for line, excused in (("nan in v0_1", True), ("functions nan.in", False)):
+        text = f"output 'y' is 0.5, onnxruntime's -1\nMaxPool ('v0_1') -> ('y')\nopsets ai.onnx:21\n{line}"
+        assert bool(reference.excused("different", text)) is excused
     assert reference.excused("refused", "Fatal error: com.microsoft:ReluGrad(-1) is not a registered function/op")
     assert not reference.excused("refused", "Fatal error: com.microsoft:Relu(-1) is not a registered function/op")
     assert not reference.excused("refused", "Fatal error: evil:ReluGrad(-1) is not a registered function/op")

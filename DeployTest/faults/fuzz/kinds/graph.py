@@ -104,8 +104,12 @@ def check_secret(program: Program) -> None:
             raise Finding("stray access", f"constant {name!r} holds a file from outside of the model's folder")
 
 
+def _has_nan(tensor: onnx.TensorProto) -> bool:
+    return bool(np.isnan(numpy_helper.to_array(tensor)).any())
+
+
 def shown(path: Path) -> str:
-    """The model's nodes, one per line, with its opsets and element types."""
+    """The model's nodes, one per line, with its opsets and element types, and the constants that hold a NaN."""
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # what is accepted can be read; a test of the line below would be the reader's own
@@ -118,6 +122,8 @@ def shown(path: Path) -> str:
     values = [v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)]
     kinds += sorted({onnx.TensorProto.DataType.Name(v) for v in values if v in _KNOWN})
     lines.append(f"opsets {opsets}; elements {' '.join(kinds)}")
+    inside = [t for t in model.graph.initializer if t.data_location == onnx.TensorProto.DEFAULT]
+    lines += [f"nan in {t.name}" for t in inside if t.data_type == onnx.TensorProto.FLOAT and _has_nan(t)]
     if model.functions:
         lines.append("functions " + " ".join(f"{f.domain}.{f.name}" for f in model.functions))
     return "\n".join(line[:400] for line in lines)
