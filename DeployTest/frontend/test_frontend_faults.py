@@ -112,7 +112,9 @@ def test_empty_names(tmp_path: Path) -> None:
         infer(tmp_path, replace(graph, inputs=(*graph.inputs, value("", (1,)))))
 
 
-@pytest.mark.parametrize(("shape", "array"), [((), np.zeros(1, np.float32)), ((3,), np.zeros(3, np.int64))])
+@pytest.mark.parametrize(
+    ("shape", "array"), [((), np.zeros(1, np.float32)), ((3,), np.zeros(3, np.int64)), ((3,), np.zeros(3, np.bool_))]
+)
 def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, tmp_path: Path) -> None:
     """What a graph input declares is what its initializer has; an unknown extent is any."""
     right = replace(chain(node("Add", ("x", "w"), ("y",))), initializers=[constant("w", np.ones(3, np.float32))])

@@ -60,8 +60,10 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     declared |= {v.name: _declared(v, _element) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used
     inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input if v.name not in unused)
-    for item in inputs:
-        _check_default(item, constants.get(item.name) if item.name else None)
+    defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
+    for declaration in graph.input:
+        if declaration.name in defaults:
+            _check_default(declaration, defaults[declaration.name])
     outputs = tuple(dict.fromkeys(v.name for v in graph.output))
     values = (*graph.input, *graph.output, *graph.value_info)
     found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
@@ -70,18 +72,22 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found)
 
 
-def _check_default(item: Input, default: RawConstant | None) -> None:
-    """Raise ShapeMismatch where a graph input has an initializer of another type than it declares."""
-    if default is None:
-        return
-    shape, dtype = item.declared.shape, item.declared.dtype
+def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
+    """Raise ShapeMismatch where a graph input has an initializer of another shape or kind of element than declared."""
+    shape, kind = _declared(item, _kind).shape, _declared(item, _kind).dtype
     fits = shape is None or (
-        len(shape) == len(default.shape) and all(n in (-1, m) for n, m in zip(shape, default.shape, strict=True))
+        len(shape) == len(default.dims) and all(n in (-1, m) for n, m in zip(shape, default.dims, strict=True))
     )
-    if not fits or (dtype and (dtype == "float32") != (default.dtype == "float32")):
-        facts = [("declared", f"{dtype}{list(shape or ())}"), ("initializer", f"{default.dtype}{list(default.shape)}")]
+    if not fits or kind not in ("", _kind(item.name, default.data_type)):
+        facts = [("declared", f"{kind}{list(shape or ())}")]
+        facts.append(("initializer", f"{_kind(item.name, default.data_type)}{list(default.dims)}"))
         hint = "declare the initializer's type, or remove one of the two"
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
+
+
+def _kind(name: str, element: int) -> str:
+    """The target's dtype for an element type, and `bool`, which is an int32 there."""
+    return "bool" if element == TensorProto.BOOL else _element(name, element)
 
 
 def check_tensors(sequences: Iterable[str]) -> None:
