@@ -19,6 +19,7 @@ from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
+from deployer.planning.choose import Progress
 from deployer.running import output, report
 from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table
@@ -135,9 +136,7 @@ def _simulator_flags(a: argparse.Namespace) -> list[str]:
     return [word for flag, value in options.items() if value is not None for word in (flag, str(value))]
 
 
-def _compiled(
-    a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: pipeline.Progress
-) -> Plan:
+def _compiled(a: argparse.Namespace, options: Options, case: Case, directory: Path, progress: Progress) -> Plan:
     tiling, plan = pipeline.plan_case(case, options, progress, a.tolerance, a.check_passes, a.jobs)
     progress("generate")
     pipeline.write_case(case, tiling, plan, directory, a.force)
@@ -208,7 +207,7 @@ def _judge(
 
 
 @contextmanager
-def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[pipeline.Progress]:
+def _timed(console: Terminal, timings: dict[str, float]) -> Iterator[Progress]:
     """Show the running stage on a terminal and note how long each took."""
     stage, since = "load", time.perf_counter()
 

@@ -1,8 +1,7 @@
 """The stages in the order the data goes through them, each artefact verified on its way."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +17,20 @@ from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
-from deployer.planning import fuse, lifetimes, place, schedule, tile
+from deployer.planning import fuse, lifetimes, schedule
+from deployer.planning.choose import ONCE, Progress, best_plan, place_tiling, silent
 from deployer.planning.place import PackingGap
-from deployer.planning.timeline import StepRuns
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
 from deployer.running.run import Outcome
 from deployer.verify.checked import moments, state_bytes, usual_checks
-from deployer.verify.plan import verify_plan
 from deployer.verify.program import verify_program
 from deployer.verify.reference import as_float32, completed, final_memory, run_inference, with_oracle
-from deployer.verify.tiling import verify_tiling
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
-Progress = Callable[[str], None]
-PACKING_ATTEMPTS = 6
 OUTPUTS, REFERENCE = "outputs.npz", "the float64 reference"
-
-
-def silent(message: str) -> None:
-    """A progress function that prints nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +192,6 @@ def expectation(case: Case, plan: Plan) -> Expected:
     )
 
 
-ONCE = Running(1, TOLERANCES.loss, 0)
-"""Running for cases without training: one forward pass under the default tolerance."""
-
-
 def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | None = None) -> Running:
     """The passes and the tolerance of a run of the case, and of how many passes the state is dumped.
 
@@ -238,7 +225,7 @@ def plan_case(
 def plan_program(
     program: Program, options: Options, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """Schedule, lifetimes, tiles, addresses; a packing that leaves a gap tightens the tiling by it.
+    """Schedule, lifetimes, tiles, addresses, with argument tables resident unless it is quicker to fetch them.
 
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
@@ -246,26 +233,7 @@ def plan_program(
     fused = fuse.fuse_program(program, options)
     verify_program(fused)
     alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
-    target = target_of(options)
-    gaps: tuple[int, ...] = tile.no_gaps(target)
-    tiler = tile.Tiler(alive)
-    for attempt in range(1, PACKING_ATTEMPTS + 1):
-        stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
-        progress(stage)
-        tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
-        try:
-            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
-        except PackingGap as problem:
-            gaps = problem.gaps
-    raise TilingInfeasible(
-        f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
-        [("withheld", ", ".join(f"{gap} B of {x.name}" for x, gap in zip(target.levels, gaps, strict=False)))],
-        "a larger " + " or ".join(target.budget_flag(level) for level in target.levels[: len(gaps)]),
-    )
-
-
-def _say(progress: Progress, stage: str, text: str) -> None:
-    progress(f"{stage}, {text}")
+    return best_plan(alive, running, progress, jobs)
 
 
 def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) -> Plan:
@@ -277,21 +245,6 @@ def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) 
     except PackingGap as problem:
         facts = [("beyond the budget", f"{problem.beyond} B of {problem.level.name}")]
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
-
-
-def place_tiling(
-    tiling: Tiling,
-    running: Running = ONCE,
-    progress: Progress = silent,
-    last: bool = True,
-    runs: StepRuns | None = None,
-) -> Plan:
-    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
-    verify_tiling(tiling)
-    progress("addresses")
-    plan = place.place_buffers(tiling, running, last, runs)
-    verify_plan(plan, tiling)
-    return plan
 
 
 RESULTS = ("network", "output.bin", "report.json", "drift.svg")

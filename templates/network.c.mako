@@ -22,6 +22,27 @@ static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
 % endfor
 };
 % endfor
+% for g in v.groups:
+
+/* ${g.title} */
+typedef struct {
+% for s in g.tables:
+    ${s.kernel}_args_t ${s.member};
+% endfor
+} ${g.name}_t;
+static const ${g.name}_t ${g.name} = {
+% for s in g.tables:
+    .${s.member} = {
+% for field in s.fields:
+        ${field}
+% endfor
+    },
+% endfor
+};
+% for s in g.tables:
+#define ${s.table} (((${g.name}_t *)TABLES)->${s.member})
+% endfor
+% endfor
 
 % for text in v.asserts:
 _Static_assert(${text});
@@ -64,6 +85,9 @@ ${indent}hal_ticket_t ${line};
 </%def>\
 <%def name="c_arguments(v, indent)">\
 ${indent}${v.kernel}_args_t *args = ${v.table};
+</%def>\
+<%def name="c_fetch(v, indent)">\
+${indent}hal_tables(TABLES, ${v.tables}, ${v.size});
 </%def>\
 <%def name="c_let(v, indent)">\
 ${indent}const uint32_t ${v.name} = ${v.value};

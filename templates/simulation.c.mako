@@ -38,7 +38,7 @@ static const ${t.type} ${t.name}[] = {
 
 static const hal_sim_step_t steps[] = {
 % for s in v.steps:
-    {"${s.name}", ${s.dims}, ${s.stage_order}, ${s.dim_count}, ${s.operands}, ${s.operand_count}, ${s.scalars}, ${s.scalar_count}, ${s.tile_cycles}, ${s.tiles}, ${v.step_cycles}, ${s.contention}},
+    {"${s.name}", ${s.dims}, ${s.stage_order}, ${s.dim_count}, ${s.operands}, ${s.operand_count}, ${s.scalars}, ${s.scalar_count}, ${s.tile_cycles}, ${s.tiles}, ${s.cycles}, ${s.contention}},
 % endfor
 };
 

@@ -152,7 +152,7 @@ def test_least_l1(test: str, strategy: str, models_root: Path) -> None:
     """The L1 that the error proposes is the least: it works, and one byte less names step, bytes and what would fit."""
     least = proposed(attempt(test, strategy, {"L1": 4}, models_root), "--l1")
     assert attempt(test, strategy, {"L1": least}, models_root) is None
-    for budget in (least - 1, least // 2, 300):
+    for budget in (least - 1, least // 2, least // 3):
         error = attempt(test, strategy, {"L1": budget}, models_root)
         assert isinstance(error, TilingInfeasible)
         assert proposed(error, "--l1") == least

@@ -52,7 +52,7 @@ def test_demo(
     code = Path("out/demo/c/TrainingNetwork.c").read_text()
     functions = re.findall(r"^/\* [^\n]* \*/\nstatic void step_.*?^}\n", code, re.MULTILINE | re.DOTALL)
     check_block("code", min((f for f in functions if "_in[2] =" in f and "_like(" not in f), key=len), update_golden)
-    assert deployer("train", "-t", "out/demo", "--doublebuffer", "--l1", "2000") == 2
+    assert deployer("train", "-t", "out/demo", "--doublebuffer", "--l1", "130") == 2
     check_block("error", capsys.readouterr().err, update_golden)
 
 

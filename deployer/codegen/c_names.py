@@ -2,10 +2,13 @@
 
 from collections import Counter
 
+from deployer.core.level import RESIDENT
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_suffix, code, identifier
 from deployer.core.target import Target
 
+POINTER_BYTES = 8
+"""Bytes of a pointer, at most, of machines that simulate."""
 SLOTS = ("SLOT", "STAGE")
 """Prefixes of the names of slots, by the number of their level."""
 
@@ -37,12 +40,18 @@ class Names:
 class Memory:
     """Addresses as the target sees them: plan offsets, spread by guard bytes where the target's memories are simulated.
 
-    A buffer moves up by one guard for each distinct start below it, so two live buffers never touch.
+    A buffer moves up by one guard for each distinct start below it, so two live buffers never touch. Tables that groups
+    of steps fetch are `table_bytes` there, with pointers as long as those of the machine that simulates.
     """
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.guard = target.guard_bytes
+        longer = POINTER_BYTES // target.pointer_bytes if self.guard and plan.groups else 1
+        self.innermost, self.table_bytes = plan.levels[RESIDENT].name, longer * plan.table_bytes
+        self.more = self.table_bytes - plan.table_bytes
+        self.table_area = (self.guard, self.guard + self.table_bytes) if plan.groups else (0, plan.table_bytes)
         self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}
+        self.starts[self.innermost] += [0] * bool(plan.groups)
         for home in plan.homes:
             self.starts[home.level].append(home.offset)
         for step in plan.steps:
@@ -51,10 +60,14 @@ class Memory:
                     self.starts[level.name] += [slots.offset] * bool(slots.count)
         self.starts = {level: sorted(set(offsets)) for level, offsets in self.starts.items()}
         self.sizes = {x.name: x.peak + self.guard * (len(self.starts[x.name]) + 1) for x in plan.levels}
+        self.sizes[self.innermost] += self.more
 
     def address(self, level: str, offset: int) -> int:
         """Offset of a buffer in the target's array for the level."""
-        return offset + self.guard * (self.starts[level].index(offset) + 1) if self.guard else offset
+        if not self.guard:
+            return offset
+        more = self.more if level == self.innermost and offset else 0
+        return offset + more + self.guard * (self.starts[level].index(offset) + 1)
 
 
 def memory_name(level: str) -> CText:

@@ -37,6 +37,8 @@ from deployer.planning.expr import (
 from deployer.planning.loop_program import (
     Declare,
     Done,
+    Group,
+    GroupSize,
     If,
     Loop,
     Rotate,
@@ -92,6 +94,10 @@ class Printer:
                 return self.names.slot(step, arg, staged)
             case Table(step):
                 return f"&{table_name(step)}"
+            case Group(step):
+                return f"&{group_name(step)}"
+            case GroupSize(step):
+                return f"sizeof {group_name(step)}"
             case Real(number):
                 return float_literal(number)
             case Sum(terms):
@@ -183,6 +189,11 @@ class Printer:
 def table_name(step: int) -> str:
     """The C name of a step's argument table."""
     return f"step_{step:02d}_args"
+
+
+def group_name(step: int) -> str:
+    """The C name of a group's argument tables, by its first step."""
+    return f"tables_{step:02d}"
 
 
 def wrapped(items: Sequence[str]) -> tuple[CText, ...]:

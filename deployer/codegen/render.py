@@ -2,21 +2,22 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Memory, Names, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, table_name, wrapped
+from deployer.codegen.c_text import WIDTH, Printer, group_name, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
 from deployer.core.level import RESIDENT
-from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
+from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, target_of
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.planning.expr import variables
 from deployer.planning.lower import lower
 from deployer.planning.tile_loop import FLAG
+from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 COLUMN = 28
 """Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
@@ -33,11 +34,21 @@ class Constant:
 
 @dataclass(frozen=True)
 class TableView:
-    """A step's argument table."""
+    """A step's argument table; `member` is its name in the struct of a group."""
 
     kernel: CText
     table: CText
+    member: CText
     fields: tuple[CText, ...]
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """The argument tables of a group of steps."""
+
+    title: CText
+    name: CText
+    tables: tuple[TableView, ...]
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,7 @@ class NetworkView:
     kernels: tuple[CText, ...]
     asserts: tuple[CText, ...]
     steps: tuple[TableView, ...]
+    groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
     calls: tuple[CText, ...]
     macros: tuple[CText, ...]
@@ -77,7 +89,7 @@ def provenance(plan: Plan) -> CText:
 def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     """Addresses of all homes and slots."""
     names, memory = Names(plan), Memory(plan, target)
-    constants = []
+    constants = list(_tables_area(plan, memory))
     for home in plan.homes:
         address = memory.address(home.level, home.offset)
         note = f"{home.level}+{home.offset}: {home.type}, steps {home.first}..{home.last}"
@@ -95,6 +107,15 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
     return HeaderView(origin, memories, tuple(constants), functions)
+
+
+def _tables_area(plan: Plan, memory: Memory) -> Iterator[Constant]:
+    """The address of the argument tables, where groups of them take turns."""
+    if plan.groups:
+        level = plan.levels[RESIDENT].name
+        value = code(f"((void *)({memory_name(level)} + {memory.address(level, 0)}))")
+        note = f"{level}+0: {plan.table_bytes} B, the argument tables of a group of steps"
+        yield Constant(identifier("TABLES"), value, c_comment(note))
 
 
 def _dtype(step: PlanStep, operand: PlanOperand) -> str:
@@ -117,17 +138,27 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
     kernels = Counter(s.kernel.symbol for s in steps)
-    sizes = " + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))
-    if sizes:
+    sizes = [" + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))]
+    spans = [span for span in group_spans(plan.groups, len(plan.steps)) if plan.steps[span.start].graph == graph]
+    if spans:
+        sizes = [f"sizeof({group_name(span.start)}_t)" for span in spans]
+    for size in filter(None, sizes):
         share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
-        asserts.append(f"sizeof(void *) != 4 || {sizes} <= {plan.table_bytes}, {share}")
-    programs, printer = [lower(step) for step in steps], Printer(names)
+        asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
+    fetched = fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
+    programs, printer = [lower(step, fetched.get(step.index, 0)) for step in steps], Printer(names)
     functions, calls = functions_and_calls(programs, printer)
     macros, fields = common_sizes([p.arguments for p in programs], [f"step_{p.step:02d}" for p in programs], printer)
     tables = [
-        TableView(identifier(p.kernel.symbol), identifier(table_name(p.step)), wrapped(texts))
+        TableView(
+            identifier(p.kernel.symbol),
+            identifier(table_name(p.step)),
+            identifier(f"step_{p.step:02d}"),
+            wrapped(texts),
+        )
         for p, texts in zip(programs, fields, strict=True)
     ]
+    by_step = {p.step: table for p, table in zip(programs, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables(p.body) for p in programs)
     return NetworkView(
         function=prototype(graph),
@@ -136,11 +167,18 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
         asserts=tuple(map(code, asserts)),
-        steps=tuple(tables),
+        steps=() if spans else tuple(tables),
+        groups=tuple(_group(span, by_step) for span in spans),
         functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
         calls=tuple(code(_folded(call)) for call in calls),
         macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
     )
+
+
+def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
+    """The tables of a group, which its first step fetches."""
+    title = c_comment(f"Argument tables of steps {span.start} to {span[-1]}; step {span.start} fetches them.")
+    return GroupView(title, identifier(group_name(span.start)), tuple(tables[step] for step in span))
 
 
 def used_kernels(steps: Sequence[PlanStep]) -> tuple[CText, ...]:

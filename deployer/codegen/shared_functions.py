@@ -13,6 +13,9 @@ from deployer.planning.expr import Expr, Home, Node, Size, Slot, Tree, Var, vari
 from deployer.planning.loop_program import (
     Arguments,
     Block,
+    Fetch,
+    Group,
+    GroupSize,
     If,
     Increase,
     Let,
@@ -29,6 +32,8 @@ from deployer.planning.loop_program import (
 from deployer.planning.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
+ADDRESSES = (Home, Slot, Group, GroupSize)
+"""Nodes that differ between steps of one shape; each is a parameter of a shared function."""
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
 MOST_SIZES = 8
@@ -65,8 +70,8 @@ class _Size(NamedTuple):
 class _Shape:
     """A step without its addresses and sizes: `body` has parameters for the former and holes for the latter.
 
-    `parameters` are (name, C type) of each of the `addresses`, and `order` are the positions of the `sizes`; all three
-    are in the order of the function's parameters.
+    `parameters` are (name, C type and what follows it) of each of the `addresses`, and `order` are the positions of the
+    `sizes`; all three are in the order of the function's parameters.
     """
 
     program: LoopProgram
@@ -112,7 +117,7 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
     declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
-    declared += [f"{kind} *{n}" for n, kind in group[0].parameters]
+    declared += [f"{kind}{n}" for n, kind in group[0].parameters]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
@@ -188,12 +193,15 @@ def _has_address(value: Expr) -> bool:
 
 def _shape(program: LoopProgram) -> _Shape:
     """The shape of a step; references to its argument table become the parameter `args`."""
-    types = {name: C_TYPES[kind] for name, kind, _ in program.kernel.pointers}
+    types = {name: f"{C_TYPES[kind]} *" for name, kind, _ in program.kernel.pointers}
     names: dict[Node, tuple[str, str]] = {}
     for arg, storage in program.storages:
         names[Home(storage)] = f"{arg}_home", types[arg]
         names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]
         names[Slot(program.step, arg, True)] = f"{arg}_stage", types[arg]
+    for node in program.body.walk():
+        if isinstance(node, Fetch):
+            names |= {node.tables: ("tables", "const void *"), node.size: ("tables_bytes", "uint32_t ")}
     sizes: list[Size] = []
 
     def numbered(tree: Tree) -> Tree:
@@ -203,13 +211,13 @@ def _shape(program: LoopProgram) -> _Shape:
         return tree.mapped(numbered)
 
     def renamed(tree: Tree) -> Tree:
-        if isinstance(tree, (Home, Slot)):
+        if isinstance(tree, ADDRESSES):
             return Var(names[tree][0])
         return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)
 
     holed = _without_arguments(program.body).mapped(numbered)
     mentioned = list(_mentions(holed))
-    addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, (Home, Slot))))
+    addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, ADDRESSES)))
     order = tuple(node.place for node in mentioned if isinstance(node, _Hole))
     parameters = tuple(names[address] for address in addresses)
     return _Shape(program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)

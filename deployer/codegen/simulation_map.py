@@ -1,20 +1,22 @@
 """The render model of SimulationMap.c: the tables of a plan with which the host simulator checks the program."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import Channel
+from deployer.core.level import RESIDENT, Channel
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
+from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, group_spans
 
 SUFFIXES = ("", " stage")
 """Suffixes of the names of slots, by the number of their level."""
 ALWAYS = identifier("HAL_SIM_ALWAYS")
-HOME, SLOT = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT")
+HOME, SLOT, TABLE = identifier("HAL_SIM_HOME"), identifier("HAL_SIM_SLOT"), identifier("HAL_SIM_TABLE")
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,13 @@ class HopView:
 
 @dataclass(frozen=True)
 class BufferView:
-    """A home or the slots of an operand."""
+    """A home, the slots of an operand, or the argument tables of a group of steps."""
 
     name: CText
     kind: CText
     level: int
     address: int
-    bytes: int
+    bytes: int | CText
     parts: int
     first: CText
     last: CText
@@ -66,6 +68,7 @@ class SimStepView:
     scalar_count: int
     tile_cycles: CText
     tiles: int
+    cycles: int
     contention: int
 
 
@@ -93,7 +96,6 @@ class SimulationView:
     graphs: tuple[GraphView, ...]
     passes: int
     accumulate: int
-    step_cycles: int
     cores: int
 
 
@@ -133,8 +135,13 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
                     buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
             slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
-    tables = Tables()
-    steps = tuple(_step(s, [places[s.index, o.arg] for o in s.operands], tables, target) for s in plan.steps)
+    buffers += _table_buffers(plan, memory)
+    tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
+    sized = target.sized(len(plan.steps))
+    steps = tuple(
+        _step(s, [places[s.index, o.arg] for o in s.operands], tables, sized, fetched.get(s.index, 0))
+        for s in plan.steps
+    )
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),
@@ -149,7 +156,6 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         graphs=tuple(_graphs(plan)),
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
-        step_cycles=target.sized(len(plan.steps)).step,
         cores=target.cores,
     )
 
@@ -163,8 +169,19 @@ def _graphs(plan: Plan) -> Iterator[GraphView]:
         first += count
 
 
-def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target) -> SimStepView:
+def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
+    """The tables of each group, which are there from its first step to its last."""
+    for span in group_spans(plan.groups, len(plan.steps)):
+        name = c_string(f"argument tables of steps {span.start} to {span[-1]}")
+        kernels = Counter(plan.steps[step].kernel.symbol for step in span)
+        size = code(" + ".join(f"{n} * sizeof({identifier(kernel)}_args_t)" for kernel, n in sorted(kernels.items())))
+        address, first, last = memory.address(memory.innermost, 0), code(f"{span.start}u"), code(f"{span[-1]}u")
+        yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
+
+
+def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int) -> SimStepView:
     loops = Loops(step)
+    contention = target.contention if step.buffering == "double" else 0
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
     scalars, count = loops.scalars(tables)
     return SimStepView(
@@ -178,7 +195,8 @@ def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target) -
         scalar_count=count,
         tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
-        contention=target.contention if step.buffering == "double" else 0,
+        cycles=target.step + fetch_cycles(fetched, target, contention),
+        contention=contention,
     )
 
 

@@ -25,6 +25,8 @@ LARGEST = 1 << 53
 """Largest magnitude of an integer in an artefact: all readers of JSON can hold it, and sums of such fit 64 bits."""
 OUTSIDE_DIGEST = "outside digest"
 """Metadata key of a field that is left out of the digest, because it is no decision."""
+IF_ANY = "if any"
+"""Metadata key of a field that is left out of the file where it is an empty tuple."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
@@ -49,7 +51,10 @@ def _jsonable(value: Any, seen: dict[int, Any]) -> Any:
     names = _names(kind)
     if names is not None:
         if id(value) not in seen:
-            seen[id(value)] = {"_": kind.__name__} | {name: _jsonable(getattr(value, name), seen) for name in names}
+            fields = {
+                n: _jsonable(getattr(value, n), seen) for n in names if n not in _optional(kind) or getattr(value, n)
+            }
+            seen[id(value)] = {"_": kind.__name__} | fields
         return seen[id(value)]
     if isinstance(value, bytes):
         return {"_": "bytes", "base64": base64.b64encode(value).decode()}
@@ -64,6 +69,12 @@ def _jsonable(value: Any, seen: dict[int, Any]) -> Any:
 def _names(kind: Any) -> tuple[str, ...] | None:
     """The fields of a dataclass; None for another type."""
     return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+@cache
+def _optional(kind: Any) -> frozenset[str]:
+    """The fields of a dataclass that are left out where they are empty."""
+    return frozenset(f.name for f in dataclasses.fields(kind) if f.metadata.get(IF_ANY))
 
 
 def from_jsonable(expected: Any, value: Any) -> Any:
@@ -153,7 +164,8 @@ def _from_fields(cls: type, value: Any) -> Any:
     unknown = sorted(set(value) - {"_"} - set(hints))
     if unknown:
         raise ValueError(f"{cls.__name__} has no field {unknown[0]!r}")
-    return cls(**{name: from_jsonable(hint, value[name]) for name, hint in hints.items()})
+    given = {name: hint for name, hint in hints.items() if name in value or name not in _optional(cls)}
+    return cls(**{name: from_jsonable(hint, value[name]) for name, hint in given.items()})
 
 
 @cache

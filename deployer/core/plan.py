@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
-from deployer.core.artefact import OUTSIDE_DIGEST
+from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
@@ -52,10 +52,8 @@ def target_of(options: Options) -> Target:
 
 @dataclass(frozen=True)
 class Running:
-    """What a run does and no decision depends on.
-
-    It makes `passes` forward passes, and the losses have a tolerance; `checked` of the passes are compared from the
-    state that the program had.
+    """What a run does and no decision depends on: its passes, the tolerance of losses, and the passes that are compared
+    from the state that the program had (`checked`).
     """
 
     passes: int
@@ -178,7 +176,8 @@ class StepTiling:
 class Tiling:
     """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
 
-    `gaps` are the bytes that are withheld from the budget of each level but the target's last.
+    `gaps` are bytes withheld from the budget of each level but the target's last. `groups` are the first steps of those
+    whose argument tables take turns in `table_bytes`; without groups that holds all tables.
     """
 
     lifetimes: Lifetimes
@@ -187,6 +186,7 @@ class Tiling:
     steps: tuple[StepTiling, ...]
     table_bytes: int
     gaps: tuple[int, ...]
+    groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def depth(self) -> int:
@@ -364,7 +364,7 @@ class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling of the plan; `running` is not a
     decision and changes no digest.
 
-    The kernels' argument tables are the first `table_bytes` of the innermost level.
+    The kernels' argument tables are the first `table_bytes` of the innermost level; with `groups` as in its tiling.
     """
 
     options: Options
@@ -379,6 +379,7 @@ class Plan:
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
     running: Running = field(metadata={OUTSIDE_DIGEST: True})
+    groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

@@ -49,8 +49,31 @@ class Table(Node):
     step: int
 
 
+@dataclass(frozen=True)
+class Group(Node):
+    """The constants that are the argument tables of a group of steps, by the number of its first step."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class GroupSize(Node):
+    """The bytes of a group's tables: `bytes` by the plan, whose pointers may be shorter than the machine's."""
+
+    step: int
+    bytes: int
+
+
 class Statement(Tree):
     """A statement of a loop program."""
+
+
+@dataclass(frozen=True)
+class Fetch(Statement):
+    """Fetches the argument tables of a group of steps, and returns when they are there."""
+
+    tables: Group
+    size: GroupSize
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ from deployer.planning.loop_program import (
     Call,
     Declare,
     Done,
+    Fetch,
+    Group,
+    GroupSize,
     If,
     Let,
     Loop,
@@ -194,8 +197,8 @@ class DoubleMoves:
         return [] if o.mode == "in" else [((), Wait(self._ticket(o, "out", i))) for i in range(self.port.slots(o))]
 
 
-def lower(step: PlanStep) -> LoopProgram:
-    """The loop program of a step."""
+def lower(step: PlanStep, fetched: int = 0) -> LoopProgram:
+    """The loop program of a step, which begins with the fetch of that many bytes of argument tables, if any."""
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop)
@@ -207,6 +210,8 @@ def lower(step: PlanStep) -> LoopProgram:
     if stage and step.staging:
         coming = TileLoop(step, "coming_", staged=True)
         body = _loop(Port(step, staged=True), step.staging.buffering, stage, coming, (), body)
+    if fetched:
+        body = Block((Fetch(Group(step.index), GroupSize(step.index, fetched)), *body.body))
     storages = tuple((o.arg, o.storage) for o in step.operands)
     return LoopProgram(step.index, f"{step.op_label} {step.name}", step.kernel, storages, fixed, body)
 

@@ -29,6 +29,7 @@ from deployer.planning.loop_program import (
     Call,
     Declare,
     Done,
+    Fetch,
     If,
     Increase,
     Let,
@@ -48,6 +49,8 @@ Action = Callable[[], None]
 Running = tuple[int, int]
 """The hop of a transfer and the cycle at which it ends; 0 for nothing."""
 NOTHING: Running = (0, 0)
+UNTIMED = Arguments | Assign | Fetch
+"""Statements whose cycles are part of the step's own."""
 
 
 class ProgramRun:
@@ -71,7 +74,7 @@ class ProgramRun:
         self._block(block.body)()
 
     def _block(self, body: Sequence[Statement]) -> Action:
-        actions = [self._action(statement) for statement in body if not isinstance(statement, Arguments | Assign)]
+        actions = [self._action(statement) for statement in body if not isinstance(statement, UNTIMED)]
 
         def run() -> None:
             for action in actions:

@@ -11,6 +11,7 @@ from deployer.planning.workers import Parts, Workers, cores
 from deployer.tilers.levels.between import BetweenLevel, StagedSteps
 from deployer.tilers.levels.flat import flat_tiling
 from deployer.tilers.levels.inner import InnerLevel
+from deployer.tilers.levels.tables import Tables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 
@@ -22,9 +23,10 @@ def no_gaps(target: Target) -> tuple[int, ...]:
 class Tiler:
     """Tiles one program, again with more bytes withheld where a packing needs it; attempts share what they can."""
 
-    def __init__(self, lifetimes: Lifetimes) -> None:
+    def __init__(self, lifetimes: Lifetimes, tables: Tables | None = None) -> None:
         self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
-        self.runs = StepRuns(lifetimes.schedule, self.target)
+        self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
+        self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups)
         self._inner: dict[tuple[int, bool], InnerLevel] = {}
         self._staged: StagedSteps = {}
 
@@ -65,7 +67,7 @@ class Tiler:
     def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
         key = (gap, residents)
         if key not in self._inner:
-            self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents)
+            self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents, self.tables)
         return self._inner[key]
 
 

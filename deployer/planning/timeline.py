@@ -1,6 +1,6 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from deployer.core.access import Span
@@ -13,6 +13,7 @@ from deployer.planning.lower import lower
 from deployer.planning.program_run import ProgramRun
 from deployer.planning.tile_loop import FLAG
 from deployer.tilers.levels.geometry import kinds, loop_key
+from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes
 
 Tiles = list[dict[str, Span]]
 
@@ -29,13 +30,16 @@ class StepRun:
     staging: Staging | None
 
 
-def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> StepRun:
-    """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set."""
+def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0) -> StepRun:
+    """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set.
+
+    The step begins with the fetch of that many bytes of argument tables.
+    """
     kernels = _kernels(step, choice, target, list(choice.walk(step.access)))
     clock = Clock(target.hops, target.contention if choice.buffering == "double" else 0)
-    clock.run(target.step)
+    clock.run(target.step + fetch_cycles(fetched, target, clock.contention))
     run = ProgramRun(clock, kernels, {FLAG.name: int(fresh)})
-    run.block(lower(drafted(step, choice)).body)
+    run.block(lower(drafted(step, choice), fetched).body)
     staging = None
     if choice.stage is not None:
         stage, moved = choice.stage, run.moved[USUAL]
@@ -50,18 +54,21 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> Ste
 class StepRuns:
     """Runs of a schedule's steps on the clock; one run serves all steps of equal geometry with the same choice.
 
-    It holds no name, and arguments, which the geometry does not cover, cost nothing.
+    It holds no name, and arguments, which the geometry does not cover, cost nothing. The first steps of `groups` fetch
+    argument tables.
     """
 
-    def __init__(self, schedule: Schedule, target: Target) -> None:
+    def __init__(self, schedule: Schedule, target: Target, groups: Sequence[int] = ()) -> None:
         self.target, self.fresh, self.kinds = target, schedule.options.sole_pass, kinds(schedule.steps)
+        self.fetched = fetched_bytes(groups, schedule.steps, target)
         self._runs: dict[Hashable, StepRun] = {}
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
         """The run of a step of the schedule."""
-        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage))
+        fetched = self.fetched.get(step.index, 0)
+        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
-            self._runs[key] = simulate(step, choice, self.target, self.fresh)
+            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
         return self._runs[key]
 
 

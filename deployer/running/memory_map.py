@@ -1,8 +1,9 @@
 """The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
 
 from deployer.core.level import RESIDENT
-from deployer.core.plan import LevelUse, Plan
+from deployer.core.plan import LevelUse, Plan, target_of
 from deployer.core.safe_text import html_text
+from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 WIDTH, HEIGHT, MARGIN = 1100, 420, 60
 COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tables": "#b279a2"}
@@ -54,9 +55,20 @@ def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int,
     """(name, kind, offset, bytes, first, last) of everything that lies in a level."""
     last = len(plan.steps) - 1
     rows = []
-    number = plan.levels.index(level)
-    if number == RESIDENT and plan.table_bytes:
+    number, fetched = plan.levels.index(level), fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
+    if number == RESIDENT and plan.table_bytes and not plan.groups:
         rows.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
+    for span in group_spans(plan.groups, len(plan.steps)) if number == RESIDENT else ():
+        rows.append(
+            (
+                f"argument tables of steps {span.start} to {span[-1]}",
+                "tables",
+                0,
+                fetched[span.start],
+                span.start,
+                span[-1],
+            )
+        )
     for home in plan.homes:
         if home.level == level.name:
             kind = "persistent" if home.persistent else "value"

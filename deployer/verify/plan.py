@@ -53,14 +53,14 @@ def check_room(plan: Plan, target: Target) -> None:
 
     Rules: table, alignment, overlap, budget or cycles.
     """
-    check_tables([s.kernel for s in plan.steps], plan.table_bytes, target)
+    fetched = check_tables([(s.graph, s.kernel) for s in plan.steps], plan.table_bytes, plan.groups, target)
     buffers = _buffers(plan, target)
     for level, contents in buffers.items():
         _alignment(level, contents, target)
         _overlap(level, contents)
     _budgets(plan, buffers, target)
     for step in plan.steps:
-        _cycles(step, plan)
+        _cycles(step, plan, _fetch_cycles(fetched.get(step.index, 0), target))
 
 
 def _place(step: PlanStep) -> str:
@@ -79,6 +79,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     verify_running(plan.running)
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
+    need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")
@@ -264,8 +265,17 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
 
 
-def _cycles(step: PlanStep, plan: Plan) -> None:
-    """Each tile has a cost in cycles, their sum is within the step's, and transfers have the bytes of the boxes."""
+def _fetch_cycles(size: int, target: Target) -> int:
+    """Cycles of a transfer of that many bytes of argument tables, at least."""
+    hop = target.hops[RESIDENT] if size else None
+    return hop.issue + hop.inward.setup + size * hop.inward.byte_milli // 1000 + hop.wait if hop else 0
+
+
+def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
+    """Each tile has a cost in cycles, their sum is within the step's, and transfers have the bytes of the boxes.
+
+    `fetch` cycles of the step, at least, are none of the tiles'.
+    """
     tiles = math.prod(len(cuts_within(d.size, d.outer, d.tile)) for d in step.dims)
     place = _place(step)
     need(len(step.tile_cycles) == tiles, "cycles", f"{place}: {tiles} tiles, {len(step.tile_cycles)} costs")
@@ -274,7 +284,7 @@ def _cycles(step: PlanStep, plan: Plan) -> None:
     need(step.cycles >= total, "cycles", f"{place} takes {step.cycles} cycles, its kernels {total}")
     waits = (*step.timeline.ingress_wait, *step.timeline.egress_wait, step.staging.wait if step.staging else 0)
     consistent = len(waits) == 2 * tiles + 1 == 2 * len(step.timeline.ingress_wait) + 1 and min(waits) >= 0
-    consistent = consistent and total + sum(waits) <= step.cycles
+    consistent = consistent and fetch + total + sum(waits) <= step.cycles
     need(consistent, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
     fresh = plan.options.sole_pass
     transfers = [(o, not (o.fresh_on_flag and fresh)) for o in step.operands if o.slots]

@@ -1,5 +1,6 @@
 """The judge of tilings: schedule, lifetimes, tiles and slots, one rule per function; nothing here calls the planner."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -33,7 +34,8 @@ def verify_tiling(tiling: Tiling) -> None:
     gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps, default=0) >= 0
     need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
     check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
-    check_tables([s.kernel for s in tiling.lifetimes.schedule.steps], tiling.table_bytes, target)
+    steps = [(s.graph, s.kernel) for s in tiling.lifetimes.schedule.steps]
+    check_tables(steps, tiling.table_bytes, tiling.groups, target)
 
 
 def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
@@ -64,17 +66,30 @@ def check_depth(depth: int, options: Options, target: Target) -> None:
     need(depth <= reach, "stage", f"tensors lie in {depth} levels, by the options in {reach}")
 
 
-def check_tables(kernels: list[Kernel], table_bytes: int, target: Target) -> None:
-    """The argument structs of all steps fit into `table_bytes` of the inner level."""
-    total = 0
-    for kernel in kernels:
-        size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
-        total += -(-size // target.alignment) * target.alignment
-    need(
-        total <= table_bytes and table_bytes % target.alignment == 0,
-        "table",
-        f"{len(kernels)} argument structs take {total} B and have {table_bytes} B",
-    )
+def check_tables(
+    steps: list[tuple[str, Kernel]], table_bytes: int, groups: tuple[int, ...], target: Target
+) -> dict[int, int]:
+    """The argument structs of all steps, or those of each group, fit into `table_bytes` of the inner level.
+
+    `steps` are graphs and kernels. The groups begin at steps in ascending order, and none reaches into another graph.
+    The answer is the bytes of each group, by its first step.
+    """
+    need(table_bytes % target.alignment == 0, "table", f"tables have {table_bytes} B, not on {target.alignment} B")
+    need(not groups or len(target.levels) > 1, "table", f"{target.name!r} has no level that tables come from")
+    graphs = {i for i, (graph, _) in enumerate(steps) if i == 0 or graph != steps[i - 1][0]}
+    ordered = all(first < second for first, second in itertools.pairwise(groups))
+    sound = ordered and set(groups) <= set(range(len(steps))) and graphs <= set(groups)
+    need(not groups or sound, "table", f"groups begin at steps {groups}, graphs at {sorted(graphs)} of {len(steps)}")
+    starts, sizes = groups or (0,), dict[int, int]()
+    for first, end in zip(starts, (*starts[1:], len(steps)), strict=True):
+        total = 0
+        for _, kernel in steps[first:end]:
+            size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
+            total += -(-size // target.alignment) * target.alignment
+        text = f"argument structs of steps {first}..{end - 1} take {total} B and have {table_bytes} B"
+        need(total <= table_bytes, "table", text)
+        sizes[first] = total
+    return sizes if groups else {}
 
 
 def _place(step: Step) -> str:

@@ -223,6 +223,7 @@ void hal_step(uint32_t step) {
     memory_enter(step);
     host.step = step;
     host.calls = 0;
+    tables_enter(step);
     if (host.trace) fprintf(stderr, "%12llu step %d %s\n", (unsigned long long)host.now, (int)step, step_name());
     if (step == HAL_NO_STEP) return;
     dma_enter();
@@ -257,6 +258,7 @@ void hal_parallel(hal_kernel_t kernel, const void *args) {
     const hal_sim_step_t *step = &hal_sim.steps[host.step];
     if (host.calls >= step->tile_count)
         host_fail("tile-count", "kernel call %u of a step of %u tiles", host.calls + 1, step->tile_count);
+    tables_check_kernel(args);
     check_kernel(args);
     trace_kernel(args);
     host.now += step->tile_cycles[host.calls++];

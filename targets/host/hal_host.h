@@ -1,6 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
+ * hal_tables.c argument tables that steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
  * hal_watch.c values on request. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
@@ -144,6 +144,11 @@ void trace_leave(void);
 
 void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
 const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
+
+/* ---- hal_tables.c ---- */
+
+void tables_enter(uint32_t step);
+void tables_check_kernel(const void *args); /* before the call */
 
 /* ---- hal_guard.c ---- */
 

@@ -10,7 +10,7 @@
 typedef enum { HAL_SIM_HOME, HAL_SIM_SLOT, HAL_SIM_TABLE } hal_sim_kind_t;
 
 /* A buffer of a level. It is live in the steps first..last; `loaded` says that the harness fills it before step first.
- * A slot has one to three equal parts. `address` is the offset from the level's first byte, guard bytes included. */
+ * A slot has one to three equal parts. Tables are those of a group of steps, which its first step fetches. `address` is the offset from the level's first byte, guard bytes included. */
 typedef struct {
     const char *name;
     hal_sim_kind_t kind;

@@ -3,5 +3,6 @@
 #define HAL_TARGET_H
 
 #define HAL_TABLE
+#define HAL_WATCHES_TABLES
 
 #endif

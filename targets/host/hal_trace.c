@@ -197,6 +197,7 @@ static host_box_t inner_box(const hal_sim_operand_t *o, const loop_at_t *at) {
 static void check_pointer(const hal_sim_operand_t *o, const void *args) {
     const uint8_t *found, *wanted = hal_sim.levels[0].memory + inner_box(o, &due).start;
     memcpy(&found, (const uint8_t *)args + o->offset, sizeof found);
+    guard_accept((const uint8_t *)args + o->offset, sizeof found); /* the step may have written it */
     if (found == wanted) return;
     host_fail("argument", "operand '%s' of kernel call %u, of tile %s, is to be %s, found %s", o->arg, host.calls,
               loop_text(&due, 0), memory_text(wanted), memory_text(found));
@@ -233,12 +234,14 @@ static void check_scalar(const hal_sim_scalar_t *s, const void *args) {
     uint32_t found;
     if (s->form == HAL_SIM_NULL) {
         memcpy(&pointer, (const uint8_t *)args + s->offset, sizeof pointer);
+        guard_accept((const uint8_t *)args + s->offset, sizeof pointer);
         if (pointer)
             host_fail("argument", "operand '%s' of kernel call %u is to be NULL, found %s", s->name, host.calls,
                       memory_text(pointer));
         return;
     }
     memcpy(&found, (const uint8_t *)args + s->offset, sizeof found);
+    guard_accept((const uint8_t *)args + s->offset, sizeof found);
     const uint32_t wanted = value_at(s);
     if (found != wanted)
         host_fail("argument", "'%s' of kernel call %u, of tile %s, is to be %d (0x%x), found %d (0x%x)", s->name,

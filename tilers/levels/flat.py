@@ -1,10 +1,10 @@
 """The tiling of a target with one level: every tensor lies there, and each step is one kernel call on the homes."""
 
-from deployer.core.cost import rounded
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Lifetimes, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import canonical_order
+from deployer.tilers.levels.tables import resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 
@@ -13,7 +13,7 @@ def flat_tiling(lifetimes: Lifetimes, target: Target) -> Tiling:
     schedule = lifetimes.schedule
     for step in schedule.steps:
         _need_no_slots(step, lifetimes, target)
-    tables = sum(rounded(s.kernel.table_bytes(target.pointer_bytes), target.alignment) for s in schedule.steps)
+    tables = resident_tables(schedule.steps, target).bytes
     storages = tuple(sorted(life.storage for life in lifetimes.storages))
     return Tiling(lifetimes, storages, (), tuple(map(_whole, schedule.steps)), tables, ())
 

@@ -14,6 +14,7 @@ from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
+from deployer.tilers.levels.tables import Tables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 ELIGIBLE_LIMIT = 192
@@ -23,15 +24,16 @@ ELIGIBLE_LIMIT = 192
 class InnerLevel:
     """The innermost level; it enumerates candidates once for all strategies and all steps with the same geometry."""
 
-    def __init__(self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True) -> None:
+    def __init__(
+        self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True, tables: Tables | None = None
+    ) -> None:
         self.lifetimes, self.target = lifetimes, target
         self.schedule = lifetimes.schedule
         program = self.schedule.program
         self.storage_of = {name: program.storage(name) for name in program.tensors}
-        size = target.pointer_bytes
-        self.tables = sum(rounded(s.kernel.table_bytes(size), target.alignment) for s in self.schedule.steps)
+        self.tables = tables or resident_tables(self.schedule.steps, target)
         self.level = target.levels[RESIDENT]
-        self.capacity = self.level.budget - self.tables - gap
+        self.capacity = self.level.budget - self.tables.bytes - gap
         data = {program.storage(name) for name in program.data}
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
         fitting = [x for x in sized if x.storage not in data and x.bytes <= self.capacity]
@@ -66,7 +68,7 @@ class InnerLevel:
             c = candidates[pick]
             steps.append(StepTiling(step.name, c.tile, c.order, c.buffering, c.slots, spill.stages.get(step.index)))
         resident, spilled = tuple(sorted(choice.resident)), tuple(sorted(spill.storages))
-        return Tiling(self.lifetimes, resident, spilled, tuple(steps), self.tables, gaps)
+        return Tiling(self.lifetimes, resident, spilled, tuple(steps), self.tables.bytes, gaps, self.tables.groups)
 
     def front(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
@@ -141,13 +143,13 @@ class InnerLevel:
         lengths = " ".join(f"{k}={v}" for k, v in candidate.tile.items())
         facts = [
             ("smallest tile", f"{lengths}: {candidate.bytes} B, {candidate.buffering} buffering"),
-            ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables} B)"),
+            ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables.bytes} B)"),
         ]
         other = f", single buffering ({single.bytes} B)" if single.bytes < candidate.bytes else ""
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"{target.budget_flag(level, candidate.bytes + self.tables)}{other}, or a smaller layer",
+            f"{target.budget_flag(level, candidate.bytes + self.tables.bytes)}{other}, or a smaller layer",
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:

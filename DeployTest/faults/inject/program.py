@@ -145,7 +145,7 @@ class Program:
         size = self.memory.sizes[self.plan.levels[level].name]
         spans = sorted((b.start, b.end) for b in self.live(step) if b.level == level)
         if level == 0 and self.plan.table_bytes:
-            spans.insert(0, (0, self.plan.table_bytes))
+            spans.insert(0, (0, self.memory.table_area[1]))
         gaps, at = [], 0
         for start, end in [*spans, (size, size)]:
             if start - at >= 4:

@@ -50,6 +50,15 @@ hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32
 /* Returns when the transfer has ended; each ticket but HAL_DONE is waited for exactly once. */
 void hal_dma_wait(hal_ticket_t ticket);
 
+/* Copies argument tables of steps to come into the innermost level, and returns when they are there. */
+#ifdef HAL_WATCHES_TABLES /* the simulator has one that compares the copy with the plan */
+void hal_tables(void *tables, const void *source, uint32_t bytes);
+#else
+static inline void hal_tables(void *tables, const void *source, uint32_t bytes) {
+    hal_dma_wait(hal_dma_in_1d(0, tables, source, bytes));
+}
+#endif
+
 /* ---- platform ---- */
 
 void hal_init(int argc, char **argv);

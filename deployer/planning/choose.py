@@ -1,0 +1,101 @@
+"""The plan of a schedule: tiles and addresses, with argument tables resident or fetched, whichever is quicker."""
+
+from collections.abc import Callable
+from functools import partial
+
+from deployer.core.errors import PlacementInfeasible, TilingInfeasible
+from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for, target_of
+from deployer.planning import place, tile
+from deployer.planning.place import PackingGap
+from deployer.planning.timeline import StepRuns
+from deployer.tilers.levels.tables import Tables, tables_to_try, worthwhile
+from deployer.verify.plan import verify_plan
+from deployer.verify.tiling import verify_tiling
+from deployer.verify.tolerances import TOLERANCES
+
+Progress = Callable[[str], None]
+PACKING_ATTEMPTS = 6
+ONCE = Running(1, TOLERANCES.loss, 0)
+"""Running for cases without training: one forward pass under the default tolerance."""
+
+
+def silent(message: str) -> None:
+    """A progress function that prints nothing."""
+
+
+def best_plan(
+    alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
+) -> tuple[Tiling, Plan]:
+    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching.
+
+    `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
+    """
+    found: tuple[Tiling, Plan] | None = None
+    fault: TilingInfeasible | None = None
+    for tables in tables_to_try(alive.schedule.steps, target_for(alive.schedule)):
+        if found and not tables.rival:
+            break
+        if tables.groups:
+            progress(f"argument tables in {len(tables.groups)} groups")
+        try:
+            other = plan_with_tables(alive, tables, progress, running, jobs)
+        except TilingInfeasible as problem:
+            fault = problem
+            continue
+        except PlacementInfeasible:
+            if found is None:
+                raise
+            continue
+        if found is None or worthwhile(_update_cycles(*other), _update_cycles(*found)):
+            found = other
+    if found is None:
+        assert fault is not None
+        raise fault
+    return found
+
+
+def _update_cycles(tiling: Tiling, plan: Plan) -> int:
+    """Model cycles of one update."""
+    schedule = tiling.lifetimes.schedule
+    return sum(schedule.repeats(step) * s.cycles for step, s in zip(schedule.steps, plan.steps, strict=True))
+
+
+def plan_with_tables(
+    alive: Lifetimes, tables: Tables, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
+) -> tuple[Tiling, Plan]:
+    """Tiles and addresses; a packing that leaves a gap tightens the tiling by it."""
+    target = target_of(alive.schedule.options)
+    gaps: tuple[int, ...] = tile.no_gaps(target)
+    tiler = tile.Tiler(alive, tables)
+    for attempt in range(1, PACKING_ATTEMPTS + 1):
+        stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
+        progress(stage)
+        tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
+        try:
+            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
+        except PackingGap as problem:
+            gaps = problem.gaps
+    raise TilingInfeasible(
+        f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
+        [("withheld", ", ".join(f"{gap} B of {x.name}" for x, gap in zip(target.levels, gaps, strict=False)))],
+        "a larger " + " or ".join(target.budget_flag(level) for level in target.levels[: len(gaps)]),
+    )
+
+
+def _say(progress: Progress, stage: str, text: str) -> None:
+    progress(f"{stage}, {text}")
+
+
+def place_tiling(
+    tiling: Tiling,
+    running: Running = ONCE,
+    progress: Progress = silent,
+    last: bool = True,
+    runs: StepRuns | None = None,
+) -> Plan:
+    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
+    verify_tiling(tiling)
+    progress("addresses")
+    plan = place.place_buffers(tiling, running, last, runs)
+    verify_plan(plan, tiling)
+    return plan

@@ -1,0 +1,97 @@
+"""Argument tables of steps: all resident in the innermost level, or by groups that take turns in one area of it.
+
+A group is some consecutive steps of a graph. Its tables are constants of the program; its first step fetches a copy of
+them into the area, the first bytes of the innermost level. A plan names the first step of each group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deployer.core.cost import rounded
+from deployer.core.level import RESIDENT
+from deployer.core.plan import PlanStep, Step
+from deployer.core.target import Target
+
+Steps = Sequence[Step] | Sequence[PlanStep]
+SHARE = 16
+"""Groups have this part of the level: of a quarter to a 64th it gave the fewest cycles for most programs tried."""
+MUCH = 4
+"""From this part of the level on groups are tried although resident tables fit: with less they gained nothing."""
+LEAST_GAIN_MILLI = 10
+"""Thousandths of cycles that groups must save: solver and cost model are not more exact."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The bytes that a program's tables take in the innermost level, and the first step of each group.
+
+    Without groups they are all resident. A `rival` is tried where others fit, too.
+    """
+
+    bytes: int
+    groups: tuple[int, ...] = ()
+    rival: bool = False
+
+
+def table_sizes(steps: Steps, target: Target) -> list[int]:
+    """Bytes of each step's table."""
+    return [rounded(s.kernel.table_bytes(target.pointer_bytes), target.alignment) for s in steps]
+
+
+def resident_tables(steps: Steps, target: Target) -> Tables:
+    """All tables resident."""
+    return Tables(sum(table_sizes(steps, target)))
+
+
+def group_spans(groups: Sequence[int], count: int) -> list[range]:
+    """The steps of each group: from its first to the one before the next group's, the last of `count` steps at most."""
+    return [range(first, end) for first, end in zip(groups, [*groups, count][1:], strict=True)]
+
+
+def fetched_bytes(groups: Sequence[int], steps: Steps, target: Target) -> dict[int, int]:
+    """The bytes that the first step of each group fetches, by its number."""
+    sizes = table_sizes(steps, target)
+    return {span.start: sum(sizes[span.start : span.stop]) for span in group_spans(groups, len(steps))}
+
+
+def fetch_cycles(size: int, target: Target, contention: int) -> int:
+    """Cycles in which a step fetches that many bytes of tables before all else; its code costs as a tile's does."""
+    if not size:
+        return 0
+    hop = target.hops[RESIDENT]
+    return target.tile + hop.issue + hop.inward.cycles(size, 1, contention) + hop.wait
+
+
+def tables_in(room: int, steps: Steps, target: Target, rival: bool = False) -> Tables:
+    """The fewest groups whose tables fit an area of at most `room` bytes, which no table exceeds."""
+    groups, used, most = list[int](), 0, 0
+    for number, size in enumerate(table_sizes(steps, target)):
+        if not groups or used + size > room or steps[number].graph != steps[number - 1].graph:
+            groups.append(number)
+            used = 0
+        used += size
+        most = max(most, used)
+    return Tables(most, tuple(groups), rival)
+
+
+def tables_to_try(steps: Steps, target: Target) -> list[Tables]:
+    """Resident tables; groups in an area of a share of the level; and, where neither fits, of the least area.
+
+    The groups are rivals where resident tables take so much of the level that they are worth the time of another plan.
+    """
+    sizes = table_sizes(steps, target)
+    found = [resident_tables(steps, target)]
+    if not target.hops or not sizes:
+        return found
+    budget, largest = target.levels[RESIDENT].budget, max(sizes)
+    rival = found[0].bytes * MUCH > budget
+    for room in dict.fromkeys((max(budget // SHARE, largest), largest)):
+        tables = tables_in(room, steps, target, rival and len(found) == 1)
+        if tables.bytes < found[-1].bytes:
+            found.append(tables)
+    return found
+
+
+def worthwhile(cycles: int, resident: int) -> bool:
+    """Whether a plan with groups takes so many cycles less than one with resident tables that chance does not tell."""
+    return cycles * 1000 < resident * (1000 - LEAST_GAIN_MILLI)
