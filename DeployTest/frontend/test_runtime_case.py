@@ -96,7 +96,7 @@ def test_forms_of_adamw(form: str, tmp_path: Path) -> None:
 def test_state_at_every_level(tmp_path: Path) -> None:
     """Moments that are resident, double-buffered, or spilled to the outermost level have the same bits."""
     folder, contents, levels = Artifacts(optimizer=adamw()).write(tmp_path / "case"), [], set[str]()
-    budgets = ((), ("--l1", 1600, "--doublebuffer"), ("--l1", 1600, "--l2", 400, "--defaultMemLevel", "L3"))
+    budgets = ((), ("--l1", 600, "--doublebuffer"), ("--l1", 600, "--l2", 400, "--defaultMemLevel", "L3"))
     for i, words in enumerate(budgets):
         out, dump = tmp_path / str(i), tmp_path / f"{i}.npz"
         assert deployer("train", "-t", folder, "-o", out, "--dump", dump, *FLAGS, *words) == 0

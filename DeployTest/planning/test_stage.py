@@ -149,7 +149,10 @@ def test_the_last_packing_searches_most(models_root: Path, monkeypatch: pytest.M
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
     with pytest.raises(TilingInfeasible, match="could not be packed in 6 attempts"):
         pipeline.plan_case(case, options)
-    assert asked[40000] == [False] * 5 + [True]
+    plans, rest = divmod(len(asked[40000]), 6)  # with argument tables resident, and by groups
+    assert plans > 0
+    assert rest == 0
+    assert asked[40000] == ([False] * 5 + [True]) * plans
     monkeypatch.undo()
     monkeypatch.setattr(place, "place", lambda *x, last: asked.setdefault(0, []).append(last) or packed(*x, last=last))
     tiling = pipeline.plan_case(case, replace(options, budgets={"L1": L1, "L2": L2}))[0]
