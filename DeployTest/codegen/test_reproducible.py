@@ -18,7 +18,7 @@ SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel",
 CASES = [
     pytest.param("simple_mlp", ["--l1", "2000"], id="simple_mlp"),
     pytest.param("autoencoder", ["--l1", "16000", "--doublebuffer"], id="autoencoder", marks=pytest.mark.slow),
-    pytest.param(*SPILLED, id="autoencoder from L3"),
+    pytest.param(*SPILLED, id="autoencoder from L3", marks=pytest.mark.slow),
 ]
 
 
