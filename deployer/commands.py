@@ -19,7 +19,7 @@ from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
-from deployer.planning.choose import Progress
+from deployer.planning.plan_choice import Progress
 from deployer.running import output, report
 from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table

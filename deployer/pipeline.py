@@ -18,8 +18,8 @@ from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, lo
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
-from deployer.planning.choose import ONCE, Progress, best_plan, place_tiling, silent
 from deployer.planning.place import PackingGap
+from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile

@@ -320,7 +320,10 @@ def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
 
 
 def test_batch_norm_of_a_huge_scale(tmp_path: Path) -> None:
-    """A result beyond float32 is an infinity, as by the formula of ONNX, though all but the scale are ordinary."""
+    """A result beyond float32 is an infinity, as by the formula of ONNX, though all but the scale are ordinary.
+
+    A limit: the factor scale / sqrt(var) is computed first; where it overflows smaller results are infinite as well.
+    """
     nodes = node("BatchNormalization", ("x", "scale", "zeros", "zeros", "var"), ("y",), epsilon=0.0)
     values = {"scale": 3e38, "zeros": 0, "var": 0.25}
     arrays = [constant(name, np.full(2, number, np.float32)) for name, number in values.items()]
@@ -331,6 +334,7 @@ def test_batch_norm_of_a_huge_scale(tmp_path: Path) -> None:
     assert expected.tolist() == [[-np.inf, np.inf]]
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
+        assert run_inference(program, {"x": x / 8})["y"].tolist() == [[-np.inf, np.inf]]
 
 
 def test_update_of_what_nobody_reads(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, TilingInfeasible, VerifyFailed
 from deployer.core.plan import Options, Plan, Step, Tiling, target_for
-from deployer.planning.choose import plan_with_tables
+from deployer.planning.plan_choice import plan_with_tables
 from deployer.running.memory_map import memory_map
 from deployer.tilers.levels.tables import fetched_bytes, group_spans, resident_tables, table_sizes, tables_in
 from deployer.verify.plan import verify_plan

@@ -121,7 +121,10 @@ def _check_digest(place: str, file: Path, due: str, digests: dict[Path, str]) ->
         facts = [("bytes", str(size)), ("at most", str(MODEL_BYTES))]
         raise FileProblem(f"{place}: {file.name!r} is too large for its checksum", facts, "data without a checksum")
     if file not in digests:
-        digests[file] = hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+        try:
+            digests[file] = hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+        except OSError as error:
+            raise FileProblem(f"{place}: {file} cannot be read", [("cause", cause_of(error))], WAY_OUT) from None
     if digests[file] != due.lower():
         facts = [("recorded", due[:40]), ("SHA-1 of the file", digests[file])]
         raise FileProblem(f"{place}: {file.name!r} is not the file that was saved with the model", facts, WAY_OUT)

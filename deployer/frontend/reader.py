@@ -74,13 +74,13 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
     """Raise ShapeMismatch where a graph input has an initializer of another shape or kind of element than declared."""
-    shape, kind = _declared(item, _kind).shape, _declared(item, _kind).dtype
+    declared, kind = _declared(item, _kind), _kind(item.name, default.data_type)
+    shape = declared.shape
     fits = shape is None or (
         len(shape) == len(default.dims) and all(n in (-1, m) for n, m in zip(shape, default.dims, strict=True))
     )
-    if not fits or kind not in ("", _kind(item.name, default.data_type)):
-        facts = [("declared", f"{kind}{list(shape or ())}")]
-        facts.append(("initializer", f"{_kind(item.name, default.data_type)}{list(default.dims)}"))
+    if not fits or declared.dtype not in ("", kind):
+        facts = [("declared", f"{declared.dtype}{list(shape or ())}"), ("initializer", f"{kind}{list(default.dims)}")]
         hint = "declare the initializer's type, or remove one of the two"
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
 
