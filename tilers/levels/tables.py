@@ -16,7 +16,7 @@ Steps = Sequence[Step] | Sequence[PlanStep]
 SHARE = 16
 """Groups have this part of the level: of an 8th to a 64th it gave the fewest cycles for most programs tried."""
 MUCH = 4
-"""From this part of the level on groups are tried though resident tables fit; MobileNetV1, with less, gained nothing."""
+"""From this part of the level on groups are tried though resident tables fit: MobileNetV1, with less, gained none."""
 LEAST_GAIN_MILLI = 10
 """Thousandths of cycles that groups must save: solver and cost model are not more exact."""
 
