@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from deployer import pipeline
-from deployer.core.errors import DeployerError, InternalError, PlacementInfeasible, TilingInfeasible
+from deployer.core.errors import (
+    DeployerError,
+    InternalError,
+    PlacementInfeasible,
+    TilingInfeasible,
+    UnsupportedOperator,
+)
 from deployer.core.plan import Options
 from deployer.planning import lifetimes, schedule, tile
 from deployer.tilers.strategies.strategy import registry
@@ -205,3 +211,14 @@ def test_kinds() -> None:
     internal = {kind.__name__ for kind in (DeployerError, *below(InternalError))}
     assert {name for name, code in codes.items() if code == 70} == internal
     assert {code for name, code in codes.items() if name not in internal} == {2}
+
+
+def test_long_names() -> None:
+    """Names of any length leave a message that fits a screen of 40 rows of 120, and its sense; short lines stay."""
+    name = "n" * 9000
+    facts = [("inputs", f"{name}, x"), ("domain", "default"), ("rule", "r" * 180), ("outputs", name)]
+    text = str(UnsupportedOperator(f"node {name!r}: there is no such operator", facts, f"one of {name}"))
+    assert sum(1 + len(line) // 120 for line in text.splitlines()) <= 40
+    assert "there is no such operator" in text and "  domain         default\n" in text and "r" * 180 in text
+    listing = [f"line {i} {'x' * 150}" for i in range(100)]
+    assert all(line in str(UnsupportedOperator("cause", [("lines", "\n".join(listing))])) for line in listing)

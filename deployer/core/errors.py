@@ -3,10 +3,12 @@
 import warnings
 from collections.abc import Callable, Sequence
 
-from deployer.core.safe_text import escaped
+from deployer.core.safe_text import escaped, shortened
 
-LONGEST_LINE = 4000
-"""Most characters of a line of a message; the rest is cut off."""
+SCREEN = 3600
+"""Characters of a message, beyond which its longest lines lose their middle."""
+ORDINARY_LINE = 200
+"""Characters of a line that is never shortened."""
 
 
 class _Message(Exception):
@@ -30,16 +32,26 @@ class _Message(Exception):
     def __str__(self) -> str:
         rows = [*self.facts, *([("try", self.hint)] if self.hint else [])]
         width = max([14, *(len(label) for label, _ in rows)])
-        lines = [f"{self.title}: {_shown(self.cause)}"]
-        indent = "\n" + " " * (width + 3)
-        lines += [f"  {_shown(label):<{width}} {indent.join(map(_shown, text.splitlines()))}" for label, text in rows]
-        return "\n".join(lines)
+        starts, lines = [f"{self.title}: "], [self.cause]
+        for label, text in rows:
+            starts.append(f"  {escaped(label):<{width}} ")
+            lines += text.splitlines() or [""]
+            starts += [" " * (width + 3)] * (len(lines) - len(starts))
+        # a name holds no line break or terminal code once it is escaped
+        lines = [escaped(line) for line in lines]
+        longest = _longest(lines)
+        return "\n".join(start + shortened(line, longest) for start, line in zip(starts, lines, strict=True))
 
 
-def _shown(text: str) -> str:
-    """One line of a message, with escapes for line breaks and terminal codes in names."""
-    line = escaped(text)
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} ..."
+def _longest(lines: Sequence[str]) -> int:
+    """The most characters a line may have so that all together fit a screen, but no ordinary line is shortened."""
+    left, lengths = SCREEN, sorted(map(len, lines))
+    for place, length in enumerate(lengths):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return max(share, ORDINARY_LINE)
+        left -= length
+    return SCREEN
 
 
 class DeployerError(_Message):

@@ -50,9 +50,12 @@ def escaped(text: str) -> str:
 
 def _cleaned(text: str, unsafe: re.Pattern[str]) -> str:
     """The text on one line, shortened, with an escape for each character that is unsafe or not printable."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 3 :]}"
-    return escaped(unsafe.sub(lambda match: _escape(match[0]), text))
+    return escaped(unsafe.sub(lambda match: _escape(match[0]), shortened(text, LONGEST)))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text without its middle where it has more characters than `longest`."""
+    return text if len(text) <= longest else f"{text[: longest * 2 // 3]} ... {text[-longest // 3 :]}"
 
 
 def _escape(character: str) -> str:
