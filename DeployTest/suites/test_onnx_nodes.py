@@ -1,0 +1,94 @@
+"""The score on ONNX's node tests: it stands in the docs as it is, nothing is wrong, and the harness can tell."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from deployer.codegen import generate
+from DeployTest.suites.onnx_nodes import (
+    BEGIN,
+    CONSTANTS,
+    DOCUMENT,
+    END,
+    PASSED,
+    REFUSED,
+    UNFORESEEN,
+    WRONG,
+    NodeTest,
+    Suite,
+    document,
+    run,
+    with_constants,
+)
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+
+
+def node_test(name: str, op: str, inputs: dict[str, np.ndarray], output: np.ndarray) -> NodeTest:
+    """A test of one node with output y."""
+    kinds = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+             for n, x in inputs.items()]  # fmt: skip
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, output.shape)
+    graph = onnx.helper.make_graph([onnx.helper.make_node(op, list(inputs), ["y"])], name, kinds, [y])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    return NodeTest(name, model, inputs, {"y": output}, 1e-3, 1e-7)
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+RIGHT = node_test("right", "Relu", {"x": X}, np.maximum(X, np.float32(0)))
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Iterator[Suite]:
+    """A suite in a folder of its own."""
+    return Suite(tmp_path)
+
+
+def test_outcomes(suite: Suite) -> None:
+    """Several tests in one program: a wrong result is one's own, and of a list of axes a constant is made."""
+    wrong = replace(RIGHT, name="wrong", outputs={"y": RIGHT.outputs["y"] + np.float32(1e-2)})
+    axes = {"x": X, "axes": np.array([1], np.int64)}
+    summed = node_test("summed", "ReduceSum", axes, X.sum(axis=1, keepdims=True))
+    missing = suite.accepted(node_test("missing", "Det", {"x": X[:, :2]}, X[0, 0]))
+    assert (missing.outcome, missing.reason) == (REFUSED, "node (Det): there is no such operator")  # type: ignore[union-attr]
+    taken = [suite.accepted(test) for test in (RIGHT, wrong, summed)]
+    assert [test.name for test in taken if isinstance(test, NodeTest)] == ["right", "wrong", "summed"]
+    assert with_constants(RIGHT) is None
+    outcomes = list(suite.judged(taken))  # type: ignore[arg-type]
+    assert [o.outcome for o in outcomes] == [PASSED, WRONG, CONSTANTS]
+    assert "'y' is off by up to 0.01" in outcomes[1].reason
+
+
+def test_folded(suite: Suite) -> None:
+    """A result that depends on the shapes alone is no computation of generated C."""
+    test = node_test("shape", "Shape", {"x": X}, np.array([2, 3], np.int64))
+    test.model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    taken = suite.accepted(test)
+    assert (taken.outcome, taken.reason[:10]) == (REFUSED, "its result")  # type: ignore[union-attr]
+
+
+def test_an_exception_is_a_finding(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the test that raises it, not of those that shared its program."""
+    other, real = replace(RIGHT, name="other"), generate.generate_files
+
+    def planted(plan):  # type: ignore[no-untyped-def]
+        if any(step.op == "Exp" for step in plan.steps):
+            raise ZeroDivisionError("planted")
+        return real(plan)
+
+    monkeypatch.setattr(generate, "generate_files", planted)
+    exp = node_test("exp", "Exp", {"x": X}, np.exp(X))
+    outcomes = {o.test: o.outcome for o in suite.judged([RIGHT, other, exp])}
+    assert outcomes == {"right": PASSED, "other": PASSED, "exp": UNFORESEEN}
+
+
+@pytest.mark.slow
+def test_score(tmp_path: Path) -> None:
+    """All tests: the docs hold what comes out; no value is wrong and nothing unforeseen happens."""
+    outcomes = list(run(tmp_path))
+    assert [o for o in outcomes if o.outcome in (WRONG, UNFORESEEN)] == []
+    assert document(outcomes) == DOCUMENT.read_text().split(BEGIN + "\n")[1].split(END)[0]
