@@ -138,3 +138,21 @@ def test_an_ascii_terminal(models_root: Path, tmp_path: Path) -> None:
     run = subprocess.run([*line, b"--l1", b"1"], capture_output=True, check=False, cwd=HERE.parent, env=environment)
     assert run.returncode == 2
     assert b"Traceback" not in run.stderr
+
+
+def test_time_limit(
+    models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run ends at the limit of the environment, which its error names; a limit that is none is refused."""
+    words = ("compile", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path)
+    assert deployer(*words) == 0
+    run = ("train", *words[1:], "--skipgen")
+    monkeypatch.setenv("DEPLOYER_TIME_LIMIT", "0")
+    assert deployer(*run) == 0
+    monkeypatch.setenv("DEPLOYER_TIME_LIMIT", "0.000001")
+    assert deployer(*run) in (2, 70)
+    assert "DEPLOYER_TIME_LIMIT=7200 in the environment" in capsys.readouterr().err
+    for text in ("soon", "-1", "nan", "1e300"):
+        monkeypatch.setenv("DEPLOYER_TIME_LIMIT", text)
+        assert deployer(*run) == 2
+        assert f"DEPLOYER_TIME_LIMIT is {text!r}, not a number of seconds" in capsys.readouterr().err

@@ -139,7 +139,10 @@ def node_tests(pattern: str = "") -> Iterator[NodeTest | Outcome]:
         if not re.search(pattern, case.name):
             continue
         graph = case.model.graph
-        inputs, outputs = case.data_sets[0]
+        inputs, outputs = (
+            [numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x for x in arrays]
+            for arrays in case.data_sets[0]
+        )
         if not all(isinstance(x, np.ndarray | np.generic) for x in (*inputs, *outputs)):
             yield Outcome(case.name, graph.node[-1].op_type, REFUSED, "values that are no tensors")
             continue

@@ -248,6 +248,7 @@ def _run(target: Target, tools: Toolchain, directory: Path) -> bytes:
 
 def _communicate(command: Sequence[str], directory: Path) -> tuple[int, str]:
     """Run a command: its exit status and all it printed. A command that hangs is killed with its child processes."""
+    limit = runner.time_limit()
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -259,12 +260,13 @@ def _communicate(command: Sequence[str], directory: Path) -> tuple[int, str]:
         start_new_session=True,
     )
     try:
-        messages, _ = process.communicate(timeout=runner.TIMEOUT)
+        messages, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as expired:
         os.killpg(process.pid, signal.SIGKILL)
         messages, _ = process.communicate()
         facts = [("said", messages[-3000:])]
-        raise RunFailed(f"{command[0]} did not end within {runner.TIMEOUT:.0f} s", facts) from expired
+        hint = f"{runner.LIMIT_VARIABLE}=7200 in the environment for two hours, 0 for no limit"
+        raise RunFailed(f"{command[0]} did not end within {expired.timeout:.0f} s", facts, hint) from expired
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

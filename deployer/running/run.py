@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ from deployer.running import output
 from deployer.running.build import toolchain
 from deployer.verify.checked import moments, state_homes
 
-TIMEOUT = 600.0
+TIME_LIMIT, LIMIT_VARIABLE = 600.0, "DEPLOYER_TIME_LIMIT"
+"""Seconds that a program may run, and the environment variable that says otherwise; 0 is no limit."""
 LOSS_BYTES = DTYPES["float32"]
 UNFIT = 4
 """The exit status of a program on a machine whose arithmetic is not what kernels need."""
@@ -169,8 +171,22 @@ def _executable(tools: Toolchain, word: str) -> str:
     return path
 
 
+def time_limit() -> float | None:
+    """Seconds that a program may run, None for ever; OptionProblem where the environment holds no such number."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        seconds = float(text) if text else TIME_LIMIT
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+        facts = [("between", f"0 and {threading.TIMEOUT_MAX:.0f}")]
+        raise OptionProblem(f"{LIMIT_VARIABLE} is {text!r}, not a number of seconds", facts, "0 for no limit")
+    return seconds or None
+
+
 def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
     """Run a command in a folder: exit status, stdout and stderr. It and its child processes end at the time limit."""
+    limit = time_limit()
     try:
         process = subprocess.Popen(
             command,
@@ -185,7 +201,7 @@ def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, st
     except OSError as error:
         raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}") from error
     try:
-        stdout, errors = process.communicate(timeout=TIMEOUT)
+        stdout, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as expired:
         _end(process)
         stdout, errors = process.communicate()
@@ -204,11 +220,13 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> DeployerError:
     """The error of a run beyond the time limit: RunFailed if no pass was completed, else ToolFailed."""
-    cause = f"the program did not end within {TIMEOUT:.0f} s"
+    cause = f"the program did not end within {time_limit() or 0:.0f} s"
+    longer = f"{LIMIT_VARIABLE}=7200 in the environment for two hours, 0 for no limit"
     ended = stdout.count("[loss ")
     if ended == 0:
-        return RunFailed(cause, facts)
-    return ToolFailed(f"{cause}, in which it made {ended} of {plan.running.passes} passes", facts, "fewer --n-steps")
+        return RunFailed(cause, facts, f"{longer}, if it is slow and does not hang")
+    made = f"{cause}, in which it made {ended} of {plan.running.passes} passes"
+    return ToolFailed(made, facts, f"fewer --n-steps, or {longer}")
 
 
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
