@@ -141,6 +141,16 @@ def test_damaged_object(name: str, tmp_path: Path) -> None:
     assert objects.find(tmp_path, source, "other") is None
 
 
+def test_shelves(tmp_path: Path) -> None:
+    """Objects of keys that begin otherwise lie apart: a search among many reads the names of few."""
+    source, compiled = tmp_path / "k.c", tmp_path / "made.o"
+    compiled.write_bytes(b"object")
+    kept = {key: objects.keep(tmp_path, source, key, compiled) for key in ("0f1", "0f2", "f00")}
+    assert {key: objects.find(tmp_path, source, key) for key in kept} == kept
+    assert len(set(kept.values())) == 3
+    assert kept["0f1"].parent == kept["0f2"].parent != kept["f00"].parent
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +160,7 @@ def test_damaged_objects(name: str, models_root: Path, tmp_path: Path, monkeypat
     assert deployer(*words, tmp_path / "1.npz") == 0
     sound = cached_files(tmp_path)
     program = (tmp_path / "c" / "network").read_bytes()
-    for path in (tmp_path / "cache" / "deployer" / "objects").glob("*.o"):
+    for path in (tmp_path / "cache" / "deployer" / "objects").rglob("*.o"):
         path.write_bytes(DAMAGE[name](path.read_bytes()))
     assert deployer(*words, tmp_path / "2.npz") == 0
     assert cached_files(tmp_path) == sound
@@ -200,7 +210,7 @@ def test_places_that_are_none(
         monkeypatch.setenv("XDG_CACHE_HOME", place)
         shutil.rmtree(tmp_path / "home", ignore_errors=True)
         assert deployer(*words) == 0
-        assert list((tmp_path / "home" / ".cache" / "deployer" / "objects").glob("*.o"))
+        assert list((tmp_path / "home" / ".cache" / "deployer" / "objects").rglob("*.o"))
     assert {p.name for p in tmp_path.iterdir()} == {"file", "home", "c"}
 
 

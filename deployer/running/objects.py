@@ -1,7 +1,8 @@
 """Objects of files that no plan changes: compiled once per content, flags and compiler, checked by digest.
 
 An object's name is `<stem>-<key>-<digest>.o`: the key hashes all inputs of the compilation, the digest
-its own content. An object whose content has another digest is damaged, and compiled again.
+its own content. An object whose content has another digest is damaged, and compiled again. Objects stand on
+shelves, folders named by the first digits of their keys, so that a search reads few names however many there are.
 """
 
 import hashlib
@@ -18,6 +19,8 @@ from deployer.running.output import digest
 
 DIGITS = 24
 """The hexadecimal digits of a key, and of a digest, in a file name."""
+SHELF = 2
+"""The digits of a key that name its shelf."""
 VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH")
 """Environment variables that gcc reads."""
 PROGRAMS = ("cc1", "as")
@@ -55,17 +58,26 @@ class Recipe:
     def key(self, source: Path) -> str:
         """The key of a source's object."""
         text = hashlib.sha256()
-        for part in (source.name, digest(source), *self.flags, *self._compiler(), *self._headers(source)):
+        for part in (source.name, digest(source), *self.flags, *self._compiler, *self._headers(source)):
             text.update(f"{len(part)}:{part}".encode())
         return text.hexdigest()[:DIGITS]
 
+    @cached_property
     def _compiler(self) -> tuple[str, ...]:
         settings = (f"{name}={os.environ.get(name)}" for name in VARIABLES)
         return (*self.command, *identity(self.command), *settings)
 
     def _headers(self, source: Path) -> list[str]:
         own = self.own / f"{source.stem}.h"
-        return [*_header_digests(source.parent), *self._shared, f"own {digest(own)}"]
+        beside = self._beside.get(source.parent)
+        if beside is None:
+            beside = self._beside[source.parent] = _header_digests(source.parent)
+        return [*beside, *self._shared, f"own {digest(own)}"]
+
+    @cached_property
+    def _beside(self) -> dict[Path, list[str]]:
+        """The headers of the folders that sources lie in, as far as a key was asked for."""
+        return {}
 
     @cached_property
     def _shared(self) -> list[str]:
@@ -108,7 +120,7 @@ def _state(file: Path) -> str:
 
 def find(place: Path, source: Path, key: str) -> Path | None:
     """The cached object of a key whose content has the digest in its name; damaged objects are removed."""
-    for path in sorted(place.glob(f"{source.stem}-{key}-*.o")):
+    for path in sorted(_shelf(place, key).glob(f"{source.stem}-{key}-*.o")):
         if path.stem.rpartition("-")[2] == digest(path)[:DIGITS]:
             return path
         path.unlink(missing_ok=True)
@@ -117,9 +129,16 @@ def find(place: Path, source: Path, key: str) -> Path | None:
 
 def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     """Move a new object to its name in the cache folder, as a whole; another process may have brought the same."""
-    path = place / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
+    shelf = _shelf(place, key)
+    shelf.mkdir(exist_ok=True)
+    path = shelf / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
     with tempfile.TemporaryDirectory(prefix=".part-", dir=place) as name:
         part = Path(name) / path.name
         shutil.copyfile(compiled, part)
         part.replace(path)
     return path
+
+
+def _shelf(place: Path, key: str) -> Path:
+    """The folder of a key's object in the cache folder."""
+    return place / key[:SHELF]
