@@ -191,28 +191,22 @@ def test_compilers(
     assert cause in message.splitlines()[0]
 
 
-def program(place: Place, body: str) -> None:
-    """Put a shell script in the place of what the compiler links: it looks for `-o` among its words."""
-    script = place.folder / "cc"
-    script.write_text(
-        "#!/bin/sh\n"
-        'for word; do case "$last" in -o) out=$word;; esac; last=$word; done\n'
-        'case " $* " in *" -c "*|*"--version"*|*" -print"*) exec gcc "$@";; esac\n'
-        f"cat > \"$out\" <<'END'\n#!/bin/sh\n{body}\nEND\n"
-        'chmod +x "$out"\n'
-    )
+LINKER = """#!/bin/sh
+for word; do case "$last" in -o) out=$word;; esac; last=$word; done
+case " $* " in *" -c "*|*"--version"*|*" -print"*) exec gcc "$@";; esac
+printf '#!/bin/sh\\n%s\\n' "$BODY" > "$out"
+chmod +x "$out"
+"""
+"""A compiler that puts a shell script in the place of what it links: it looks for `-o` among its words."""
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That compiler, in a folder that also keeps its objects: one for all tests, since its path is part of their key."""
+    script = tmp_path_factory.mktemp("linker") / "cc"
+    script.write_text(LINKER)
     script.chmod(0o755)
-    os.environ["CC"] = str(script)
-
-
-@pytest.fixture
-def compiler() -> Iterator[None]:
-    """The choice of compiler as it was, afterwards."""
-    before = os.environ.get("CC")
-    yield
-    os.environ.pop("CC", None)
-    if before is not None:
-        os.environ["CC"] = before
+    return script
 
 
 RUNS = {
@@ -226,12 +220,14 @@ RUNS = {
 }
 
 
-@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", RUNS)
-def test_runs(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs(
+    name: str, place: Place, linker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that the machine or a person ended is not the compiler's fault; one that traps is."""
     body, code, cause = RUNS[name]
-    program(place, body)
+    for variable, value in {"CC": linker, "XDG_CACHE_HOME": linker.parent / "cache", "BODY": body}.items():
+        monkeypatch.setenv(variable, str(value))
     assert deployer("train", "-t", place.case, "-o", place.folder / "c") == code
     message = capsys.readouterr().err
     assert "Traceback" not in message

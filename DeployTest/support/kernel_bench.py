@@ -1,12 +1,13 @@
 """Runs single C kernels from Python: a shared library of all kernels, and the tile loop of a step."""
 
 import ctypes
+import math
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
     Array,
+    Const,
     Kernel,
     Operator,
     Sample,
@@ -112,7 +114,7 @@ class Step:
         """Values of the inputs."""
         return [self.values[n] if n else None for n in self.node.inputs]
 
-    @property
+    @cached_property
     def flag(self) -> int:
         """The lazy-reset flag of the pass: the input that no kernel pointer takes."""
         used = {o.tensor for o in self.access.operands}
@@ -145,6 +147,17 @@ class Slot:
     resident: bool
     box: tuple[tuple[int, int], ...] | None = None
     buffer: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    place: tuple[tuple[int, int], ...] = ()
+    """The part of the tile that the box depends on."""
+    address: int = 0
+    """Of the box's first element."""
+    strides: tuple[int, ...] = ()
+    """Elements between neighbours along each axis, a broadcast one's too."""
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """The dims that the box depends on."""
+        return self.operand.dims
 
     @property
     def window(self) -> tuple[slice, ...]:
@@ -154,44 +167,40 @@ class Slot:
 
     def turn_to(self, tile: Tile, load: bool) -> None:
         """Write the old box back and, under `load`, fetch the new one; an unchanged box stays."""
+        place = tuple(tile[name] for name in self.dims)
+        if self.box is not None and place == self.place:
+            return
+        self.place = place
         box = self.operand.box(tile)
         if box == self.box:
             return
         self.flush()
         self.box = box
-        if not self.resident:
-            shape = tuple(length for _, length in box)
-            self.buffer = poisoned(int(np.prod(shape, dtype=int)) + 2 * GUARD, self.memory.dtype)
-            if load:
-                self.buffer[GUARD:-GUARD] = self.memory[self.window].reshape(-1)
+        shape = tuple(length for _, length in box)
+        if self.resident:
+            self.strides = strides(self.memory.shape)
+            first = sum(start * s for (start, _), s in zip(box, self.strides, strict=True))
+            self.address = int(self.memory.ctypes.data) + first * self.memory.itemsize
+            return
+        self.strides = strides(shape)
+        self.buffer = poisoned(math.prod(shape) + 2 * GUARD, self.memory.dtype)
+        self.address = int(self.buffer.ctypes.data) + GUARD * self.memory.itemsize
+        if load:
+            self.buffer[GUARD:-GUARD] = self.memory[self.window].reshape(-1)
 
     def flush(self) -> None:
         """Write the box back where the kernel writes, and check the guards."""
         if self.resident or self.box is None:
             return
-        guards = np.concatenate([self.buffer[:GUARD], self.buffer[-GUARD:]])
-        assert bits(guards) == bits(poisoned(2 * GUARD, guards.dtype)), f"{self.operand.arg}: written outside"
+        sound = _guard(self.buffer.dtype)
+        assert bits(self.buffer[:GUARD]) == sound == bits(self.buffer[-GUARD:]), f"{self.operand.arg}: written outside"
         shape = tuple(length for _, length in self.box)
         if self.operand.writes:
             self.memory[self.window] = self.buffer[GUARD:-GUARD].reshape(shape)
 
-    @property
-    def address(self) -> int:
-        """Of the box's first element."""
-        assert self.box is not None
-        item = self.memory.itemsize
-        if not self.resident:
-            return int(self.buffer.ctypes.data) + GUARD * item
-        first = sum(start * s for (start, _), s in zip(self.box, strides(self.memory.shape), strict=True))
-        return int(self.memory.ctypes.data) + first * item
-
     def stride(self, axis: int) -> int:
         """Elements between neighbours along an axis of the view."""
-        assert self.box is not None
-        if isinstance(self.operand.axes[axis], Broadcast):
-            return 0
-        shape = self.memory.shape if self.resident else tuple(length for _, length in self.box)
-        return strides(shape)[axis]
+        return 0 if isinstance(self.operand.axes[axis], Broadcast) else self.strides[axis]
 
 
 def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -207,6 +216,11 @@ def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
 def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
     """An array that no result may depend on: NaN, or a large integer."""
     return np.full(count, np.nan if dtype.kind == "f" else 0x5A5A5A5A, dtype)
+
+
+@cache
+def _guard(dtype: np.dtype[Any]) -> bytes:
+    return bits(poisoned(GUARD, dtype))
 
 
 def bits(x: Array) -> bytes:
@@ -233,13 +247,16 @@ def run_step(
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
     args = step.operator.args(step.node, step.access)
     call: Callable[..., None] = getattr(library(), kernel.symbol)
-    structure = _structure(kernel)
+    changing = [(name, args[name]) for name, _ in kernel.scalars if not isinstance(args[name], Const)]
+    fixed = {name: args[name].value for name, _ in kernel.scalars if isinstance(args[name], Const)}
+    arguments = _structure(kernel)(**fixed)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():
             slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.fresh_on_flag))
-        pointers = {name: slots[name].address if name in slots else None for name, _, _ in kernel.pointers}
-        scalars = {name: _value(args[name], tile, step, slots) for name, _ in kernel.scalars}
-        arguments = structure(**pointers, **scalars)
+        for name, slot in slots.items():
+            setattr(arguments, name, slot.address)
+        for name, value in changing:
+            setattr(arguments, name, _value(value, tile, step, slots))
         for core in cores:
             library().bench_core(core, len(cores))
             call(ctypes.byref(arguments))

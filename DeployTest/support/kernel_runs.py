@@ -51,7 +51,8 @@ class KernelRuns:
         assert operator.kernel is not None
         assert all(node.outputs), f"{node.op}: its kernel leaves out an output"
         step = step_of(operator, Sample(node.name, tuple(inputs), dict(node.attrs), len(node.outputs)))
-        self.sources[operator.kernel.symbol] = provenance(operator.kernel.symbol)
+        if operator.kernel.symbol not in self.sources:
+            self.sources[operator.kernel.symbol] = provenance(operator.kernel.symbol)
         resident = [o.arg for o in step.access.operands] if self.resident else []
         return run_step(step, self.sizes(step.access), self.cores, resident)
 

@@ -14,6 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Plan, Tiling
 from deployer.frontend import check
 from deployer.frontend.raw_graph import Declared, Input, RawGraph, Source
+from deployer.running.run import Outcome
 from deployer.verify.reference import run_inference
 from DeployTest.support.tolerances import table
 
@@ -112,32 +113,50 @@ def small_l1(name: str) -> int:
 
 
 class Windowed:
-    """A program of one node with random inputs, and what must come out."""
+    """A program of a node for each name, all with inputs of their own, and what must come out of each."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        op, shapes, attrs = (CASES | LARGE)[name]
-        names = tuple(f"x{i}" for i in range(len(shapes)))
-        inputs = tuple(Input(n, Declared("float32", s)) for n, s in zip(names, shapes, strict=True))
-        attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
-        node = Node("node", op, names, ("y",), attributes)
-        self.folder = folder
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.folder, self.names = folder, names
+        self.values: dict[str, Array] = {}
+        nodes = tuple(self._node(number, name) for number, name in enumerate(names))
+        inputs = tuple(Input(n, Declared("float32", x.shape)) for n, x in self.values.items())
+        outputs = tuple(node.outputs[0] for node in nodes)
         self.program: Program = check.check_program(
-            Source(RawGraph("infer", (node,), inputs, ("y",), {}, {}, {}, {}), None)
+            Source(RawGraph("infer", nodes, inputs, outputs, {}, {}, {}, {}), None)
         )
-        draw = np.random.default_rng(1)
-        self.values = {n: draw.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=True)}
-        self.wanted = run_inference(self.program, self.values, np.float64)["y"]
+        wanted = run_inference(self.program, self.values, np.float64)
+        self.wanted = {name: wanted[output] for name, output in zip(names, outputs, strict=True)}
 
-    def run(self, tiling: Tiling, plan: Plan, label: str, flags: Sequence[str] = ()) -> Array:
-        """Build and run: right to the reference, and the clock is the model's where it is a model."""
+    def _node(self, number: int, name: str) -> Node:
+        op, shapes, attrs = (CASES | LARGE)[name]
+        draw = np.random.default_rng(1)
+        drawn = {f"x{number}_{i}": draw.standard_normal(s).astype(np.float32) for i, s in enumerate(shapes)}
+        self.values.update(drawn)
+        attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
+        return Node(f"node{number}", op, tuple(drawn), (f"y{number}",), attributes)
+
+    def run(self, tiling: Tiling, plan: Plan, label: str, *runs: Sequence[str]) -> list[dict[str, bytes]]:
+        """Build once, and run with each of these flags: right to the reference, by the model's clock where it is one.
+
+        The bits of each run's results, by name.
+        """
         case = pipeline.Case(self.folder, self.program, None, self.values, {}, "")
         pipeline.write_case(case, tiling, plan, self.folder / label)
         pipeline.build_case(plan, self.folder / label)
-        outcome = pipeline.execute(case, plan, self.folder / label, flags)
+        return [self._checked(plan, pipeline.execute(case, plan, self.folder / label, flags)) for flags in runs or [()]]
+
+    def with_empty_box(self, tiling: Tiling) -> set[str]:
+        """The names of whose tiles some touches nothing of an operand; a node may have become several steps."""
+        steps = {step.partition("_")[0] for step in _with_empty_box(tiling)}
+        return {name for number, name in enumerate(self.names) if f"node{number}" in steps}
+
+    def _checked(self, plan: Plan, outcome: Outcome) -> dict[str, bytes]:
         if outcome.bench["clock"] == "model":
             assert int(outcome.bench["infer_cycles"]) == plan.cycles("infer")
-        np.testing.assert_allclose(outcome.arrays["y"], self.wanted, **TOLERANCE)
-        return outcome.arrays["y"]
+        results = {name: outcome.arrays[f"y{number}"] for number, name in enumerate(self.names)}
+        for name, result in results.items():
+            np.testing.assert_allclose(result, self.wanted[name], **TOLERANCE, err_msg=name)
+        return {name: result.tobytes() for name, result in results.items()}
 
 
 def drawn(tiling: Tiling, count: int) -> Iterator[tuple[Tiling, Plan]]:
@@ -155,11 +174,18 @@ def drawn(tiling: Tiling, count: int) -> Iterator[tuple[Tiling, Plan]]:
 
 def has_empty_box(tiling: Tiling) -> bool:
     """Whether some tile touches nothing of an operand."""
+    return bool(_with_empty_box(tiling))
+
+
+def _with_empty_box(tiling: Tiling) -> set[str]:
+    """The names of the steps of whose tiles some touches nothing of an operand."""
+    found = set()
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         for tile in tiles(step.access, choice.tile, choice.order):
             if any(length == 0 for o in step.access.operands for _, length in o.box(tile)):
-                return True
-    return False
+                found.add(step.name)
+                break
+    return found
 
 
 def _edited(tiling: Tiling, draw: np.random.Generator) -> Tiling:
