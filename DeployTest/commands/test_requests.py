@@ -1,7 +1,6 @@
 """Every request that cannot be met ends with its code, one line that says why, and no traceback."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -202,7 +201,7 @@ chmod +x "$out"
 
 @pytest.fixture(scope="module")
 def linker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That compiler, in a folder that also keeps its objects: one for all tests, since its path is part of their key."""
+    """That compiler, in a folder that also keeps its objects; one for all tests, as its path is part of their key."""
     script = tmp_path_factory.mktemp("linker") / "cc"
     script.write_text(LINKER)
     script.chmod(0o755)

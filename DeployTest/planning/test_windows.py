@@ -6,7 +6,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.plan import Options
-from DeployTest.support.windowed_cases import CASES, EMPTY, Windowed, drawn, has_empty_box
+from DeployTest.support.windowed_cases import CASES, EMPTY, Windowed, drawn
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 L1 = 200000
