@@ -101,7 +101,6 @@ def test_unfit_machine(
     """A build that rounds otherwise ends before its first pass, with what was computed and a way out."""
     if "cpu_supports" in word and FLAG not in flags():
         pytest.skip("this compiler does not take the flag")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", f"gcc {shlex.quote(word)}")
     case = case_dir("simple_mlp", models_root)
     message = refused(capsys, "train", "-t", case, "-o", tmp_path / "c", "--l1", "4000")

@@ -12,7 +12,7 @@ from deployer.core.plan import Options
 from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
-from DeployTest.support.cases import case_dir, compile_case, load_case, result_hash
+from DeployTest.support.cases import case_dir, compile_case, crossed, load_case, result_hash
 from DeployTest.support.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -24,11 +24,13 @@ def once(case: Case) -> Case:
     return replace(case, dataset=replace(case.dataset, n_accum=1))
 
 
-LONG = pytest.param("dscnn", 64000, marks=pytest.mark.slow)
+STRATEGIES = ("single", "double", "auto")
+LONG = [pytest.param("dscnn", 64000, strategy, marks=pytest.mark.slow) for strategy in STRATEGIES]
 
 
-@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
-@pytest.mark.parametrize(("test", "l1"), [("autoencoder", 32000), ("simple_mlp", 2500), LONG])
+@pytest.mark.parametrize(
+    ("test", "l1", "strategy"), [*crossed([("simple_mlp", 2500), ("autoencoder", 32000)], STRATEGIES), *LONG]
+)
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights are the same with updates in the training graph and in a graph of their own."""
     case = once(load_case(test, models_root))

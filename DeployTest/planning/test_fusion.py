@@ -19,7 +19,7 @@ from deployer.running import build, run
 from deployer.running.report import step_cells
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
-from DeployTest.support.cases import SHARED, compile_case, load_case, needs_shared, result_hash
+from DeployTest.support.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
 from DeployTest.support.kernel_bench import bits, run_step, step_of
 from DeployTest.support.small_graphs import Model, chain, constant, infer, node, ops, value
 
@@ -271,14 +271,12 @@ def test_special_values() -> None:
 
 
 ROWS = [("autoencoder", 64000), ("autoencoder", 8000)]
-LONG_ROWS = [
-    pytest.param(*row, marks=pytest.mark.slow)
-    for row in (("autoencoder", 32000), ("dscnn", 20000), ("dscnn", 64000), ("resnet8", 64000))
-]
+LONG_ROWS = [("autoencoder", 32000), ("dscnn", 20000), ("dscnn", 64000), ("resnet8", 64000)]
+STRATEGIES = ("single", "double", "auto")
+LONG = [pytest.param(*row, strategy, marks=pytest.mark.slow) for row in LONG_ROWS for strategy in STRATEGIES]
 
 
-@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
-@pytest.mark.parametrize(("test", "l1"), [*ROWS, *LONG_ROWS])
+@pytest.mark.parametrize(("test", "l1", "strategy"), [*crossed(ROWS, STRATEGIES), *LONG])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights do not depend on fusion; tile sizes, buffering and the order of transfers differ."""
     case = load_case(test, models_root)

@@ -22,6 +22,7 @@ from DeployTest.support.cases import (
     canonical_hash,
     case_dir,
     compile_case,
+    crossed,
     load_case,
     result_hash,
     worst_difference,
@@ -45,10 +46,10 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(case, tmp_path_factory.mktemp("l3"), "double", L1, l2=L2, outermost="L3")
 
 
-LITTLE_L2 = [pytest.param(name, 40000, marks=[] if name == "auto" else pytest.mark.slow) for name in MODES]
+LITTLE_L2 = 40000
 
 
-@pytest.mark.parametrize(("mode", "l2"), [*((name, L2) for name in MODES), *LITTLE_L2])
+@pytest.mark.parametrize(("mode", "l2"), crossed([(mode,) for mode in MODES], [L2, LITTLE_L2]))
 def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path) -> None:
     """In each DMA and core order a run is within the budgets, takes the model's cycles and has the bits of L2 alone."""
     case = load_case("autoencoder", models_root)

@@ -84,6 +84,19 @@ def parameters(long: Container[str] = (), **fields: object) -> list[object]:
     return rows
 
 
+def crossed(rows: Sequence[tuple[object, ...]], columns: Sequence[object]) -> list[object]:
+    """Each row with each column as pytest parameters; the quick suite takes every row and every column, in turn.
+
+    The other pairs are left to the slow matrix.
+    """
+    few = min(len(rows), len(columns))
+    return [
+        pytest.param(*row, column, marks=[] if i % few == j % few else [pytest.mark.slow])
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    ]
+
+
 def needs_shared(path: Path) -> Path:
     """The path, or a skip that says what is absent."""
     if not path.exists():
