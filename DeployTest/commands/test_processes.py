@@ -148,7 +148,7 @@ def test_a_stopped_run_ends_its_program(number: signal.Signals, case: Path, tmp_
     script, mark = tmp_path / "cc", tmp_path / "mark"
     script.write_text(SLEEPING)
     script.chmod(0o755)
-    environment = {"CC": str(script), "MARK": str(mark)}
+    environment = {"CC": str(script), "MARK": str(mark), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     process = started("train", "-t", case, "-o", tmp_path / "c", environment=environment)
     child = int(until(lambda: mark.exists() and mark.read_text()))
     process.send_signal(number)
