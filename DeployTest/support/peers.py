@@ -14,6 +14,7 @@ from deployer.core.operator import Array
 from DeployTest.support.kernel_bench import Step
 
 OPSET = 21
+"""The version of a model, unless the operator is of a later one."""
 Formula = Callable[[Any, list[Any]], Any]
 """A forward computation in PyTorch: the module, the inputs as tensors -> the output."""
 
@@ -37,7 +38,8 @@ def run_by_onnx(step: Step) -> list[Array]:
     node = helper.make_node(step.node.op, names, list(step.node.outputs))
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    opset = max(OPSET, min(step.operator.versions, default=OPSET))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     text = onnx.shape_inference.infer_shapes(model).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
