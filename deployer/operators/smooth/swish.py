@@ -15,4 +15,3 @@ class Swish(Pointwise):
     formula = X * call("sigmoid", Setting("alpha") * X)
     settings: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 1.7},)
-    spread = 4.0
