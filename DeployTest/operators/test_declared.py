@@ -5,7 +5,7 @@ import pytest
 
 from deployer.codegen.generate import kernel_files
 from deployer.core.errors import InternalError
-from deployer.core.ir import Node
+from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, Sample, registry
 from deployer.formulas.functions import FUNCTIONS, MATH, derivative
 from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
@@ -56,19 +56,24 @@ ODD = np.array(
 
 def _odd(operator: Declared) -> list[Array]:
     """Odd values of each operand: of one all of them, of several each beside each."""
-    if len(operator.operands) == 1:
-        return [ODD]
     values = [ODD if x.kind == "real" else np.array([0, 1], np.int32) for x in operator.operands]
     return [np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(*values, indexing="ij")]
+
+
+def _first(operator: Declared) -> dict[str, AttrValue]:
+    """The attributes of the operator's first sample."""
+    return next(attrs for _, attrs in operator.attributes())
 
 
 @pytest.mark.parametrize("name", sorted(FORWARD))
 def test_odd_values_are_those_of_onnxruntime(name: str) -> None:
     """Zeros, halves, subnormals, overflows, infinities and NaN, by the meaning and by the kernel."""
     operator = FORWARD[name]
-    step = step_of(operator, Sample("odd", tuple(_odd(operator))))
+    step = step_of(operator, Sample("odd", tuple(_odd(operator)), _first(operator)))
     [meaning], [result] = operator.reference(step.node, step.arrays), run_step(step, step.access.sizes)
     _agree(operator, result, meaning)
+    if not operator.versions:
+        return
     [expected] = run_by_onnx(step)
     assert_close(name, meaning, np.asarray(expected, meaning.dtype))
 
@@ -88,7 +93,7 @@ def test_odd_values_of_backward_passes(name: str) -> None:
     operator = DECLARED[name]
     forward = FORWARD[operator.declared_by]
     values = dict(zip((x.name for x in forward.operands), _odd(forward), strict=True))
-    [values["y"]] = forward.reference(Node("odd", forward.name, (), ()), list(values.values()))
+    [values["y"]] = forward.reference(Node("odd", forward.name, (), (), _first(forward)), list(values.values()))
     values["dy"] = np.linspace(-2, 2, values["y"].size, dtype=np.float32)
     step = step_of(operator, Sample("odd", tuple(values[x.name] for x in operator.operands)))
     [meaning], [result] = operator.reference(step.node, step.arrays), run_step(step, step.access.sizes)
@@ -155,7 +160,7 @@ def test_tables_agree() -> None:
 def test_derivatives_of_functions(name: str) -> None:
     """Each rule against a difference in float64, for every operand alone and all of them as one."""
     kinds = SIGNATURES[name][0]
-    points = np.array([0.3, 0.55, 1.7, 2.2])
+    points = np.array([0.35, 0.55, 1.7, 2.2])
     for place in range(len(kinds) + 1):
         others = [0.9 + number / 3 for number in range(len(kinds))]
         formula = call(name, *(X if place in (n, len(kinds)) else other for n, other in enumerate(others)))

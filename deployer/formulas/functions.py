@@ -149,6 +149,13 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "least": Function(np.minimum, "least_f32({0}, {1})", _extreme(False), header=WHOLE),
     "most": Function(np.maximum, "most_f32({0}, {1})", _extreme(True), header=WHOLE),
+    "remainder": Function(
+        np.fmod,
+        "fmodf_f32({0}, {1})",
+        lambda f, d: minus(d[0], times(d[1], call("round", (f.operands[0] - f) / f.operands[1]))),
+        TRANSCENDENTAL,
+        WHOLE,
+    ),
     "less": Function(np.less, "({0} < {1})", _zero),
     "at_most": Function(np.less_equal, "({0} <= {1})", _zero),
     "equal": Function(np.equal, "({0} == {1})", _zero),

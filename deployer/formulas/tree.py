@@ -12,7 +12,7 @@ Kind = Literal["real", "truth"]
 SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
     **dict.fromkeys(("neg", "abs", "floor", "ceil", "round", "sqrt", "exp", "log"), (("real",), "real")),
     **dict.fromkeys(("expm1", "log1p", "erf", "tanh", "sigmoid", "softplus"), (("real",), "real")),
-    **dict.fromkeys(("add", "sub", "mul", "div", "least", "most"), (("real", "real"), "real")),
+    **dict.fromkeys(("add", "sub", "mul", "div", "least", "most", "remainder"), (("real", "real"), "real")),
     **dict.fromkeys(("less", "at_most", "equal"), (("real", "real"), "truth")),
     **dict.fromkeys(("both", "either", "differ"), (("truth", "truth"), "truth")),
     "negation": (("truth",), "truth"),

@@ -39,6 +39,8 @@ from deployer.operators.elementwise import Broadcasting, Flat
 from deployer.operators.inputs import normal
 
 X, Y, DY = Input("x"), Input("y"), Input("dy")
+A, B = Input("a"), Input("b")
+TRUTHS = Input("a", "int32"), Input("b", "int32")
 DOMAIN = "deployer"
 """The domain of the operators of backward passes that declarations bring."""
 
@@ -211,7 +213,8 @@ def _of_backward(rule: Declared) -> Iterator[Sample]:
     """Samples of an operator of a backward pass: those of the forward one, with its result and a gradient of it."""
     forward = registry()[rule.declared_by]
     assert isinstance(forward, Declared)
-    for number, sample in enumerate(forward.samples()):
+    taken = [sample for sample in forward.samples() if len(sample.inputs) == len(forward.operands)]
+    for number, sample in enumerate(taken):
         node = Node(sample.label, forward.name, (), (), sample.attrs)
         (y,) = forward.reference(node, sample.inputs)
         values = dict(zip((x.name for x in forward.operands), sample.inputs, strict=False))
@@ -226,7 +229,9 @@ D = TypeVar("D", bound=type[Declared])
 def declare(cls: D) -> D:
     """Complete the class of a formula: its kernel, the operators of its backward pass; and register them."""
     cls.kernel = _kernel(cls)
-    if not cls.no_gradient:
+    if cls.no_gradient:
+        cls.gradient = Operator.gradient  # type: ignore[method-assign]
+    else:
         cls.backward = {x.name: _backward(cls, x) for x in cls.operands if x.kind == "real"}
     register(cls)
     for rule in cls.backward.values():

@@ -110,7 +110,8 @@ class Broadcasting(Operator):
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims, merged from the broadcast axes."""
-        return broadcast_access(node, types, [name for name, _, _ in self.kernel.pointers])
+        dtypes = [dtype for _, dtype, _ in self.kernel.pointers]
+        return broadcast_access(node, types, [name for name, _, _ in self.kernel.pointers], dtypes)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths and strides."""
@@ -176,6 +177,13 @@ def limited(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
         Node(column, "Reshape", node.inputs[1:2], (column,), {"shape": shape}),
         replace(plain, inputs=(node.inputs[0], column)),
     ]
+
+
+def equal_shapes(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 8 operands are of one shape."""
+    if len({t.shape for t in types if t is not None}) > 1:
+        raise mismatch(node, "operands differ in shape, which version 8 allows first", types)
+    return [without(node, "consumed_inputs")]
 
 
 def binary_kernel(symbol: str) -> Kernel:

@@ -1,4 +1,4 @@
-/* Whole numbers near a float, and the smaller and the larger of two: no result is rounded. NaN stays NaN. */
+/* Whole numbers near a float, remainders, and the smaller and the larger of two: no result is rounded. NaN stays NaN. */
 #ifndef WHOLE_F32_H
 #define WHOLE_F32_H
 
@@ -33,6 +33,19 @@ static inline float least_f32(float a, float b) {
 
 static inline float most_f32(float a, float b) {
     return a > b || a != a ? a : b;
+}
+
+/* What is left of |x| after as many |y| as it holds, with the sign of x: multiples of y by powers of two are taken away,
+ * the largest first, and each difference is exact. */
+static inline float fmodf_f32(float x, float y) {
+    const float size = __builtin_fabsf(x), divisor = __builtin_fabsf(y);
+    if (!(size < __builtin_inff()) || y != y || divisor == 0.0f) return __builtin_nanf("");
+    if (size < divisor) return x;
+    float left = size, part = divisor;
+    while (part <= size - part) part += part;
+    for (; part > divisor; part *= 0.5f)
+        if (left >= part) left -= part;
+    return __builtin_copysignf(left >= divisor ? left - divisor : left, x);
 }
 
 #endif
