@@ -59,7 +59,9 @@ def test_folders_list_their_files_in_any_order(
     for backward in (False, True):
         for listing in ("iterdir", "glob"):
             monkeypatch.setattr(Path, listing, in_order(getattr(Path, listing), backward))
-        outputs.append((build.lasting_sources(plan, tools), report(ValueError("fault"), ["train", str(tmp_path)])))
+        outputs.append(
+            (build.lasting_sources(plan, tools, tmp_path), report(ValueError("fault"), ["train", str(tmp_path)]))
+        )
         monkeypatch.undo()
     assert outputs[0] == outputs[1]
     kernels = [source.stem for source in outputs[0][0] if source.parent.name == "kernels"]

@@ -22,12 +22,20 @@ DENSE: dict[str, list[tuple[float, float]]] = {
     "log": [(0.3, 3), (0, 1e-38)],
     "erf": [(-4.1, 4.1), (0.9, 1.1)],
     "tanh": [(-10, 10), (0.5, 0.7)],
+    "expm1": [(-20, 20), (-0.8, 0.8)],
+    "log1p": [(-1, 1), (-0.35, 0.5), (1, 1e8)],
+    "sigmoid": [(-104, 20), (-2, 2)],
+    "softplus": [(-104, 20), (-2, 2)],
 }
 EXACT: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp,
     "log": np.log,
     "tanh": np.tanh,
     "erf": np.vectorize(math.erf),
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "sigmoid": lambda x: np.where(x < 0, np.exp(x), 1.0) / (1.0 + np.exp(-np.abs(x))),
+    "softplus": lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
 }
 
 
@@ -65,9 +73,19 @@ def test_function_is_accurate(name: str) -> None:
 
 
 def test_odd_functions_keep_signed_zeros() -> None:
-    """erf and tanh of -0 are -0."""
-    for name in ("erf", "tanh"):
+    """Of -0 they are -0, whole numbers included."""
+    for name in ("erf", "tanh", "expm1", "log1p", "floor", "ceil", "round"):
         assert np.signbit(sweep(name, np.array([-0.0], np.float32))[0])
+
+
+@pytest.mark.parametrize(("name", "exact"), [("floor", np.floor), ("ceil", np.ceil), ("round", np.rint)])
+def test_whole_numbers_are_exact(name: str, exact: Callable[[Array], Array]) -> None:
+    """Over all of float32, halves and their neighbours, up to the bits of zeros and infinities; NaN stays NaN."""
+    halves = np.arange(-5, 5, 0.25, dtype=np.float32)
+    x = np.concatenate([BITS, CORNERS, halves, np.nextafter(halves, np.float32(9)), halves * np.float32(2**21)])
+    result, numbers = sweep(name, x), ~np.isnan(x)
+    assert np.isnan(result[~numbers]).all()
+    np.testing.assert_array_equal(result[numbers].view(np.uint32), exact(x[numbers]).view(np.uint32))
 
 
 def test_rsqrt_is_accurate() -> None:

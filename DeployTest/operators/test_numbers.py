@@ -14,8 +14,8 @@ from DeployTest.house.test_layout import ROOT
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 OPERATORS = ROOT / "deployer/operators"
-TABLES = {"versions", "older", "static_inputs", "custom"}
-"""Parts of an operator that are tables of versions, positions and counts."""
+TABLES = {"versions", "older", "static_inputs", "custom", "spread", "trials"}
+"""Parts of an operator that are tables of versions, positions and counts, or make samples."""
 SMALL = 2
 LISTED = tomllib.loads(Path(__file__).with_name("literals.toml").read_text())["files"]
 
@@ -30,7 +30,7 @@ def _target(node: ast.AST) -> str:
 def numbers(tree: ast.AST, top: bool = True) -> Iterator[int | float]:
     """Numbers above 2 in code, but for tables and what makes samples."""
     for node in ast.iter_child_nodes(tree):
-        makes = isinstance(node, ast.FunctionDef) and (node.name == "sweep" or node.name.endswith("samples"))
+        makes = isinstance(node, ast.FunctionDef) and (node.name in ("sweep", "drawn") or node.name.endswith("samples"))
         forms = top and _target(node).isupper() and isinstance(getattr(node, "value", None), ast.Tuple | ast.Dict)
         shapes = forms and any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(node))
         if makes or shapes or _target(node) in TABLES:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from DeployTest.support.tolerances import assert_close
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]
 RATE, MOMENTUM, PASSES, EACH = 0.05, 0.9, 8, 2
+OUTSIDE, WIDTH = "org.outside", 2.0
 Array = npt.NDArray[np.float64]
 Arrays = dict[str, Array]
 
@@ -73,11 +75,13 @@ def package(tmp_path: Path) -> Path:
 def _model(path: Path, weights: Arrays) -> None:
     nodes = (
         node("Gemm", ("x", "w1", "b1"), ("h",)),
-        node("Softsign", ("h",), ("a",)),
-        node("Gemm", ("a", "w2"), ("y",)),
+        node("SoftRatio", ("h",), ("a",), domain=OUTSIDE),
+        node("Squareplus", ("a",), ("s",), domain=OUTSIDE, width=WIDTH),
+        node("Gemm", ("s", "w2"), ("y",)),
     )
     constants = tuple(constant(n, w.astype(np.float32)) for n, w in weights.items())
-    chain(*nodes, x=(4, 3), initializers=constants).save(path)
+    model = chain(*nodes, x=(4, 3), initializers=constants)
+    replace(model, opsets=(*model.opsets, (OUTSIDE, 1))).save(path)
 
 
 def _weights(seed: int) -> Arrays:
@@ -104,11 +108,13 @@ def _trained(
         sample, label = x[index % len(x)], target[index % len(x)]
         h = sample @ w["w1"] + w["b1"]
         a = h / (1 + abs(h))
-        error = a @ w["w2"] - label
+        root = np.sqrt(a * a + WIDTH)
+        s = (a + root) / 2
+        error = s @ w["w2"] - label
         losses.append(float((error**2).mean()))
         dy = 2 * error / error.size
-        dh = dy @ w["w2"].T / (1 + abs(h)) ** 2
-        for n, gradient in (("w1", sample.T @ dh), ("b1", dh.sum(0)), ("w2", a.T @ dy)):
+        dh = dy @ w["w2"].T * (1 + a / root) / 2 / (1 + abs(h)) ** 2
+        for n, gradient in (("w1", sample.T @ dh), ("b1", dh.sum(0)), ("w2", s.T @ dy)):
             total[n] += gradient
         if index % EACH == EACH - 1:
             for n in w:
@@ -132,7 +138,8 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
     case, dump = tmp_path / "model_train", tmp_path / "final.npz"
     run = deployer(package, "train", "-t", case, "-p", target, "-o", tmp_path / "out", "--dump", dump)
     assert run.returncode == 0, run.stdout + run.stderr
-    warning = "has none for momentum_sgd_f32, softsign_f32, softsign_grad_f32;"
+    own = ("momentum_sgd", "soft_ratio", "soft_ratio_grad", "squareplus", "squareplus_grad")
+    warning = f"has none for {', '.join(f'{name}_f32' for name in own)};"
     assert warning in " ".join(run.stdout.split()), "kernels without a cost are named"
     losses, final = _trained(weights, x.astype(np.float64), labels.astype(np.float64))
     with np.load(dump) as results:
@@ -161,16 +168,16 @@ def test_an_optimizer_alone(package: Path, tmp_path: Path) -> None:
 NAME_CLASHES = {
     "an operator": (
         "operators",
-        ("softsign.py", 'name = "Softsign"', 'name = "Relu"'),
-        ("operator Relu is registered twice", "deployer.operators.activation.relu.Relu", "softsign.Softsign"),
+        ("soft_ratio.py", 'name = "SoftRatio"', 'name = "ReluGrad"'),
+        ("operator ReluGrad is registered twice", "activation.relu_grad.ReluGrad", "soft_ratio.SoftRatio"),
     ),
     "an optimizer": (
         "operators",
         ("momentum_sgd.py", 'Optimizer("momentum"', 'Optimizer("sgd"'),
         ("optimizer 'sgd' is registered twice", "deployer.operators.update.sgd.SGD", "momentum_sgd.MomentumSGD"),
     ),
-    "a part is missing": ("operators", ("softsign.py", "versions = (1, 22)", ""), ("Softsign lacks versions",)),
-    "no module": ("operators", ("softsign.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),
+    "a part is missing": ("operators", ("soft_ratio.py", "def gradient", "def other"), ("SoftRatio lacks gradient",)),
+    "no module": ("operators", ("soft_ratio.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),
     "a folder": ("operators", ("__init__.py", '"kernels"', '"kernel"'), ("KERNELS of lab_operators is no folder",)),
     "a target": ("targets", ("lab.toml", "", ""), ("target 'host' is there twice", "lab_targets/host.toml")),
 }
@@ -206,10 +213,10 @@ def test_without_the_package(tmp_path: Path) -> None:
     """Without the package its operator and its optimizer do not exist."""
     _model(tmp_path / "model.onnx", _weights(9))
     words = ["--loss", "mse", "-o", tmp_path]
-    assert "'Softsign'" not in deployer(tmp_path, "operators").stdout
+    assert "'SoftRatio'" not in deployer(tmp_path, "operators").stdout
     run = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", *words)
     assert run.returncode == 2
-    assert "Softsign" in run.stderr
+    assert "SoftRatio" in run.stderr
     run = deployer(tmp_path, "train-graph", tmp_path / "model.onnx", "--optimizer", "momentum", *words)
     assert run.returncode == 2
     assert "invalid choice: 'momentum'" in run.stderr

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from deployer.calibration.argument import value_of
-from deployer.codegen.kernel_headers import kernel_header
+from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
 from deployer.core.declarations import with_carry
 from deployer.core.ir import Node, TensorType
@@ -48,9 +48,11 @@ uint32_t hal_core_count(void) { return count; }
 """
 _MATH = """
 #include "math_f32.h"
+#include "whole_f32.h"
 #define SWEEP(name) void sweep_##name(const float *x, float *y, uint32_t n) { \\
     for (uint32_t i = 0; i < n; i++) y[i] = name##f_f32(x[i]); }
-SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh)
+SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh) SWEEP(expm1) SWEEP(log1p) SWEEP(sigmoid) SWEEP(softplus)
+SWEEP(floor) SWEEP(ceil) SWEEP(round)
 void sweep_rsqrt(const float *x, float *y, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) y[i] = rsqrt_f32(x[i]);
 }
@@ -67,12 +69,14 @@ def library() -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix="kernels"))
     try:
         kernels = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
-        for symbol, kernel in kernels.items():
-            (folder / f"{symbol}.h").write_text(kernel_header(kernel))
+        for kernel in kernels.values():
+            for name, text in kernel_files(kernel).items():
+                (folder / name).write_text(text)
         (folder / "hal_target.h").write_text("#define HAL_TABLE\n")
         (folder / "stub.c").write_text(_STUB)
         (folder / "math.c").write_text(_MATH)
-        sources = [str(COMMON / "kernels" / f"{symbol}.c") for symbol in sorted(kernels)]
+        paths = [folder / f"{symbol}.c" for symbol in sorted(kernels)]
+        sources = [str(path if path.is_file() else COMMON / "kernels" / path.name) for path in paths]
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
         tools = build.toolchain(load("host"))
         flags = (*build.compiler(tools), *build.flags_of(tools), *FLAGS, *LINK, *includes)

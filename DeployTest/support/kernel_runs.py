@@ -9,9 +9,10 @@ from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Sample, operator_of
 from deployer.core.target import TARGETS_DIR, load
+from deployer.operators.declared import printed_kernels
 from deployer.operators.views.compile_time import Folded
 from deployer.running.build import toolchain
-from deployer.running.kernels import kernel_source
+from deployer.running.kernels import COMMON, kernel_source
 from DeployTest.support.gradients import evaluate
 from DeployTest.support.kernel_bench import run_step, step_of
 
@@ -58,5 +59,10 @@ class KernelRuns:
 
 
 def provenance(symbol: str, target: str = "host") -> str:
-    """The C file of a kernel on a target, from the folder of targets: a portable one, or the target's own."""
-    return str(kernel_source(symbol, toolchain(load(target))).relative_to(TARGETS_DIR))
+    """The C file of a kernel on a target, from the folder of targets: a portable one, or the target's own.
+
+    One that is printed from a formula has no file there, and its name alone.
+    """
+    if symbol in printed_kernels():
+        return f"{symbol}.c"
+    return str(kernel_source(symbol, toolchain(load(target)), COMMON).relative_to(TARGETS_DIR))

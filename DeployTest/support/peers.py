@@ -11,9 +11,11 @@ from onnx import helper, numpy_helper
 
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array
+from deployer.operators.declared import Declared
 from DeployTest.support.kernel_bench import Step
 
 OPSET = 21
+"""The version of a model, unless the operator is of a later one."""
 Formula = Callable[[Any, list[Any]], Any]
 """A forward computation in PyTorch: the module, the inputs as tensors -> the output."""
 
@@ -29,7 +31,10 @@ def run_by_onnx(step: Step) -> list[Array]:
             setting = attrs.pop(attribute)
             value = np.float32(setting) if isinstance(setting, float) else np.array(_as_list(setting), np.int64)
             constants.append(numpy_helper.from_array(np.asarray(value), attribute))
-    values = {n: x.astype(np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()}
+    truths = _truths(step)
+    values = {
+        n: x.astype(bool if n in truths else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
+    }
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
     ]
@@ -37,12 +42,21 @@ def run_by_onnx(step: Step) -> list[Array]:
     node = helper.make_node(step.node.op, names, list(step.node.outputs))
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    opset = max(OPSET, min(step.operator.versions, default=OPSET))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     text = onnx.shape_inference.infer_shapes(model).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(text, options)
-    return [x.astype(np.int32) if x.dtype == np.int64 else x for x in map(np.asarray, session.run(None, values))]
+    return [
+        x.astype(np.int32) if x.dtype in (np.int64, bool) else x for x in map(np.asarray, session.run(None, values))
+    ]
+
+
+def _truths(step: Step) -> set[str]:
+    """The inputs that are of bool in ONNX."""
+    declared = step.operator.operands if isinstance(step.operator, Declared) else ()
+    return {name for name, operand in zip(step.node.inputs, declared, strict=False) if operand.kind == "truth"}
 
 
 def _as_list(value: AttrValue) -> list[object]:

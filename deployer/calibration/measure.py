@@ -16,7 +16,7 @@ from mako.template import Template
 
 import deployer.templates
 from deployer.calibration.argument import value_of
-from deployer.codegen.kernel_headers import kernel_header
+from deployer.codegen.generate import kernel_files
 from deployer.core.access import Tile
 from deployer.core.declarations import with_carry
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
@@ -151,12 +151,13 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     tools = build.toolchain(target)
     directory.mkdir(parents=True, exist_ok=True)
     for kernel in kernels:
-        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
+        for name, content in kernel_files(kernel).items():
+            (directory / name).write_text(content)
     levels = tuple(identifier(level.name.lower()) for level in target.levels)
     view = _View(tuple(identifier(k.symbol) for k in kernels), target.cores, levels, RUNS)
     (directory / "measure.c").write_text(str(_template().render(v=view)))
     folders = [directory, COMMON / "include", *source_folders(tools)]
-    sources = [directory / "measure.c", *(kernel_source(k.symbol, tools) for k in kernels)]
+    sources = [directory / "measure.c", *(kernel_source(k.symbol, tools, directory) for k in kernels)]
     sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

@@ -12,8 +12,10 @@ import deployer.templates
 from deployer.codegen import render
 from deployer.codegen.harness import harness_view
 from deployer.codegen.kernel_headers import kernel_header
+from deployer.codegen.kernel_text import printed_form
 from deployer.codegen.simulation_map import simulation_view
 from deployer.core.errors import InternalError
+from deployer.core.operator import Kernel
 from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS
 
@@ -38,9 +40,16 @@ def generate_files(plan: Plan) -> dict[str, str]:
     files["Harness.c"] = _render(main, harness_view(plan, target, origin))
     if target.guard_bytes:
         files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target, origin))
-    for step in plan.steps:
-        files.setdefault(f"{step.kernel.symbol}.h", kernel_header(step.kernel))
+    for kernel in dict.fromkeys(step.kernel for step in plan.steps):
+        files |= kernel_files(kernel)
     return dict(sorted(files.items()))
+
+
+def kernel_files(kernel: Kernel) -> dict[str, str]:
+    """The header of a kernel, and its C where that is printed from a formula."""
+    form = printed_form(kernel.symbol)
+    printed = {f"{kernel.symbol}.c": _render(*form)} if form else {}
+    return {f"{kernel.symbol}.h": kernel_header(kernel), **printed}
 
 
 @cache

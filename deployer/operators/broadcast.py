@@ -37,12 +37,15 @@ def merged(out: Shape, shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...
     return sizes, views
 
 
-def broadcast_access(node: Node, types: Mapping[str, TensorType], pointers: Sequence[str]) -> Access:
+def broadcast_access(
+    node: Node, types: Mapping[str, TensorType], pointers: Sequence[str], dtypes: Sequence[str] = ()
+) -> Access:
     """Access of Y = f(inputs...) under numpy broadcasting: parallel dims n0..n3, right-aligned.
 
-    `pointers` names the kernel's arguments, the output last.
+    `pointers` names the kernel's arguments, the output last, and `dtypes` their element types, by default all float32.
     """
-    if any(types[name].dtype != "float32" for name in (*node.inputs, node.outputs[0])):
+    found = [types[name].dtype for name in (*node.inputs, node.outputs[0])]
+    if found != list(dtypes or ["float32"] * len(found)):
         raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
     inputs = node.inputs[: len(pointers) - 1]
     sizes, views = merged(types[node.outputs[0]].shape, [types[name].shape for name in inputs])

@@ -34,6 +34,11 @@ class Flat(Operator):
 
     kernel: ClassVar[Kernel]
 
+    @classmethod
+    def form_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
+        """The scalars that `args` fills."""
+        return (("n", "u32"),)
+
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of the first input, which all others must have."""
         present = operands(node, inputs, 2)
@@ -93,10 +98,33 @@ class Clipping(Flat):
         return super().args(node, access) | {"low": Const(float(low)), "high": Const(float(high))}
 
 
-class Binary(Operator):
-    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient."""
+class Broadcasting(Operator):
+    """Elementwise over operands that numpy broadcasts, in up to four loops."""
 
     kernel: ClassVar[Kernel]
+
+    @classmethod
+    def form_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
+        """The scalars that `args` fills."""
+        return loop_scalars(pointers)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Up to four parallel dims, merged from the broadcast axes."""
+        dtypes = [dtype for _, dtype, _ in self.kernel.pointers]
+        return broadcast_access(node, types, [name for name, _, _ in self.kernel.pointers], dtypes)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths and strides."""
+        return loop_args(access)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One operation per output element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count, parallel=count)
+
+
+class Binary(Broadcasting):
+    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient."""
 
     @abstractmethod
     def apply(self, a: Array, b: Array) -> Array:
@@ -120,15 +148,6 @@ class Binary(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims, merged from the broadcast axes."""
         return broadcast_access(node, types, ("a", "b", "y"))
-
-    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Loop lengths and strides."""
-        return loop_args(access)
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One operation per output element."""
-        count = math.prod(tile.values())
-        return Work(macs=0, elements=count, parallel=count)
 
     def samples(self) -> Iterator[Sample]:
         """The shapes of `binary_samples` with normal values."""
@@ -158,6 +177,13 @@ def limited(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
         Node(column, "Reshape", node.inputs[1:2], (column,), {"shape": shape}),
         replace(plain, inputs=(node.inputs[0], column)),
     ]
+
+
+def equal_shapes(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 8 operands are of one shape."""
+    if len({t.shape for t in types if t is not None}) > 1:
+        raise mismatch(node, "operands differ in shape, which version 8 allows first", types)
+    return [without(node, "consumed_inputs")]
 
 
 def binary_kernel(symbol: str) -> Kernel:

@@ -114,7 +114,7 @@ def _lasting(plan: Plan, tools: Toolchain, recipe: Recipe, words: Words, place: 
             path = objects.keep(cache, source, key, fresh)
         return path
 
-    return _parallel(object_of, list(enumerate(lasting_sources(plan, tools))))
+    return _parallel(object_of, list(enumerate(lasting_sources(plan, tools, recipe.own))))
 
 
 def _parallel(call: Callable[[T], U], jobs: Sequence[T]) -> list[U]:
@@ -215,9 +215,9 @@ def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
     return True
 
 
-def lasting_sources(plan: Plan, tools: Toolchain) -> list[Path]:
+def lasting_sources(plan: Plan, tools: Toolchain, generated: Path) -> list[Path]:
     """The plan's kernels (a target's own before the common one), runtime and HAL."""
-    files = [kernel_source(symbol, tools) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
+    files = [kernel_source(symbol, tools, generated) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
     files += sorted((COMMON / "runtime").glob("*.c"))
     for folder in source_folders(tools):
         files += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

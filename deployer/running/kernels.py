@@ -6,6 +6,7 @@ from pathlib import Path
 from deployer.core.errors import BuildFailed
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.target import TARGETS_DIR, Toolchain
+from deployer.operators.declared import printed_kernels
 
 COMMON = TARGETS_DIR / "common"
 
@@ -15,10 +16,15 @@ def source_folders(tools: Toolchain) -> tuple[Path, ...]:
     return tuple(TARGETS_DIR / source for source in tools.sources)
 
 
-def kernel_source(symbol: str, tools: Toolchain) -> Path:
-    """The C file of a kernel: a target's own before the one for all; PackageProblem where two are for all."""
+def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
+    """The C file of a kernel: a target's own before the one for all; PackageProblem where two are for all.
+
+    `generated` is the folder of generated files, where the one for all lies if it is printed from a formula.
+    """
     own = [p for p in _own(symbol, tools) if p.is_file()]
     general = [folder / f"{symbol}.c" for folder in (COMMON / "kernels", *kernel_folders().values())]
+    if symbol in printed_kernels():
+        general.append(generated / f"{symbol}.c")
     shared = [p for p in general if p.is_file()]
     if len(shared) > 1:
         facts = [("files", "\n".join(map(str, shared)))]

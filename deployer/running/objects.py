@@ -47,7 +47,8 @@ def folder() -> Path:
 class Recipe:
     """All that makes an object besides its source: the compiler's words, its flags, and the headers it finds.
 
-    `folders` are searched in order; `own` is the folder of generated headers, searched last.
+    `folders` are searched in order; `own` is the folder of generated headers, searched last. Of those a kernel takes
+    its own alone, also where it is generated itself and they lie beside it.
     """
 
     command: tuple[str, ...]
@@ -69,7 +70,7 @@ class Recipe:
 
     def _headers(self, source: Path) -> list[str]:
         own = self.own / f"{source.stem}.h"
-        beside = self._beside.get(source.parent)
+        beside = [] if source.parent == self.own else self._beside.get(source.parent)
         if beside is None:
             beside = self._beside[source.parent] = _header_digests(source.parent)
         return [*beside, *self._shared, f"own {digest(own)}"]

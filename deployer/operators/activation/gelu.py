@@ -1,7 +1,8 @@
-"""Gelu: Y = X Phi(X), Phi being the normal distribution: the exact form, by erf."""
+"""Gelu: Y = X Phi(X), Phi being the normal distribution, by erf or by an approximation with tanh."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,14 +10,14 @@ from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, Work, register, rng, unsupported
+from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, Work, register, registry, rng, unsupported
 from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 
 
 @register
 class Gelu(Flat):
-    """Elementwise; `approximate` is "none"."""
+    """Elementwise; `approximate` is "none" or "tanh"."""
 
     name = "Gelu"
     versions = (20,)
@@ -25,19 +26,27 @@ class Gelu(Flat):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
-        if node.attr_str("approximate", "none") != "none":
-            raise unsupported(node, f"approximate is {node.attrs['approximate']!r}", "the exact form, 'none'")
+        if node.attr_str("approximate", "none") not in ("none", "tanh"):
+            raise unsupported(node, f"approximate is {node.attrs['approximate']!r}", "'none' or 'tanh'")
         return (floats(node, inputs, 1)[0],)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """X (1 + erf(X / sqrt(2))) / 2."""
+        """X (1 + erf(X / sqrt(2))) / 2, or its approximation."""
+        if _approximate(node):
+            return registry()[_TANH].reference(_plain(node), inputs)
         x = arrays(inputs, 1)[0]
         return (np.asarray(x * distribution(x)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
-        """GeluGrad of X."""
-        if b.needs_grad(0):
+        """GeluGrad of X, or the gradient of the approximation."""
+        if _approximate(node):
+            registry()[_TANH].gradient(_plain(node), douts, b)
+        elif b.needs_grad(0):
             b.emit("GeluGrad", (douts[0], node.inputs[0]), (b.grad(0),))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The approximation is an operator of its own."""
+        return [_plain(node)] if _approximate(node) else None
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """An error function per element."""
@@ -49,6 +58,20 @@ class Gelu(Flat):
         yield Sample("vector", (normal(r, 37),))
         yield Sample("matrix", (normal(r, 5, 7),))
         yield Sample("wide", (np.linspace(-12, 12, 41, dtype=np.float32),), {"approximate": "none"})
+        yield Sample("tanh", (normal(r, 37),), {"approximate": "tanh"})
+
+
+_TANH = "GeluTanh"
+"""The operator of the approximation."""
+
+
+def _approximate(node: Node) -> bool:
+    return node.attr_str("approximate", "none") == "tanh"
+
+
+def _plain(node: Node) -> Node:
+    """The node as one of the approximation's operator."""
+    return replace(node, op=_TANH, attrs={})
 
 
 def distribution(x: Array) -> Array:

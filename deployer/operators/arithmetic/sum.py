@@ -5,17 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import Rule, without
+from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
+from deployer.operators.elementwise import equal_shapes
 from deployer.operators.inputs import normal, operands
-
-
-def _equal(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
-    """Before version 8 operands are of one shape."""
-    if len({t.shape for t in types if t is not None}) > 1:
-        raise mismatch(node, "operands differ in shape, which version 8 allows first", types)
-    return [without(node, "consumed_inputs")]
 
 
 @register
@@ -24,7 +18,7 @@ class Sum(Operator):
 
     name = "Sum"
     versions = (8, 13)
-    older: ClassVar[dict[int, Rule]] = {1: _equal, 6: _equal}
+    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""

@@ -1,4 +1,5 @@
-/* exp, log, erf, tanh, pow and 1 / sqrt in float32 alone: the same bits on every IEEE machine that has fused multiply-add.
+/* exp, log, erf, tanh, pow, 1 / sqrt and what follows from them in float32 alone: the same bits on every IEEE machine that
+ * has fused multiply-add.
  *
  * At most 2 ulp against the exact value over all floats (pow: 3 ulp), subnormal results included; infinities and NaN as
  * C's Annex F has them. Polynomials are minimax fits of the relative error (Lawson's iteration, rounded to float32). */
@@ -85,6 +86,55 @@ static inline float logf_f32(float x) {
     r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.55557ap-1f)) * s2;
     const float low = __builtin_fmaf(e, LN2_LO_F32, s * (half + r)) - half;
     return __builtin_fmaf(e, LN2_HI_F32, f + low);
+}
+
+/* e^x - 1. With n = round(x / ln 2), e^r - 1 = r + r^2 Q(r) as in exp_sum_f32, and 2^n (e^r - 1) + (2^n - 1). */
+static inline float expm1f_f32(float x) {
+    if (x > 18.0f) return expf_f32(x); /* where the 1 is less than half of the last place */
+    if (x < -18.0f) return -1.0f;
+    if (x == 0.0f) return x;
+    const float shifter = LITERAL_F32(0x1.8p+23f);
+    const float rounded = __builtin_fmaf(x, LOG2_E_F32, shifter) - shifter;
+    const float r = __builtin_fmaf(-rounded, LN2_LO_F32, __builtin_fmaf(-rounded, LN2_HI_F32, x));
+    float q = LITERAL_F32(0x1.6a2352p-10f);
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.123a6cp-7f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.5558f4p-5f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.55549p-3f));
+    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.fffffcp-2f));
+    if (x != x) return x;
+    const float scale = exp2i_f32((int32_t)rounded);
+    return __builtin_fmaf(scale, __builtin_fmaf(q * r, r, r), scale - 1.0f);
+}
+
+/* log(1 + x): near 0 f is x itself; elsewhere 1 + x is rounded, and what that lost is added as a part of it. */
+static inline float log1pf_f32(float x) {
+    if (x != x || x == INFINITY_F32 || x == 0.0f) return x;
+    if (x <= -1.0f) return x == -1.0f ? -INFINITY_F32 : NAN_F32;
+    int32_t exponent = 0;
+    float f = x, lost = 0.0f;
+    if (x < -0x1.2bec34p-2f || x > 0x1.a8279ap-2f) {
+        const float sum = 1.0f + x;
+        f = split_f32(sum, &exponent);
+        lost = (x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x)) / sum;
+    }
+    const float s = f / (LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f, e = (float)exponent;
+    float r = LITERAL_F32(0x1.31e7ecp-2f);
+    r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.995e92p-2f));
+    r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.55557ap-1f)) * s2;
+    const float low = __builtin_fmaf(e, LN2_LO_F32, __builtin_fmaf(s, half + r, lost)) - half;
+    return __builtin_fmaf(e, LN2_HI_F32, f + low);
+}
+
+/* 1 / (1 + e^-x), for negative x as e^x / (1 + e^x): no power overflows, and small results keep their digits. */
+static inline float sigmoidf_f32(float x) {
+    const float power = expf_f32(-__builtin_fabsf(x));
+    return (x < 0.0f ? power : 1.0f) / (1.0f + power);
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). */
+static inline float softplusf_f32(float x) {
+    const float rest = log1pf_f32(expf_f32(-__builtin_fabsf(x)));
+    return x > 0.0f ? x + rest : rest;
 }
 
 /* x + x P(x^2) below 1; 1 - exp(-Q(x)) from there on, where the error of the exponential is damped by erfc. */

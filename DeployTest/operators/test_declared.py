@@ -1,0 +1,212 @@
+"""Operators of one declaration: odd values as ONNX Runtime's, jumps where they are said to be, and their C."""
+
+import numpy as np
+import pytest
+
+from deployer.codegen.generate import kernel_files
+from deployer.core.errors import InternalError
+from deployer.core.ir import AttrValue, Node
+from deployer.core.operator import Array, Sample, registry
+from deployer.formulas.functions import FUNCTIONS, MATH, derivative
+from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
+from deployer.formulas.values import evaluate
+from deployer.operators.declared import Declared, Pointwise, Spread, X
+from DeployTest.support.kernel_bench import run_step, step_of
+from DeployTest.support.peers import run_by_onnx
+from DeployTest.support.tolerances import assert_close
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+DECLARED = {name: op for name, op in registry().items() if isinstance(op, Declared)}
+FORWARD = {name: op for name, op in DECLARED.items() if not op.declared_by}
+POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise)]
+ODD = np.array(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        3.0,
+        -3.0,
+        1e-40,
+        -1e-40,
+        20.0,
+        -20.0,
+        89.0,
+        -89.0,
+        -104.0,
+        8388609.0,
+        3e9,
+        -3e9,
+        1e30,
+        -1e30,
+        3.4e38,
+        -3.4e38,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
+    np.float32,
+)
+
+
+def _odd(operator: Declared) -> list[Array]:
+    """Odd values of each operand: of one all of them, of several each beside each."""
+    values = [ODD if x.kind == "real" else np.array([0, 1], np.int32) for x in operator.operands]
+    return [np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(*values, indexing="ij")]
+
+
+def _first(operator: Declared) -> dict[str, AttrValue]:
+    """The attributes of the operator's first sample."""
+    return next(attrs for _, attrs in operator.attributes())
+
+
+@pytest.mark.parametrize("name", sorted(FORWARD))
+def test_odd_values_are_those_of_onnxruntime(name: str) -> None:
+    """Zeros, halves, subnormals, overflows, infinities and NaN, by the meaning and by the kernel."""
+    operator = FORWARD[name]
+    step = step_of(operator, Sample("odd", tuple(_odd(operator)), _first(operator)))
+    [meaning], [result] = operator.reference(step.node, step.arrays), run_step(step, step.access.sizes)
+    _agree(operator, result, meaning)
+    if not operator.versions:
+        return
+    [expected] = run_by_onnx(step)
+    assert_close(name, meaning, np.asarray(expected, meaning.dtype))
+
+
+def _agree(operator: Declared, result: Array, meaning: Array) -> None:
+    """Kernel and formula: bit for bit, signs of zeros included, where no function of `math_f32.h` is called."""
+    assert_close(operator.name, result, meaning)
+    if all(FUNCTIONS[part.function].header != MATH for part in walk(operator.formula) if isinstance(part, Call)):
+        np.testing.assert_array_equal(result, meaning)
+        numbers = ~np.isnan(meaning)
+        np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(meaning)[numbers])
+
+
+@pytest.mark.parametrize("name", sorted(set(DECLARED) - set(FORWARD)))
+def test_odd_values_of_backward_passes(name: str) -> None:
+    """The kernel is the formula there, too."""
+    operator = DECLARED[name]
+    forward = FORWARD[operator.declared_by]
+    values = dict(zip((x.name for x in forward.operands), _odd(forward), strict=True))
+    [values["y"]] = forward.reference(Node("odd", forward.name, (), (), _first(forward)), list(values.values()))
+    values["dy"] = np.linspace(-2, 2, values["y"].size, dtype=np.float32)
+    step = step_of(operator, Sample("odd", tuple(values[x.name] for x in operator.operands)))
+    [meaning], [result] = operator.reference(step.node, step.arrays), run_step(step, step.access.sizes)
+    _agree(operator, result, meaning)
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_kinks_are_declared(name: str) -> None:
+    """On a fine grid value and slope jump at the declared places, and nowhere else."""
+    operator, found = FORWARD[name], False
+    for _, attrs in operator.attributes():
+        node = Node("fine", operator.name, (), (), attrs)
+        x = np.linspace(-4.0003, 4.0007, 2**16)
+        x = x[~np.isnan(operator.reference(node, [x])[0]) & (np.abs(x) > 0.05 * _singular(operator, node))]
+        value = operator.reference(node, [x])[0]
+        slope = _slope(operator, node, x)
+        jumps = (_jumps(value) | _jumps(slope)) & (np.diff(x) < 1e-3)
+        borders = operator.borders(node, [x])
+        declared = np.any([row.margins < 1e-3 for row in borders], axis=0) if borders else np.zeros(x.size, bool)
+        assert not (jumps & ~declared[:-1]).any(), f"{attrs}: a jump at {x[:-1][jumps & ~declared[:-1]][:3]}"
+        found |= bool(jumps.any())
+    assert bool(operator.kinks) == found
+
+
+def _slope(operator: Declared, node: Node, x: Array) -> Array:
+    """The derivative at each point."""
+    gradient = operator.backward.get("x")
+    if gradient is None:
+        return np.zeros_like(x)
+    given = {"x": x, "y": operator.reference(node, [x])[0], "dy": np.ones_like(x)}
+    return evaluate(gradient.formula, given, operator.values(node))
+
+
+def _singular(operator: Declared, node: Node) -> bool:
+    """Whether value or slope is infinite at 0."""
+    zero = np.zeros(1)
+    return bool(np.isinf([operator.reference(node, [zero])[0], _slope(operator, node, zero)]).any())
+
+
+def _jumps(values: Array) -> Array:
+    """Between which neighbours the difference is large, also beside the differences before and behind."""
+    size = np.abs(np.diff(values))
+    beside = np.maximum(np.append(size[1:], 0), np.append(0, size[:-1]))
+    return np.asarray((size > 1e-2) & (size > 5 * beside))
+
+
+def test_borders_are_beside_the_kink() -> None:
+    """An element's border is the nearest, and its turned value lies beyond it."""
+    operator, x = FORWARD["LeakyRelu"], np.array([0.25, -0.5, 1e-30])
+    [row] = operator.borders(Node("node", "LeakyRelu", (), ()), [x])
+    np.testing.assert_array_equal(row.margins, np.abs(x))
+    assert ((row.turned < 0) == (x > 0)).all()
+    assert (np.abs(row.turned) < 1e-30).all()
+
+
+def test_tables_agree() -> None:
+    """Every function has a signature, and every signature a function."""
+    assert set(FUNCTIONS) == set(SIGNATURES)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, (kinds, kind) in SIGNATURES.items() if kind == "real" and kinds[0] == "real"]
+)
+def test_derivatives_of_functions(name: str) -> None:
+    """Each rule against a difference in float64, for every operand alone and all of them as one."""
+    kinds = SIGNATURES[name][0]
+    points = np.array([0.35, 0.55, 1.7, 2.2])
+    for place in range(len(kinds) + 1):
+        others = [0.9 + number / 3 for number in range(len(kinds))]
+        formula = call(name, *(X if place in (n, len(kinds)) else other for n, other in enumerate(others)))
+        slope = evaluate(derivative(formula, X), {"x": points}, {})
+        ends = [evaluate(formula, {"x": points + side}, {}) for side in (1e-6, -1e-6)]
+        np.testing.assert_allclose(
+            np.broadcast_to(slope, points.shape), (ends[0] - ends[1]) / 2e-6, rtol=1e-7, atol=1e-7
+        )
+
+
+def test_gradient_of_what_is_not_chosen() -> None:
+    """Infinite slopes of what is not chosen do not reach the result, as 0 times infinity would."""
+    formula = derivative(choose(X > 0.0, call("sqrt", X), 0.0), X)
+    np.testing.assert_array_equal(evaluate(formula, {"x": np.array([-1.0, 0.0, 0.25])}, {}), [0.0, 0.0, 1.0])
+
+
+def test_bounds_and_equals() -> None:
+    """A clipped value has the slope of what is inside; equal operands share it."""
+    clipped = derivative(least(1.0, most(0.0, 2.0 * X)), X)
+    np.testing.assert_array_equal(evaluate(clipped, {"x": np.array([-1.0, 0.25, 2.0])}, {}), [0.0, 2.0, 0.0])
+
+
+def test_kinds_are_checked() -> None:
+    """A truth is no number, and a call has as many operands as its function."""
+    for wrong in (lambda: (X > 0.0) + 1.0, lambda: call("exp", X, X), lambda: choose(X, X, X)):
+        with pytest.raises(InternalError, match="takes"):
+            wrong()
+
+
+def test_values_round_as_the_kernel() -> None:
+    """An attribute is a float32 also where the meaning is in float64."""
+    assert float(evaluate(Setting("a") * 1.0, {"x": np.zeros(1)}, {"a": 0.1})) == float(np.float32(0.1))
+    assert evaluate(Number(0.1) * X, {"x": np.ones(1)}, {})[0] == 0.1
+
+
+def test_parts_are_computed_once() -> None:
+    """What a formula needs twice is a value of its own in the C, and counts once as work."""
+    kernel = DECLARED["MishGrad"].kernel
+    assert kernel is not None
+    text = kernel_files(kernel)["mish_grad_f32.c"]
+    assert text.count("tanhf_f32") == text.count("softplusf_f32") == text.count("sigmoidf_f32") == 1
+
+
+def test_both_forms_are_used() -> None:
+    """Kernels of equal operands take a length alone, those that broadcast have four loops."""
+    for form, scalars in ((Pointwise, 1), (Spread, 4)):
+        kernels = [op.kernel for op in DECLARED.values() if isinstance(op, form) and op.kernel]
+        assert kernels
+        assert all(sum(name.startswith("n") for name, _ in k.scalars) >= scalars for k in kernels)

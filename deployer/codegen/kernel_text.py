@@ -1,0 +1,111 @@
+"""C files of kernels that operators declare by a formula."""
+
+import re
+import textwrap
+from collections import Counter
+from dataclasses import dataclass
+
+from deployer.codegen.c_text import WIDTH, float_literal
+from deployer.core.errors import InternalError
+from deployer.core.safe_text import CText, c_comment, code, identifier
+from deployer.formulas.functions import FUNCTIONS, MATH
+from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
+from deployer.operators.declared import Declared, Pointwise, printed_kernels
+
+C_TYPES = {"float32": "float", "int32": "int32_t"}
+INDENT = 12
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    name: CText
+    type: CText
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """What the template of a kernel prints: `parts` are values that the result needs more than once."""
+
+    note: CText
+    headers: tuple[CText, ...]
+    symbol: CText
+    settings: tuple[CText, ...]
+    operands: tuple[_Pointer, ...]
+    parts: tuple[CText, ...]
+    result: _Pointer
+    value: CText
+
+
+def printed_form(symbol: str) -> tuple[str, KernelView] | None:
+    """The template and the view of a kernel that is printed from a formula; None for kernels that are written."""
+    operator = printed_kernels().get(symbol)
+    if operator is None:
+        return None
+    return "flat_kernel.c" if isinstance(operator, Pointwise) else "broadcast_kernel.c", _view(operator)
+
+
+def _view(operator: Declared) -> KernelView:
+    formula, kernel = operator.formula, operator.kernel
+    if kernel is None:
+        raise InternalError(f"operator {operator.name} has no kernel")
+    headers = {FUNCTIONS[part.function].header for part in walk(formula) if isinstance(part, Call)} - {""}
+    pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
+    parts, value = _statements(formula, MATH in headers)
+    return KernelView(
+        note=c_comment(f"{operator.name}, as its formula says."),
+        headers=tuple(identifier(name.removesuffix(".h")) for name in (kernel.symbol, *sorted(headers), "share_f32.h")),
+        symbol=identifier(kernel.symbol),
+        settings=tuple(map(identifier, operator.settings)),
+        operands=tuple(pointers[:-1]),
+        parts=parts,
+        result=pointers[-1],
+        value=value,
+    )
+
+
+def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CText]:
+    """Declarations of the calls that are read more than once, and the result."""
+    parts = walk(formula)
+    reads = Counter(x for part in parts for x in part.operands)
+    texts: dict[Formula, str] = {}
+    lines: list[CText] = []
+    for part in parts:
+        texts[part] = _text(part, texts, literals)
+        if isinstance(part, Call) and reads[part] > 1:
+            name = f"part{len(lines)}"
+            kind = "float" if part.kind == "real" else "int"
+            lines.append(_folded(f"const {kind} {name} = {_bare(texts[part])}"))
+            texts[part] = name
+    return tuple(lines), _folded(_bare(texts[formula]))
+
+
+def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
+    """A node as C, from the texts of what it is computed from."""
+    match part:
+        case Number(value):
+            text = float_literal(value)
+            plain = value in (0.0, 1.0) or not literals
+            return (f"({text})" if value < 0 else text) if plain else f"LITERAL_F32({text})"
+        case Input(name):
+            return name
+        case Setting(name):
+            return name
+        case Call(function, operands):
+            return FUNCTIONS[function].c.format(*(texts[x] for x in operands))
+    raise InternalError(f"{part} has no C form")
+
+
+def _bare(text: str) -> str:
+    """The text without brackets around all of it."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1] if text.startswith("(") else text
+
+
+def _folded(text: str) -> CText:
+    glued = re.sub(r"/\* (\S+) \*/", "/*\0\\1\0*/", text)
+    lines = textwrap.wrap(glued, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)
+    return code(f"\n{' ' * INDENT}    ".join(lines).replace("\0", " "))

@@ -1,0 +1,1 @@
+"""Elementwise functions as formulas: one declaration, of which values, C, work and derivatives are read."""

@@ -1,0 +1,200 @@
+"""What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
+
+C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h`: every target gives the same bits. A
+derivative is of the whole call, from those of its operands; terms that are zero vanish while it is made.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deployer.core.kernel_facts import FACTS
+from deployer.core.operator import Array
+from deployer.formulas.tree import Formula, Number, call, choose, walk
+
+MATH, WHOLE = "math_f32.h", "whole_f32.h"
+ZERO, ONE = Number(0.0), Number(1.0)
+Slope = Callable[[Formula, Sequence[Formula]], Formula]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function: `c` with its operands' texts in braces, and `slope` from the call and the operands' derivatives.
+
+    `header` has what is no operator of C, `work` is in element operations.
+    """
+
+    numpy: Callable[..., Any]
+    c: str
+    slope: Slope
+    work: int = 1
+    header: str = ""
+    rounds: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether IEEE 754, or the choice of an operand, leaves it one result in float32."""
+        return not (self.rounds or self.header == MATH)
+
+
+def plus(a: Formula, b: Formula) -> Formula:
+    """a + b without zeros."""
+    return b if a == ZERO else a if b == ZERO else a + b
+
+
+def minus(a: Formula, b: Formula) -> Formula:
+    """a - b without zeros."""
+    return a if b == ZERO else negative(b) if a == ZERO else a - b
+
+
+def negative(a: Formula) -> Formula:
+    """-a, of a number at once."""
+    return Number(-a.value) if isinstance(a, Number) and a != ZERO else a if a == ZERO else -a
+
+
+def times(a: Formula, b: Formula) -> Formula:
+    """a b without ones; where a chosen factor is 0 or 1, so is the product 0 or the other factor, whatever that is."""
+    if ZERO in (a, b):
+        return ZERO
+    if ONE in (a, b):
+        return b if a == ONE else a
+    for chosen, other in ((b, a), (a, b)):
+        if _function(chosen) == "choose" and {ZERO, ONE} & set(chosen.operands):
+            condition, then, otherwise = chosen.operands
+            return select(condition, times(other, then), times(other, otherwise))
+    return a * b
+
+
+def over(a: Formula, b: Formula) -> Formula:
+    """a / b without zeros."""
+    return ZERO if a == ZERO else a / b
+
+
+def select(condition: Formula, then: Formula, other: Formula) -> Formula:
+    """The choice, unless both are the same."""
+    return then if then == other else choose(condition, then, other)
+
+
+def _function(formula: Formula) -> str:
+    return getattr(formula, "function", "")
+
+
+def _zero(f: Formula, d: Sequence[Formula]) -> Formula:
+    return ZERO
+
+
+def _outer(slope: Callable[[Formula, Formula], Formula]) -> Slope:
+    """The chain rule for a function of one operand, by its slope from the operand and the call itself."""
+    return lambda f, d: ZERO if d[0] == ZERO else times(d[0], slope(f.operands[0], f))
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), np.asarray(x).dtype)
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _of_sign(u: Formula, d: Formula) -> Formula:
+    return select(Number(0.0) < u, d, select(u < 0.0, negative(d), ZERO))
+
+
+def _extreme(larger: bool) -> Slope:
+    """The derivative of the chosen one; of both a half where they are equal."""
+
+    def slope(f: Formula, d: Sequence[Formula]) -> Formula:
+        a, b = f.operands
+        first, second = (b < a, a < b) if larger else (a < b, b < a)
+        if isinstance(a, Number) or isinstance(b, Number):  # a clip: nothing to share
+            return select(first, d[0], d[1]) if isinstance(b, Number) else select(second, d[1], d[0])
+        return select(first, d[0], select(second, d[1], times(Number(0.5), plus(d[0], d[1]))))
+
+    return slope
+
+
+def _choice(f: Formula, d: Sequence[Formula]) -> Formula:
+    return select(f.operands[0], d[1], d[2])
+
+
+TRANSCENDENTAL = FACTS.transcendental
+DENSITY = Number(2 / math.sqrt(math.pi))
+FUNCTIONS: dict[str, Function] = {
+    "neg": Function(np.negative, "(-{0})", lambda f, d: negative(d[0])),
+    "abs": Function(np.abs, "__builtin_fabsf({0})", lambda f, d: _of_sign(f.operands[0], d[0])),
+    "add": Function(np.add, "({0} + {1})", lambda f, d: plus(*d), rounds=True),
+    "sub": Function(np.subtract, "({0} - {1})", lambda f, d: minus(*d), rounds=True),
+    "mul": Function(
+        np.multiply,
+        "({0} * {1})",
+        lambda f, d: plus(times(d[0], f.operands[1]), times(d[1], f.operands[0])),
+        rounds=True,
+    ),
+    "div": Function(
+        np.divide, "({0} / {1})", lambda f, d: over(minus(d[0], times(d[1], f)), f.operands[1]), rounds=True
+    ),
+    "fma": Function(
+        lambda a, b, c: a * b + c,
+        "__builtin_fmaf({0}, {1}, {2})",
+        lambda f, d: plus(plus(times(d[0], f.operands[1]), times(d[1], f.operands[0])), d[2]),
+        rounds=True,
+    ),
+    "least": Function(np.minimum, "least_f32({0}, {1})", _extreme(False), header=WHOLE),
+    "most": Function(np.maximum, "most_f32({0}, {1})", _extreme(True), header=WHOLE),
+    "remainder": Function(
+        np.fmod,
+        "fmodf_f32({0}, {1})",
+        lambda f, d: minus(d[0], times(d[1], call("round", (f.operands[0] - f) / f.operands[1]))),
+        TRANSCENDENTAL,
+        WHOLE,
+    ),
+    "less": Function(np.less, "({0} < {1})", _zero),
+    "at_most": Function(np.less_equal, "({0} <= {1})", _zero),
+    "equal": Function(np.equal, "({0} == {1})", _zero),
+    "both": Function(np.logical_and, "({0} && {1})", _zero),
+    "either": Function(np.logical_or, "({0} || {1})", _zero),
+    "differ": Function(np.logical_xor, "(!{0} != !{1})", _zero),
+    "negation": Function(np.logical_not, "(!{0})", _zero),
+    "choose": Function(np.where, "({0} ? {1} : {2})", _choice),
+    "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
+    "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
+    "round": Function(np.rint, "roundf_f32({0})", _zero, header=WHOLE),
+    "sqrt": Function(np.sqrt, "__builtin_sqrtf({0})", _outer(lambda u, f: Number(0.5) / f), rounds=True),
+    "exp": Function(np.exp, "expf_f32({0})", _outer(lambda u, f: f), TRANSCENDENTAL, MATH),
+    "log": Function(np.log, "logf_f32({0})", lambda f, d: over(d[0], f.operands[0]), TRANSCENDENTAL, MATH),
+    "expm1": Function(np.expm1, "expm1f_f32({0})", _outer(lambda u, f: call("exp", u)), TRANSCENDENTAL, MATH),
+    "log1p": Function(np.log1p, "log1pf_f32({0})", lambda f, d: over(d[0], ONE + f.operands[0]), TRANSCENDENTAL, MATH),
+    "erf": Function(_erf, "erff_f32({0})", _outer(lambda u, f: DENSITY * call("exp", -(u * u))), TRANSCENDENTAL, MATH),
+    "tanh": Function(np.tanh, "tanhf_f32({0})", _outer(lambda u, f: ONE - f * f), TRANSCENDENTAL, MATH),
+    "sigmoid": Function(_sigmoid, "sigmoidf_f32({0})", _outer(lambda u, f: f * (ONE - f)), TRANSCENDENTAL, MATH),
+    "softplus": Function(
+        _softplus, "softplusf_f32({0})", _outer(lambda u, f: call("sigmoid", u)), 2 * TRANSCENDENTAL, MATH
+    ),
+}
+
+
+def derivative(formula: Formula, of: Formula) -> Formula:
+    """The derivative of a formula with respect to one of its inputs."""
+    found: dict[Formula, Formula] = {}
+    for part in walk(formula):
+        if part == of:
+            found[part] = ONE
+        elif part.operands:
+            inner = [found[x] for x in part.operands]
+            found[part] = ZERO if set(inner) == {ZERO} else FUNCTIONS[_function(part)].slope(part, inner)
+        else:
+            found[part] = ZERO
+    return found[formula]
+
+
+def work_of(formula: Formula) -> int:
+    """Element operations for one element of the result; what occurs several times is computed once."""
+    return max(sum(FUNCTIONS[_function(part)].work for part in walk(formula) if part.operands), 1)

@@ -1,0 +1,31 @@
+"""Formulas in numpy, in the type of the operands: float32 as the kernels round, float64 as the meaning."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from deployer.core.operator import Array
+from deployer.formulas.functions import FUNCTIONS
+from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
+
+
+def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
+    """The value of a formula: numbers in the type of the first input that is one, truths as int32.
+
+    An attribute is the float32 that the kernel gets.
+    """
+    reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "real"]
+    dtype = reals[0].dtype if reals else np.dtype(np.float32)
+    found: dict[Formula, Array] = {}
+    with np.errstate(all="ignore"):
+        for part in walk(formula):
+            match part:
+                case Number(value):
+                    found[part] = np.asarray(value, dtype)
+                case Setting(name):
+                    found[part] = np.asarray(np.float32(settings[name]), dtype)
+                case Input(name):
+                    found[part] = inputs[name] if part.kind == "real" else inputs[name] != 0
+                case Call(function, operands):
+                    found[part] = np.asarray(FUNCTIONS[function].numpy(*(found[x] for x in operands)))
+    return np.asarray(found[formula], dtype if formula.kind == "real" else np.int32)

@@ -1,0 +1,1 @@
+"""Declared functions of one number."""

@@ -1,0 +1,19 @@
+"""Floor: the largest whole number that is not above X."""
+
+from typing import ClassVar
+
+from deployer.core.forms import CONSUMED, Rule
+from deployer.formulas.tree import call
+from deployer.operators.declared import Pointwise, X, declare
+
+
+@declare
+class Floor(Pointwise):
+    """Elementwise; the slope is 0."""
+
+    name = "Floor"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = call("floor", X)
+    kinks: ClassVar = {"x": (call("round", X),)}
+    spread = 3.0

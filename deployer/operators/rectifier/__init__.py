@@ -1,0 +1,1 @@
+"""Declared activations that bend: a line, and something else on one side."""

@@ -1,0 +1,1 @@
+"""Declared activations that are smooth."""
