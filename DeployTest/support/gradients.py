@@ -32,8 +32,9 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
     """The node with static inputs moved to attributes, as the check stage does."""
     attrs, inputs = dict(node.attrs), list(node.inputs)
     for position, attribute in operator_of(node).static_inputs.items():
-        if position < len(inputs) and inputs[position]:
-            attrs[attribute] = tuple(int(v) for v in constants[inputs[position]].reshape(-1))
+        name = inputs[position] if position < len(inputs) else ""
+        if name and operator_of(node).is_static(position, constants.get(name)):
+            attrs[attribute] = tuple(int(v) for v in constants[name].reshape(-1))
             inputs[position] = ""
     while inputs and not inputs[-1]:
         inputs.pop()

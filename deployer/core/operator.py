@@ -12,7 +12,17 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Counter, Decisions, Finish, Loss, Optimizer, Recomputed, Sums
+from deployer.core.declarations import (
+    Accumulator,
+    Choices,
+    Counter,
+    Decisions,
+    Finish,
+    Loss,
+    Optimizer,
+    Recomputed,
+    Sums,
+)
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -175,7 +185,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, ABC):
+class Operator(Decisions, Choices, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
@@ -236,10 +246,6 @@ class Operator(Decisions, ABC):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""
-        return None
-
-    def labels(self, node: Node) -> tuple[str, str] | None:
-        """The input that holds class numbers, and the input [N, C, ...] with the classes; None without such inputs."""
         return None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
