@@ -44,13 +44,15 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
 class EvaluatingBuilder:
     """The GradientBuilder protocol over one node whose inputs and outputs have the given types.
 
-    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`.
+    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`,
+    and `written` the same as a file has them.
     """
 
     def __init__(self, node: Node, types: Mapping[str, TensorType], only: Sequence[int]) -> None:
         self.node = node
         self.only = tuple(only)
         self.nodes: list[Node] = []
+        self.written: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.asked: set[int] = set()
         self._types = dict(types)
@@ -82,6 +84,7 @@ class EvaluatingBuilder:
         types = operator_of(node).infer(node, [self._types[n] if n else None for n in node.inputs])
         self._types.update((n, t) for n, t in zip(outputs, types, strict=False) if n)
         self.nodes.append(node)
+        self.written.append(raw)
 
     def constant(self, label: str, value: Array) -> str:
         """A constant tensor."""
