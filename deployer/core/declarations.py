@@ -220,10 +220,12 @@ class Indices:
 class Choices:
     """The part of an operator that says what its inputs and outputs may be; by default nothing special.
 
-    `counts_outputs` says that its absent outputs count as well, the last ones too.
+    `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
+    all of which files may hold, stand in its place from the reading on, so that gradients are theirs.
     """
 
     counts_outputs: ClassVar[bool] = False
+    composite: ClassVar[bool] = False
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

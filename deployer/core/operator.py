@@ -290,7 +290,7 @@ def register(cls: C) -> C:
         missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
     elif not cls.view and cls.lower is Operator.lower:
         missing.append("kernel, view or lower")
-    if cls.gradient is Operator.gradient and not cls.no_gradient:
+    if cls.gradient is Operator.gradient and not (cls.no_gradient or cls.composite):
         missing.append("gradient or no_gradient")
     if onnx.defs.has(cls.name) and not cls.versions:
         missing.append("versions")

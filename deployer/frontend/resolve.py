@@ -62,9 +62,22 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         _find(node, graph.domains.get(node.name, ""))
         known = _with_sources(state, node)
         for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
-            state.read.append(part)
-            _add(state, graph, part, _find(part, ""))
+            for piece in _pieces(state, part):
+                state.read.append(piece)
+                _add(state, graph, piece, _find(piece, ""))
     return state
+
+
+def _pieces(state: Resolved, node: Node) -> list[Node]:
+    """The node, or those that a composite operator stands for."""
+    operator = _find(node, "")
+    if not operator.composite:
+        return [node]
+    fixed = static_form(state, replace(node, op=operator.name), operator)
+    inputs = [state.types[n] if n else None for n in fixed.inputs]
+    inferred(operator, fixed, inputs)
+    with form_of(fixed):
+        return operator.lower(fixed, inputs) or [fixed]
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
