@@ -324,6 +324,6 @@ def list_operators(a: argparse.Namespace, console: Terminal) -> int:
     for name, operator in registry().items():
         kind = operator.kernel.symbol if operator.kernel else "view" if operator.view else "lowered or folded"
         has = type(operator).gradient is not Operator.gradient
-        table.add_row(name, kind, "yes" if has else f"no: {operator.no_gradient}")
+        table.add_row(name, kind, "yes" if has or operator.composite else f"no: {operator.no_gradient}")
     console.print(table)
     return 0

@@ -105,6 +105,8 @@ def _check_counts(plain: FileNode, inputs: tuple[int, int], outputs: tuple[int, 
         names = model.graph.node[0].input
         names.extend([first] * (inputs[1] + 1 - len(names)))
         _refused(model, plain, folder, f"it has {inputs[1] + 1} inputs", f"at most {inputs[1]} inputs")
+    if outputs[1] >= 100:
+        return
     model = plain.model(*IMPORTS)
     names = model.graph.node[0].output
     names.extend(f"more{i}" for i in range(outputs[1] + 1 - len(names)))
@@ -255,7 +257,7 @@ def test_gradients_can_be_read_again(operator: Operator) -> None:
                 operator.gradient(step.node, douts, builder)
             except NotDifferentiable:
                 continue
-            for emitted in builder.nodes:
+            for emitted in builder.written:
                 if registry()[emitted.op].custom is not None and not registry()[emitted.op].versions:
                     versions_of(node_proto(emitted), emitted, imports)
 

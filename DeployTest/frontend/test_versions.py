@@ -24,6 +24,9 @@ LARGEST = 1500
 FEW = 3
 """Samples in a version that the operator takes as it is; of others all count."""
 
+UNKNOWN = {("Tile", 1): "its inputs tiles and axis are read by nobody"}
+"""Versions that are refused, and why."""
+
 
 def _history() -> list[tuple[Operator, int]]:
     schemas = onnx.defs.get_all_schemas_with_history()
@@ -46,7 +49,7 @@ def test_every_version_means_what_onnxruntime_says(operator: Operator, version: 
         most = (2 if version in operator.older else 1) if number == 0 else 0
         for variant in variants(sample_node, most) if most else [sample_node]:
             accepted += _means_the_same(operator, variant, tmp_path)
-    assert accepted > 0
+    assert (accepted > 0) != ((operator.name, version) in UNKNOWN)
 
 
 def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool:

@@ -32,8 +32,9 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
     """The node with static inputs moved to attributes, as the check stage does."""
     attrs, inputs = dict(node.attrs), list(node.inputs)
     for position, attribute in operator_of(node).static_inputs.items():
-        if position < len(inputs) and inputs[position]:
-            attrs[attribute] = tuple(int(v) for v in constants[inputs[position]].reshape(-1))
+        name = inputs[position] if position < len(inputs) else ""
+        if name and operator_of(node).is_static(position, constants.get(name)):
+            attrs[attribute] = tuple(int(v) for v in constants[name].reshape(-1))
             inputs[position] = ""
     while inputs and not inputs[-1]:
         inputs.pop()
@@ -43,13 +44,15 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
 class EvaluatingBuilder:
     """The GradientBuilder protocol over one node whose inputs and outputs have the given types.
 
-    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`.
+    `only` are the inputs whose gradient the rule must give; `nodes` are those it emitted, over `constants`,
+    and `written` the same as a file has them.
     """
 
     def __init__(self, node: Node, types: Mapping[str, TensorType], only: Sequence[int]) -> None:
         self.node = node
         self.only = tuple(only)
         self.nodes: list[Node] = []
+        self.written: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.asked: set[int] = set()
         self._types = dict(types)
@@ -81,6 +84,7 @@ class EvaluatingBuilder:
         types = operator_of(node).infer(node, [self._types[n] if n else None for n in node.inputs])
         self._types.update((n, t) for n, t in zip(outputs, types, strict=False) if n)
         self.nodes.append(node)
+        self.written.append(raw)
 
     def constant(self, label: str, value: Array) -> str:
         """A constant tensor."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -199,3 +199,41 @@ class Decisions:
         An operator of a backward pass that decides by the same element as one of the forward pass has none itself.
         """
         return ()
+
+
+@dataclass(frozen=True)
+class Indices:
+    """An integer input whose numbers choose among `count`, from `least` on; `ignored` is allowed too, unless None.
+
+    `word` is what a number is called, `among` what it chooses from, `hint` a way out where it is outside.
+    """
+
+    input: str
+    count: int
+    least: int = 0
+    ignored: int | None = None
+    word: str = "label"
+    among: str = "classes"
+    hint: str = "renumber the labels, or set ignore_index"
+
+
+class Choices:
+    """The part of an operator that says what its inputs and outputs may be; by default nothing special.
+
+    `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
+    all of which files may hold, stand in its place from the reading on, so that gradients are theirs.
+    """
+
+    counts_outputs: ClassVar[bool] = False
+    composite: ClassVar[bool] = False
+
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
+        """The input that chooses by number; None without such an input."""
+        return None
+
+    def is_static(self, position: int, value: npt.NDArray[Any] | None) -> bool:
+        """Whether that one of its static inputs becomes an attribute, given its content: None if that is not constant.
+
+        One that becomes an attribute and has no content is an error.
+        """
+        return True

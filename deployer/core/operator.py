@@ -12,7 +12,17 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import Accumulator, Counter, Decisions, Finish, Loss, Optimizer, Recomputed, Sums
+from deployer.core.declarations import (
+    Accumulator,
+    Choices,
+    Counter,
+    Decisions,
+    Finish,
+    Loss,
+    Optimizer,
+    Recomputed,
+    Sums,
+)
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
@@ -175,7 +185,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, ABC):
+class Operator(Decisions, Choices, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
@@ -238,10 +248,6 @@ class Operator(Decisions, ABC):
         """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""
         return None
 
-    def labels(self, node: Node) -> tuple[str, str] | None:
-        """The input that holds class numbers, and the input [N, C, ...] with the classes; None without such inputs."""
-        return None
-
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """The iteration space and operand maps."""
         raise InternalError(f"operator {self.name} has no access")
@@ -284,7 +290,7 @@ def register(cls: C) -> C:
         missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
     elif not cls.view and cls.lower is Operator.lower:
         missing.append("kernel, view or lower")
-    if cls.gradient is Operator.gradient and not cls.no_gradient:
+    if cls.gradient is Operator.gradient and not (cls.no_gradient or cls.composite):
         missing.append("gradient or no_gradient")
     if onnx.defs.has(cls.name) and not cls.versions:
         missing.append("versions")

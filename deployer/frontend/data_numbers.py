@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Indices
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
@@ -39,27 +40,28 @@ def check_finite(array: Array, place: str) -> None:
 
 
 def check_classes(program: Program, values: Mapping[str, Array], place: str) -> None:
-    """Raise DatasetMismatch for a label in `values` that is outside the classes of the loss that reads it.
+    """Raise DatasetMismatch for a number in `values` that chooses, as a label does, and is outside of what there is.
 
-    `values` holds graph inputs or constants by name; a loss may read them through views. `place` names their source at
+    `values` holds graph inputs or constants by name; a node may read them through views. `place` names their source at
     the start of the message.
     """
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.nodes:
-        pair = operator_of(node).labels(node)
-        name = program.storage(pair[0]) if pair else ""
-        if pair and name in values:
-            classes = program.tensors[pair[1]].type.shape[1]
-            check_labels(node, values[name], classes, f"{place} {name!r}")
+        indices = operator_of(node).indices(node, types)
+        name = program.storage(indices.input) if indices else ""
+        if indices and name in values:
+            check_indices(node, indices, values[name], f"{place} {name!r}")
 
 
-def check_labels(node: Node, labels: Array, classes: int, place: str) -> None:
-    """Raise DatasetMismatch for a label outside 0..`classes` - 1, unless it is the node's `ignore_index`."""
-    bad = (labels < 0) | (labels >= classes)
-    if "ignore_index" in node.attrs:
-        bad &= labels != node.attr_int("ignore_index", 0)
+def check_indices(node: Node, indices: Indices, values: Array, place: str) -> None:
+    """Raise DatasetMismatch for a number outside of those that choose, unless it is the one to ignore."""
+    end = indices.least + indices.count
+    bad = (values < indices.least) | (values >= end)
+    if indices.ignored is not None:
+        bad &= values != indices.ignored
     if bad.any():
         raise DatasetMismatch(
-            f"{place} holds label {labels[bad].reshape(-1)[0]}, outside the classes",
-            [("classes", f"0 to {classes - 1}"), ("read by", f"node {node.name!r} ({node.op})")],
-            "renumber the labels, or set ignore_index",
+            f"{place} holds {indices.word} {values[bad].reshape(-1)[0]}, outside the {indices.among}",
+            [(indices.among, f"{indices.least} to {end - 1}"), ("read by", f"node {node.name!r} ({node.op})")],
+            indices.hint,
         )

@@ -12,7 +12,7 @@ from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOper
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
-from deployer.frontend.data_numbers import check_labels
+from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
@@ -62,9 +62,22 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         _find(node, graph.domains.get(node.name, ""))
         known = _with_sources(state, node)
         for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
-            state.read.append(part)
-            _add(state, graph, part, _find(part, ""))
+            for piece in _pieces(state, part):
+                state.read.append(piece)
+                _add(state, graph, piece, _find(piece, ""))
     return state
+
+
+def _pieces(state: Resolved, node: Node) -> list[Node]:
+    """The node, or those that a composite operator stands for."""
+    operator = _find(node, "")
+    if not operator.composite:
+        return [node]
+    fixed = static_form(state, replace(node, op=operator.name), operator)
+    inputs = [state.types[n] if n else None for n in fixed.inputs]
+    inferred(operator, fixed, inputs)
+    with form_of(fixed):
+        return operator.lower(fixed, inputs) or [fixed]
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
@@ -141,7 +154,7 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     inputs, attrs = list(node.inputs), dict(node.attrs)
     for position, attribute in operator.static_inputs.items():
         name = inputs[position] if position < len(inputs) else ""
-        if not name:
+        if not name or not operator.is_static(position, state.constants.get(name)):
             continue
         if name not in state.constants:
             raise unsupported(
@@ -159,7 +172,9 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     for position in operator.inplace:
         outputs += [""] * (position + 1 - len(outputs))
         outputs[position] = outputs[position] or f"{node.name}/overwritten"
-    return replace(node, inputs=_trimmed(inputs), outputs=_trimmed(outputs), attrs=attrs)
+    if not operator.counts_outputs:
+        outputs = list(_trimmed(outputs))
+    return replace(node, inputs=_trimmed(inputs), outputs=tuple(outputs), attrs=attrs)
 
 
 def _type_only() -> str:
@@ -188,9 +203,9 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
         if not operator.view and sum(t.bytes for t in types) > FOLD_LIMIT:
             return False
         operands = [state.constants[n] if n else None for n in node.inputs]
-        labels, scores = operator.labels(node) or ("", "")
-        if labels:
-            check_labels(node, state.constants[labels], state.types[scores].shape[1], f"constant {labels!r}")
+        indices = operator.indices(node, state.types)
+        if indices:
+            check_indices(node, indices, state.constants[indices.input], f"constant {indices.input!r}")
     else:
         return False
     with form_of(node):

@@ -99,7 +99,9 @@ def _in_opset(model: Forward) -> Forward:
 
 
 def _keeps(model: Forward, node: Node) -> bool:
-    """Whether the file's node has the same schema under the opset of the training graph."""
+    """Whether the file's node has the same schema under the opset of the training graph, and is not composite."""
+    if operator_of(node).composite:
+        return False
     versions = model.raw.versions.get(node.name, ())
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 

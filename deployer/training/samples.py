@@ -19,10 +19,10 @@ Samples = tuple[dict[str, Array], ...]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: int, seed: int) -> Samples:
-    """Standard normal floats, and uniform integers below `classes`; OptionProblem where it gives no bound."""
+def draw(inputs: Mapping[str, TensorType], ends: Mapping[str, int], count: int, seed: int) -> Samples:
+    """Standard normal floats, and uniform integers from 0 to the one before `ends`; OptionProblem without an end."""
     for name, kind in inputs.items():
-        if kind.dtype != "float32" and name not in classes:
+        if kind.dtype != "float32" and name not in ends:
             raise OptionProblem(
                 f"there are no sample values for the integer input {name!r}",
                 [("type", str(kind))],
@@ -31,8 +31,8 @@ def draw(inputs: Mapping[str, TensorType], classes: Mapping[str, int], count: in
     generator = np.random.default_rng(seed)
     return tuple(
         {
-            name: generator.integers(0, classes[name], kind.shape)
-            if name in classes
+            name: generator.integers(0, ends[name], kind.shape)
+            if name in ends
             else generator.standard_normal(kind.shape).astype(np.float32)
             for name, kind in inputs.items()
         }

@@ -290,8 +290,19 @@ def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     check_samples(case.data.values(), count)
     target, output = case.loss.inputs[1], case.state.types[case.model.output]
     axis = _loss_of(operator_of(case.loss)).class_axis
-    classes = {} if axis is None else {target: output.shape[axis]}
-    return numbers.draw(case.data, classes, count, seed)
+    ends = _index_ends(case) | ({} if axis is None else {target: output.shape[axis]})
+    return numbers.draw(case.data, ends, count, seed)
+
+
+def _index_ends(case: TrainGraph) -> dict[str, int]:
+    """For each data input that chooses by number, as ids of rows do, the number behind its last choice."""
+    ends: dict[str, int] = {}
+    for node in case.state.nodes:
+        indices = operator_of(node).indices(node, case.state.types)
+        name = case.state.root(indices.input) if indices else ""
+        if indices and name in case.data:
+            ends[name] = min(indices.least + indices.count, ends.get(name, indices.least + indices.count))
+    return ends
 
 
 def _gold(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> Dataset:

@@ -7,8 +7,8 @@ import numpy as np
 
 from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Kernel, Operator, register
-from deployer.operators.arithmetic.reduction import Reduction, reduce_kernel
+from deployer.core.operator import Array, GradientBuilder, Kernel, register
+from deployer.operators.arithmetic.reduction import Reduction, reduce_kernel, share_gradient
 from deployer.operators.inputs import arrays
 
 
@@ -20,7 +20,6 @@ class ReduceMax(Reduction):
     versions = (1, 11, 12, 13, 18, 20)
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32", sums=False)
     sums: ClassVar[Sums | None] = None
-    no_gradient = "equal maxima would share it by no one rule; train through MaxPool or Softmax"
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's maximum."""
@@ -28,4 +27,6 @@ class ReduceMax(Reduction):
         axes = self.axes(node, TensorType("float32", x.shape))
         return (np.asarray(x.max(axes, keepdims=bool(node.attr_int("keepdims", 1)))),)
 
-    gradient = Operator.gradient
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Equal maxima share dY."""
+        share_gradient(self, node, douts[0], b)

@@ -54,14 +54,11 @@ def reduce_kernel(symbol: str, sums: bool) -> Kernel:
     )
 
 
-class Reduction(Operator):
-    """Sum over `axes`, divided by a count; `axes` as attribute or input, all axes where absent."""
+class Reducing(Operator):
+    """What becomes of the elements along `axes`, as attribute or input, all axes where absent."""
 
-    kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32", sums=True)
-    sums: ClassVar[Sums | None] = Sums(REDUCED)
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
     flags = ("keepdims", "noop_with_empty_axes")
-    mean = False
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The input's shape without the reduced axes, or with length one for each of them under `keepdims`."""
@@ -77,6 +74,41 @@ class Reduction(Operator):
         if not numbers:
             return () if node.attr_int("noop_with_empty_axes", 0) else tuple(range(len(x.shape)))
         return normalized_axes(node, numbers, len(x.shape), (x,))
+
+    def column(self, node: Node, name: str, b: GradientBuilder) -> str:
+        """Y, or its gradient, with an axis of length one in place of each reduced one."""
+        x = b.type(node.inputs[0])
+        axes = self.axes(node, x)
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+        if b.type(node.outputs[0]).shape == shape:
+            return name
+        column = b.temp("column")
+        reshape_to(b, name, shape, column)
+        return column
+
+    def samples(self) -> Iterator[Sample]:
+        """All axes, single, several, unsorted and negative ones, with and without keepdims, and the views."""
+        r = rng(31)
+        yield Sample("all", (normal(r, 5, 7),))
+        yield Sample("all_scalar", (normal(r, 5, 7),), {"keepdims": 0})
+        yield Sample("rows", (normal(r, 5, 7),), {"axes": (0,), "keepdims": 0})
+        yield Sample("columns", (normal(r, 5, 7),), {"axes": 1, "keepdims": 1})
+        yield Sample("unsorted", (normal(r, 3, 5, 2, 7),), {"axes": (-1, 0), "keepdims": 0})
+        yield Sample("middle", (normal(r, 2, 3, 5),), {"axes": (1,)})
+        yield Sample("channels", (normal(r, 3, 4, 5, 6),), {"axes": (0, 2, 3), "keepdims": 0})
+        yield Sample("six_loops", (normal(r, 2, 3, 2, 3, 2, 3),), {"axes": (1, 3, 5)})
+        yield Sample("long", (normal(r, 3, 7, 2, 71),), {"axes": (1, 3)})
+        yield Sample("long_rows", (normal(r, 133, 5),), {"axes": (0,), "keepdims": 0})
+        yield Sample("noop", (normal(r, 3, 4),), {"noop_with_empty_axes": 1})
+        yield Sample("ones", (normal(r, 3, 1, 4),), {"axes": (1,), "keepdims": 0})
+
+
+class Reduction(Reducing):
+    """Sum over `axes`, divided by a count."""
+
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32", sums=True)
+    sums: ClassVar[Sums | None] = Sums(REDUCED)
+    mean = False
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's sum or mean."""
@@ -106,12 +138,7 @@ class Reduction(Operator):
             count = np.array(math.prod(x.shape[axis] for axis in axes), np.float32)
             b.emit("Div", (dy, b.constant("count", count)), (scaled,))
             dy = scaled
-        dy_shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-        if b.type(node.outputs[0]).shape != dy_shape:
-            column = b.temp("column")
-            reshape_to(b, dy, dy_shape, column)
-            dy = column
-        expand_to(b, dy, x.shape, b.grad(0))
+        expand_to(b, self.column(node, dy, b), x.shape, b.grad(0))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims k0..k2, reduction dims r0..r2."""
@@ -165,22 +192,6 @@ class Reduction(Operator):
         outputs = math.prod(tile[d.name] for d in access.dims if d.kind == "parallel")
         return Work(macs=0, elements=math.prod(tile.values()), parallel=outputs)
 
-    def samples(self) -> Iterator[Sample]:
-        """All axes, single, several, unsorted and negative ones, with and without keepdims, and the views."""
-        r = rng(31)
-        yield Sample("all", (normal(r, 5, 7),))
-        yield Sample("all_scalar", (normal(r, 5, 7),), {"keepdims": 0})
-        yield Sample("rows", (normal(r, 5, 7),), {"axes": (0,), "keepdims": 0})
-        yield Sample("columns", (normal(r, 5, 7),), {"axes": 1, "keepdims": 1})
-        yield Sample("unsorted", (normal(r, 3, 5, 2, 7),), {"axes": (-1, 0), "keepdims": 0})
-        yield Sample("middle", (normal(r, 2, 3, 5),), {"axes": (1,)})
-        yield Sample("channels", (normal(r, 3, 4, 5, 6),), {"axes": (0, 2, 3), "keepdims": 0})
-        yield Sample("six_loops", (normal(r, 2, 3, 2, 3, 2, 3),), {"axes": (1, 3, 5)})
-        yield Sample("long", (normal(r, 3, 7, 2, 71),), {"axes": (1, 3)})
-        yield Sample("long_rows", (normal(r, 133, 5),), {"axes": (0,), "keepdims": 0})
-        yield Sample("noop", (normal(r, 3, 4),), {"noop_with_empty_axes": 1})
-        yield Sample("ones", (normal(r, 3, 1, 4),), {"axes": (1,), "keepdims": 0})
-
     def sweep(self) -> Iterator[Sample]:
         """Sums over rows, over columns and over everything."""
         r = rng(32)
@@ -193,3 +204,19 @@ class Reduction(Operator):
 def expand_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) -> None:
     """Emit `out` = `name` broadcast to that shape."""
     b.emit("Expand", (name, b.constant("shape", np.array(shape, np.int64))), (out,))
+
+
+def share_gradient(operator: Reducing, node: Node, dy: str, b: GradientBuilder) -> None:
+    """The gradient of an extremum: the elements that are equal to it share dY, as in PyTorch's amax and amin."""
+    if not b.needs_grad(0):
+        return
+    x, shape = node.inputs[0], b.type(node.inputs[0]).shape
+    mask, count, share = (b.temp(label) for label in ("mask", "count", "share"))
+    b.emit("EqualMask", (x, operator.column(node, node.outputs[0], b)), (mask,))
+    axes = np.array([axis for axis in operator.axes(node, b.type(x)) if shape[axis] > 1], np.int64)
+    dy = operator.column(node, dy, b)
+    if axes.size:
+        b.emit("ReduceSum", (mask, b.constant("axes", axes)), (count,), keepdims=1)
+        b.emit("Div", (dy, count), (share,))
+        dy = share
+    b.emit("Mul", (mask, dy), (b.grad(0),))

@@ -38,16 +38,8 @@ class Slice(Picking):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX holds dY at the elements that the slice took, and zero elsewhere."""
-        if not b.needs_grad(0):
-            return
-        x = b.type(node.inputs[0])
-        picks = _picks(node, x)
-        if any(p.step > 1 for p in picks):
-            starts, steps = tuple(p.first for p in picks), tuple(p.step for p in picks)
-            b.emit("SliceGrad", douts[:1], (b.grad(0),), input_shape=x.shape, starts=starts, steps=steps)
-            return
-        pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
-        b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
+        if b.needs_grad(0):
+            put_back(b, douts[0], _picks(node, b.type(node.inputs[0])), b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Identity where the slice takes all elements."""
@@ -86,6 +78,17 @@ class Slice(Picking):
         for rows, columns, step in ((8, 16, 1), (32, 64, 1), (16, 32, 2), (4, 640, 1)):
             attrs: dict[str, AttrValue] = {"starts": (1,), "ends": (columns,), "axes": (1,), "steps": (step,)}
             yield Sample(f"{rows}x{columns} {step}", (normal(r, rows, columns),), attrs)
+
+
+def put_back(b: GradientBuilder, dy: str, picks: Sequence[Pick], dx: str) -> None:
+    """Emit the gradient of X where Y holds picked elements of it: dY there, and zero elsewhere."""
+    if any(p.step > 1 for p in picks):
+        shape = tuple(p.size for p in picks)
+        starts, steps = tuple(p.first for p in picks), tuple(p.step for p in picks)
+        b.emit("SliceGrad", (dy,), (dx,), input_shape=shape, starts=starts, steps=steps)
+        return
+    pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
+    b.emit("Pad", (dy, b.constant("pads", np.array(pads, np.int64))), (dx,))
 
 
 def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from deployer.core.access import At, Axis, Operand, Whole
+from deployer.core.declarations import Indices
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, CType, Sample, Start, mismatch, rng, unsupported
 from deployer.operators.inputs import normal, operands
@@ -46,6 +47,12 @@ def label_mask(node: Node, labels: Array) -> Array:
 def counts_labels(node: Node) -> bool:
     """Whether the divisor depends on the labels; every tile then sees all of them."""
     return "ignore_index" in node.attrs and node.attr_str("reduction", "mean") == "mean"
+
+
+def label_indices(node: Node, labels: str, scores: TensorType) -> Indices:
+    """The labels as numbers of classes, beside the ignored one."""
+    ignored = node.attr_int("ignore_index", 0) if "ignore_index" in node.attrs else None
+    return Indices(labels, scores.shape[1], ignored=ignored)
 
 
 def labels_operand(node: Node, tensor: str, n: int, d: int) -> Operand:

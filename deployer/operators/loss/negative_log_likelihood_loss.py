@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Sums
+from deployer.core.declarations import Indices, Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -30,6 +30,7 @@ from deployer.operators.loss.classification import (
     check_loss,
     extents,
     label_args,
+    label_indices,
     labels_operand,
     log_softmax,
     loss_samples,
@@ -65,9 +66,9 @@ class NegativeLogLikelihoodLoss(Operator):
         log_prob, labels = arrays(inputs, 2)
         return (negative_log_likelihood(node, log_prob, labels),)
 
-    def labels(self, node: Node) -> tuple[str, str]:
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the second input; their scores are the first."""
-        return node.inputs[1], node.inputs[0]
+        return label_indices(node, node.inputs[1], types[node.inputs[0]])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""

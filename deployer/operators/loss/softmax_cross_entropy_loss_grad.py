@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.declarations import Indices
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
@@ -31,6 +32,7 @@ from deployer.operators.loss.classification import (
     check_labels,
     extents,
     label_args,
+    label_indices,
     label_mask,
     labels_operand,
     log_softmax,
@@ -85,9 +87,9 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
         return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)
 
-    def labels(self, node: Node) -> tuple[str, str]:
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the last input; their log probabilities are the one before."""
-        return node.inputs[-1], node.inputs[-2]
+        return label_indices(node, node.inputs[-1], types[node.inputs[-2]])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims n, c, d."""

@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Array, Sample, register, rng
+from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import log_softmax
 from deployer.operators.softmax.rows import POWERS, RowOperator, coerced, row_kernel
@@ -21,7 +21,6 @@ class LogSoftmax(RowOperator):
     name = "LogSoftmax"
     versions = (13,)
     older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
-    no_gradient = "train through SoftmaxCrossEntropyLoss, whose gradient includes it"
     kernel = row_kernel("log_softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Log", "sum", "log_sum"), ("Sub", "shifted", "log_sum", "y"))
 
@@ -29,6 +28,16 @@ class LogSoftmax(RowOperator):
         """x - max - log(sum(exp(x - max)))."""
         x = arrays(inputs, 1)[0]
         return (log_softmax(x, node.attr_int("axis", -1)),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY - exp(Y) sum(dY), with the sum along the axis."""
+        if b.needs_grad(0):
+            axes = b.constant("axes", np.array([node.attr_int("axis", -1)], np.int64))
+            total, shares, part = (b.temp(label) for label in ("total", "shares", "part"))
+            b.emit("ReduceSum", (douts[0], axes), (total,), keepdims=1)
+            b.emit("Exp", (node.outputs[0],), (shares,))
+            b.emit("Mul", (shares, total), (part,))
+            b.emit("Sub", (douts[0], part), (b.grad(0),))
 
     def samples(self) -> Iterator[Sample]:
         """Last, first, middle axis, and values of +-1e4."""

@@ -1,0 +1,119 @@
+"""Split: X cut along an axis into parts, one after the other."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.forms import Rule
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
+from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.view import normalized_axes
+
+
+def _counted_from_the_front(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 11 an axis is counted from the front."""
+    axis = node.attr_int("axis", 0)
+    if axis < 0:
+        raise unsupported(node, f"axis is {axis}, which has a meaning from version 11 on only", "an axis from 0")
+    return [node]
+
+
+def _attribute_form(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Version 1 has the lengths as an attribute, or as an input that nothing reads."""
+    if any(node.inputs[1:]):
+        raise unsupported(node, "its lengths are an input, which version 1 has and no runtime reads", "attribute split")
+    return _counted_from_the_front(node, types)
+
+
+@register
+class Split(Operator):
+    """Lengths as input or attribute `split`; without it equal parts, as many as outputs, the last one shorter where
+    `num_outputs` says how many.
+    """
+
+    name = "Split"
+    versions = (11, 13, 18)
+    older: ClassVar[dict[int, Rule]] = {1: _attribute_form, 2: _counted_from_the_front}
+    static_inputs: ClassVar[dict[int, str]] = {1: "split"}
+    counts_outputs = True
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """X's type with the length of each part."""
+        x = operands(node, inputs, 1)[0]
+        axis = normalized_axes(node, (node.attr_int("axis", 0),), len(x.shape), inputs)[0]
+        lengths = _lengths(node, x.shape[axis], inputs)
+        if x.dtype == "float32" and 0 in lengths:
+            raise mismatch(node, f"its part {lengths.index(0)} has nothing of axis {axis}", inputs)
+        return tuple(TensorType(x.dtype, (*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in lengths)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's split."""
+        x = arrays(inputs, 1)[0]
+        axis = node.attr_int("axis", 0)
+        lengths = _lengths(node, x.shape[axis], (TensorType("float32", x.shape),))
+        return tuple(part.copy() for part in np.split(x, list(accumulate(lengths))[:-1], axis))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A Slice for each part that has a name."""
+        x, axis = operands(node, inputs, 1)[0], node.attr_int("axis", 0)
+        nodes = []
+        places = pairwise(accumulate(_lengths(node, x.shape[axis], inputs), initial=0))
+        for number, ((start, end), output) in enumerate(zip(places, node.outputs, strict=False)):
+            attrs: dict[str, AttrValue] = {"starts": (start,), "ends": (end,), "axes": (axis,)}
+            if output:
+                nodes.append(Node(f"{node.name}/{number}", "Slice", node.inputs[:1], (output,), attrs))
+        return nodes
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """The gradients of the parts joined again, zeros where none arrives; a single one is padded."""
+        if not b.needs_grad(0):
+            return
+        x = b.type(node.inputs[0])
+        axis = node.attr_int("axis", 0) % len(x.shape)
+        parts = [TensorType(x.dtype, kind.shape) for kind in self.infer(node, (x,))]
+        arrived = [i for i, dout in enumerate(douts) if dout]
+        if len(arrived) == 1:
+            lengths = [part.shape[axis] for part in parts]
+            pads = np.zeros((2, len(x.shape)), np.int64)
+            pads[:, axis] = sum(lengths[: arrived[0]]), sum(lengths[arrived[0] + 1 :])
+            b.emit("Pad", (douts[arrived[0]], b.constant("pads", pads.reshape(-1))), (b.grad(0),))
+            return
+        names = [*douts, *[""] * (len(parts) - len(douts))]
+        for i, part in enumerate(parts):
+            names[i] = names[i] or b.constant("zeros", np.zeros(part.shape, np.float32))
+        b.emit("Concat", names, (b.grad(0),), axis=axis)
+
+    def samples(self) -> Iterator[Sample]:
+        """Halves, thirds and lengths of all sorts, on each axis, with and without a number of parts."""
+        r = rng(110)
+        forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue], int]] = {
+            "halves": ((6, 5), {}, 2),
+            "lengths": ((2, 9, 3), {"axis": 1, "split": (2, 4, 3)}, 3),
+            "last": ((4, 7), {"axis": -1, "split": (1, 6)}, 2),
+            "counted": ((7, 3), {"num_outputs": 3}, 3),
+            "one": ((3, 4), {"split": (3,)}, 1),
+        }
+        for label, (shape, attrs, outputs) in forms.items():
+            yield Sample(label, (normal(r, *shape),), attrs, outputs, onnx="split" in attrs or "num_outputs" in attrs)
+
+
+def _lengths(node: Node, size: int, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+    """The lengths of the parts along the axis; ShapeMismatch where they do not fill it, or are not one per output."""
+    count = node.attr_int("num_outputs", len(node.outputs))
+    if "split" in node.attrs:
+        lengths = node.attr_ints("split", ())
+        if "num_outputs" in node.attrs:
+            raise unsupported(node, "it has both lengths and a number of parts", "one of both")
+    else:
+        if count < 1 or ("num_outputs" not in node.attrs and size % count):
+            raise mismatch(node, f"{size} elements do not make {count} equal parts", inputs)
+        each = -(-size // count)
+        lengths = tuple(max(min(each, size - i * each), 0) for i in range(count))
+    if len(lengths) != len(node.outputs):
+        raise mismatch(node, f"lengths {lengths} are not one for each of {len(node.outputs)} outputs", inputs)
+    if min(lengths, default=0) < 0 or sum(lengths) != size:
+        raise mismatch(node, f"lengths {lengths} do not add up to {size}", inputs)
+    return lengths

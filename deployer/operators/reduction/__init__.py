@@ -1,0 +1,1 @@
+"""Reductions that are made of others."""

@@ -1,0 +1,39 @@
+"""ReduceMin: the minimum over some axes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, GradientBuilder, register
+from deployer.operators.arithmetic.reduction import share_gradient
+from deployer.operators.inputs import floats
+from deployer.operators.reduction.composed import ComposedReduction, number
+
+
+@register
+class ReduceMin(ComposedReduction):
+    """Minus ReduceMax of minus X."""
+
+    name = "ReduceMin"
+    versions = (1, 11, 12, 13, 18, 20)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's minimum."""
+        x, axes, keep = self.operand(node, inputs)
+        return (np.asarray(x.min(axes, keepdims=keep)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The maximum of X turned around, turned around."""
+        x = floats(node, inputs, 1)[0]
+        minus, turned, most = (f"{node.name}/{label}" for label in ("minus", "turned", "most"))
+        return [
+            number(minus, -1.0),
+            Node(turned, "Mul", (node.inputs[0], minus), (turned,)),
+            Node(most, "ReduceMax", (turned,), (most,), self.along(node, x)),
+            Node(node.name, "Mul", (most, minus), node.outputs),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Equal minima share dY."""
+        share_gradient(self, node, douts[0], b)

@@ -1,0 +1,25 @@
+/* dX[o, r, i] = sum of dY[o, k, i] over the k with ids[k] = r, ascending. A core has columns of its own, of all rows; between
+ * tiles of k the sums wait in dX. A number that is no row adds to none. */
+#include "gather_grad_f32.h"
+#include "hal.h"
+#include "share_f32.h"
+#include "table_row.h"
+
+void gather_grad_f32(const void *args) {
+    const gather_grad_f32_args_t *p = args;
+    const share_t share = share_of(p->o * p->i);
+    for (uint32_t at = share.begin, run; at < share.end; at += run) {
+        const uint32_t o = at / p->i, first = at - o * p->i;
+        float *dx = p->dx + o * p->dx_o + first;
+        const float *dy = p->dy + o * p->dy_o + first;
+        run = p->i - first < share.end - at ? p->i - first : share.end - at;
+        if (p->first)
+            for (uint32_t r = 0; r < p->r; r++)
+                for (uint32_t j = 0; j < run; j++) dx[r * p->dx_r + j] = 0.0f;
+        for (uint32_t k = 0; k < p->k; k++) {
+            const uint32_t row = table_row(p->ids[k], p->rows) - p->r_start;
+            if (row >= p->r) continue;
+            for (uint32_t j = 0; j < run; j++) dx[row * p->dx_r + j] += dy[k * p->dy_k + j];
+        }
+    }
+}
