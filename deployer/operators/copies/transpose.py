@@ -1,5 +1,6 @@
 """Transpose: the axes of X in another order."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -57,11 +58,13 @@ class Transpose(Operator):
             b.emit("Transpose", (douts[0],), (b.grad(0),), perm=inverse)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """A view where only axes of one element move."""
+        """A view where only axes of one element move; several where it takes more loops than the kernel has."""
         x = operands(node, inputs, 1)[0]
-        if len(_blocks(node, x.shape)) > 1:
+        blocks, shape = _blocks(node, x.shape), self.infer(node, inputs)[0].shape
+        if len(blocks) > LOOPS:
+            return _in_turns(node, x.shape, blocks, shape)
+        if len(blocks) > 1:
             return None
-        shape = self.infer(node, inputs)[0].shape
         return [Node(node.name, "Reshape", node.inputs[:1], node.outputs, {"shape": shape})]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
@@ -70,8 +73,6 @@ class Transpose(Operator):
         if x.dtype != "float32":
             raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         blocks = _blocks(node, x.shape)
-        if len(blocks) > LOOPS:
-            raise unsupported(node, f"perm {_perm(node, len(x.shape))} needs {len(blocks)} loops", "two Transposes")
         names = {block: f"n{LOOPS - len(blocks) + i}" for i, block in enumerate(blocks)}
         sizes = {block: math.prod(x.shape[axis] for axis in block) for block in blocks}
         operands_of = []
@@ -99,6 +100,8 @@ class Transpose(Operator):
         yield Sample("rank3", (normal(r, 3, 5, 7),), {"perm": (0, 2, 1)})
         yield Sample("merged", (normal(r, 2, 3, 2, 3, 2),), {"perm": (3, 4, 0, 1, 2)})
         yield Sample("view", (normal(r, 1, 5, 1, 7),), {"perm": (1, 0, 3, 2)})
+        yield Sample("finer_places", (normal(r, 2, 2, 3, 2, 3, 5),), {"perm": (0, 1, 4, 2, 5, 3)})
+        yield Sample("all_loops", (normal(r, 2, 3, 1, 2, 3, 2, 2, 3),))
 
     def sweep(self) -> Iterator[Sample]:
         """Matrices and the layouts of attention heads."""
@@ -110,6 +113,8 @@ class Transpose(Operator):
 
 
 Block = tuple[int, ...]
+SEARCHED = math.factorial(LOOPS + 2)
+"""Orders that are tried for two transposes: all there are of two blocks more than the kernel has loops."""
 
 
 def _perm(node: Node, rank: int) -> tuple[int, ...]:
@@ -128,3 +133,35 @@ def _blocks(node: Node, shape: tuple[int, ...]) -> list[Block]:
         else:
             blocks.append((axis,))
     return blocks
+
+
+def _in_turns(node: Node, shape: tuple[int, ...], blocks: list[Block], result: tuple[int, ...]) -> list[Node]:
+    """Views of blocks as axes, and two transposes: of as few loops as the kernel has, or the second is cut again."""
+    by_place = sorted(blocks)
+    order = tuple(by_place.index(block) for block in blocks)
+    first, second = _turns(order)
+    sizes = tuple(math.prod(shape[axis] for axis in block) for block in by_place)
+    names = [f"{node.name}/{part}" for part in ("blocks", "turn", "order")]
+    return [
+        Node(names[0], "Reshape", node.inputs[:1], (names[0],), {"shape": sizes}),
+        Node(names[1], "Transpose", (names[0],), (names[1],), {"perm": first}),
+        Node(names[2], "Transpose", (names[1],), (names[2],), {"perm": second}),
+        Node(node.name, "Reshape", (names[2],), node.outputs, {"shape": result}),
+    ]
+
+
+def _turns(order: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two orders that give this one, one after the other: the first pair within the loops, if it is soon found."""
+    for first in itertools.islice(itertools.permutations(range(len(order))), SEARCHED):
+        second = tuple(first.index(block) for block in order)
+        if max(_loops(first), _loops(second)) <= LOOPS:
+            return first, second
+    at = next(i for i, block in enumerate(order) if block != i)  # all before it are in place: they are one loop
+    rest = [block for block in range(at, len(order)) if block != order[at]]
+    first = (*range(at), order[at], *rest)
+    return first, tuple(first.index(block) for block in order)
+
+
+def _loops(order: tuple[int, ...]) -> int:
+    """Runs of blocks that stay neighbours."""
+    return 1 + sum(b != a + 1 for a, b in itertools.pairwise(order))

@@ -1,0 +1,235 @@
+"""A PyTorch module in training mode as an ONNX model: torch.export's graph, lowered operator by operator.
+
+PyTorch's own exporter to ONNX is for inference: it folds batch norms, merges equal initializers and drops zero biases, all
+of which makes another training problem. This one keeps each parameter, by the module's own name, and each operator.
+"""
+
+import contextlib
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+
+from deployer.core.errors import GraphProblem, UnsupportedOperator
+
+from deployer.core.packages import walk
+from deployer.torch import lowerings
+from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
+
+KNOWN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A module's forward pass as a model.
+
+    `inputs` are the names of its inputs, `parameters` those of its trained parameters, `buffers` of running statistics,
+    all as in the module. `unused` parameters are read by no operator.
+    """
+
+    model: onnx.ModelProto
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    buffers: tuple[str, ...]
+    unused: tuple[str, ...]
+
+    def save(self, path: Path) -> Path:
+        """Write the model."""
+        onnx.save(self.model, path)
+        return path
+
+
+@contextlib.contextmanager
+def _training(module: nn.Module, dropout: str) -> Iterator[None]:
+    """The module in its present mode, but without dropout where that is "off"."""
+    layers = [m for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd)] if dropout == "off" else []
+    others = [m for m in module.modules() if dropout == "off" and isinstance(getattr(m, "dropout", None), float)]
+    rates, more = [m.p for m in layers], [m.dropout for m in others]
+    try:
+        for layer in layers:
+            layer.p = 0.0
+        for layer in others:
+            layer.dropout = 0.0
+        yield
+    finally:
+        for layer, rate in zip(layers, rates, strict=True):
+            layer.p = rate
+        for layer, rate in zip(others, more, strict=True):
+            layer.dropout = rate
+
+
+def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on") -> Captured:
+    """The module's forward pass at the shapes of `inputs`, in the mode the module is in.
+
+    `output` is the number of the result to keep, where there are several. Dropout "off" trains without it.
+    Raises UnsupportedOperator with the place in the module for what has no lowering.
+    """
+    walk(lowerings)
+    with _training(module, dropout):
+        program = torch.export.export(module, tuple(inputs)).run_decompositions({})
+    return _Walk(program, output).captured()
+
+
+class _Walk:
+    """Walks a functional graph of torch.export."""
+
+    def __init__(self, program: torch.export.ExportedProgram, output: int) -> None:
+        self.program, self.output = program, output
+        signature = program.graph_signature
+        self.parameters = dict(signature.inputs_to_parameters)
+        self.buffers = dict(signature.inputs_to_buffers) | dict(signature.inputs_to_lifted_tensor_constants)
+        self.builder = GraphBuilder(reserved={*self.parameters.values(), *self.buffers.values()})
+        self.values: dict[str, Any] = {}
+        self.inputs: list[Value] = []
+
+    def captured(self) -> Captured:
+        """The model."""
+        state = {**self.program.state_dict, **self.program.constants}
+        self._check_supported()
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, state)
+            elif node.op == "call_function":
+                self.values[node.name] = self._call(node)
+            elif node.op == "output":
+                result = self._result()
+        model = self.builder.model(self.inputs, result)
+        read = {t.name for t in model.graph.initializer}
+        trained = tuple(dict.fromkeys(self.parameters.values()))
+        return Captured(
+            model,
+            tuple(x.name for x in self.inputs),
+            tuple(n for n in trained if n in read),
+            tuple(n for n in dict.fromkeys(self.buffers.values()) if n in read),
+            tuple(n for n in trained if n not in read),
+        )
+
+    def _check_supported(self) -> None:
+        """UnsupportedOperator for all operators that have no lowering at once."""
+        missing: dict[str, list[str]] = {}
+        for node in self.program.graph.nodes:
+            if node.op == "call_function" and not self._folds(node) and _name(node) not in LOWERINGS:
+                missing.setdefault(_name(node), []).append(_place(node))
+        if missing:
+            places = [(f"aten.{n}", f"{len(p)} times, first in {p[0] or 'the module'}") for n, p in missing.items()]
+            hint = "other operators in the module"
+            raise UnsupportedOperator(f"{len(missing)} operators of PyTorch have no lowering", places, hint)
+
+    def _folds(self, node: torch.fx.Node) -> bool:
+        return node.target is operator.getitem or _count(node)
+
+    def _placeholder(self, node: torch.fx.Node, state: dict[str, Any]) -> None:
+        name = self.parameters.get(node.name) or self.buffers.get(node.name)
+        if name is None:
+            example = node.meta["val"]
+            if not isinstance(example, torch.Tensor):
+                raise GraphProblem(f"input {node.name!r} is no tensor", hint="tensors as inputs")
+            value = Value(self.builder.fresh(node.name), tuple(example.shape), _dtype(example))
+            self.inputs.append(value)
+        else:
+            tensor = state[name].detach()
+            if node.name not in self.parameters and not tensor.is_floating_point():
+                self.values[node.name] = tensor.numpy()
+                return
+            # parameters that are tied are one tensor of the module's state, under its first name
+            self.builder.initializers[name] = tensor.numpy()
+            value = Value(name, tuple(tensor.shape))
+        self.values[node.name] = value
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        arguments, options = self._read(node.args), self._read(node.kwargs)
+        if node.target is operator.getitem:
+            return arguments[0][arguments[1]]
+        if _is_known(arguments) and _is_known(options):
+            return _computed(node, arguments, options)
+        builder = self.builder
+        builder.place, builder.operator = _place(node), f"aten.{_name(node)}"
+        options = {n: v for n, v in options.items() if n not in ("device", "layout", "pin_memory", "memory_format")}
+        result = LOWERINGS[_name(node)](builder, *arguments, **options)
+        _check_shapes(node, result)
+        return result
+
+    def _read(self, argument: Any) -> Any:
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument.name]
+        if isinstance(argument, list | tuple):
+            return [self._read(x) for x in argument]
+        if isinstance(argument, dict):
+            return {name: self._read(x) for name, x in argument.items()}
+        return argument
+
+    def _result(self) -> Value:
+        results = [
+            spec.arg.name for spec in self.program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"
+        ]
+        value = self.values[results[self.output]] if self.output < len(results) else None
+        if not isinstance(value, Value):
+            raise GraphProblem(f"result {self.output} of the module is no computed tensor", [("results", str(results))])
+        return value
+
+
+def _name(node: torch.fx.Node) -> str:
+    """The operator's name without overload."""
+    target: Any = node.target
+    return str(target._schema.name.split("::")[1]) if hasattr(target, "_schema") else str(target)
+
+
+def _place(node: torch.fx.Node) -> str:
+    """The submodule that called the operator."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return str(next(reversed(stack.values()))[0]).removeprefix("L['self'].").strip("'") if stack else ""
+
+
+def _count(node: torch.fx.Node) -> bool:
+    """Whether the node only counts batches, or nothing that is computed comes in."""
+    example = node.meta.get("val")
+    if isinstance(example, torch.Tensor) and not example.is_floating_point():
+        return _name(node) not in LOWERINGS
+    return not node.all_input_nodes
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _is_known(argument: Any) -> bool:
+    """Whether an argument holds no tensor of the graph."""
+    if isinstance(argument, list):
+        return all(map(_is_known, argument))
+    if isinstance(argument, dict):
+        return all(map(_is_known, argument.values()))
+    return isinstance(argument, KNOWN) or isinstance(argument, np.ndarray)
+
+
+def _computed(node: torch.fx.Node, arguments: Any, options: Any) -> Any:
+    """The operator's result, which no input changes."""
+
+    def tensors(argument: Any) -> Any:
+        if isinstance(argument, np.ndarray):
+            return torch.from_numpy(argument)
+        if isinstance(argument, list):
+            return [tensors(x) for x in argument]
+        return argument
+
+    target: Any = node.target
+    result = target(*tensors(arguments), **{name: tensors(value) for name, value in options.items()})
+    if isinstance(result, torch.Tensor):
+        return result.numpy()
+    return tuple(x.numpy() for x in result) if isinstance(result, tuple | list) else result
+
+
+def _check_shapes(node: torch.fx.Node, result: Any) -> None:
+    """InternalError's kin: a lowering whose result is not of the shape that PyTorch has is a fault of ours."""
+    examples = node.meta.get("val")
+    pairs = zip(examples, result, strict=False) if isinstance(examples, tuple | list) else [(examples, result)]
+    for example, value in pairs:
+        if isinstance(value, Value) and isinstance(example, torch.Tensor) and tuple(example.shape) != value.shape:
+            raise AssertionError(f"{node.target}: lowered to {value.shape}, and PyTorch has {tuple(example.shape)}")
+
+

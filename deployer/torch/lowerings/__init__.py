@@ -1,0 +1,1 @@
+"""What each ATen operator becomes in ONNX, a module per family."""

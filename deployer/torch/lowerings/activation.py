@@ -1,0 +1,134 @@
+"""Activations of torch.nn; what ONNX lacks is composed of what it has."""
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.lowerings.arithmetic import clamp, same, scaled
+
+for _aten, _op in (
+    ("relu", "Relu"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("softsign", "Softsign"), ("selu", "Selu"),
+    ("mish", "Mish"), ("hardswish", "HardSwish"),
+):  # fmt: skip
+    same(_aten, _op)
+
+
+@lowers("gelu")
+def gelu(g: GraphBuilder, x: Value, approximate: str = "none") -> Value:
+    """The exact form, or that by tanh."""
+    return g.unary("Gelu", x, approximate=None if approximate == "none" else approximate)
+
+
+@lowers("silu")
+def silu(g: GraphBuilder, x: Value) -> Value:
+    """x sigmoid(x)."""
+    return g.binary("Mul", x, g.unary("Sigmoid", x))
+
+
+@lowers("hardsigmoid")
+def hardsigmoid(g: GraphBuilder, x: Value) -> Value:
+    """x / 6 + 1 / 2, between 0 and 1."""
+    return g.unary("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@lowers("relu6")
+def relu6(g: GraphBuilder, x: Value) -> Value:
+    """x between 0 and 6."""
+    return clamp(g, x, 0.0, 6.0)
+
+
+@lowers("leaky_relu")
+def leaky_relu(g: GraphBuilder, x: Value, negative_slope: float = 0.01) -> Value:
+    """x, below zero times a slope."""
+    return g.unary("LeakyRelu", x, alpha=negative_slope)
+
+
+@lowers("prelu", "_prelu_kernel")
+def prelu(g: GraphBuilder, x: Value, weight: Value) -> Value:
+    """x, below zero times a slope per channel, or one for all."""
+    if weight.rank == 1 and x.rank > 1:
+        weight = g.reshape(weight, (weight.shape[0], *[1] * (x.rank - 2)))
+    return g.emit("PRelu", [x, weight], x.shape)
+
+
+@lowers("elu")
+def elu(g: GraphBuilder, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    """x, below zero alpha (e^x - 1)."""
+    if (scale, input_scale) != (1, 1):
+        raise g.refusal(f"scale is {scale} and input_scale {input_scale}", "1 for both, or selu")
+    return g.unary("Elu", x, alpha=float(alpha))
+
+
+@lowers("celu")
+def celu(g: GraphBuilder, x: Value, alpha: float = 1.0) -> Value:
+    """x, below zero alpha (e^(x / alpha) - 1)."""
+    return g.unary("Celu", x, alpha=float(alpha))
+
+
+@lowers("softplus")
+def softplus(g: GraphBuilder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """log(1 + e^(beta x)) / beta. PyTorch's is x beyond the threshold, where the two differ by e^-threshold at most."""
+    if threshold < 20:
+        raise g.refusal(f"threshold is {threshold}", "a threshold of 20 or more")
+    y = g.unary("Softplus", g.value(scaled(g, x, beta)))
+    return g.value(scaled(g, y, 1 / beta))
+
+
+@lowers("log_sigmoid", "logsigmoid")
+def log_sigmoid(g: GraphBuilder, x: Value) -> Value:
+    """-log(1 + e^-x)."""
+    return g.unary("Neg", g.unary("Softplus", g.unary("Neg", x)))
+
+
+@lowers("hardshrink")
+def hardshrink(g: GraphBuilder, x: Value, lambd: float = 0.5) -> Value:
+    """x where it is beyond the bound on either side, else 0."""
+    above = g.unary("ThresholdedRelu", x, alpha=float(lambd))
+    below = g.unary("ThresholdedRelu", g.unary("Neg", x), alpha=float(lambd))
+    return g.binary("Sub", above, below)
+
+
+@lowers("softshrink")
+def softshrink(g: GraphBuilder, x: Value, lambd: float = 0.5) -> Value:
+    """x moved towards 0 by the bound, and 0 within it."""
+    above = g.unary("Relu", g.binary("Sub", x, lambd))
+    below = g.unary("Relu", g.binary("Sub", -lambd, x))
+    return g.binary("Sub", above, below)
+
+
+@lowers("threshold")
+def threshold(g: GraphBuilder, x: Value, bound: float, value: float) -> Value:
+    """x where it is above the bound, else the value."""
+    if value or bound < 0:
+        raise g.refusal(f"threshold {bound} and value {value}", "a threshold of 0 or more and a value of 0")
+    return g.unary("ThresholdedRelu", x, alpha=float(bound))
+
+
+@lowers("glu")
+def glu(g: GraphBuilder, x: Value, dim: int = -1) -> Value:
+    """The first half along an axis times the sigmoid of the second."""
+    axis = x.axis(dim)
+    half = x.shape[axis] // 2
+    gate = g.unary("Sigmoid", g.slice(x, axis, half, 2 * half))
+    return g.binary("Mul", g.slice(x, axis, 0, half), gate)
+
+
+def _softmax(g: GraphBuilder, op: str, x: Value, dim: int) -> Value:
+    return g.unary(op, x, axis=x.axis(dim))
+
+
+@lowers("softmax", "_softmax", "_safe_softmax")
+def softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Value:
+    """e^x over its sum along an axis."""
+    return _softmax(g, "Softmax", x, dim)
+
+
+@lowers("log_softmax", "_log_softmax")
+def log_softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Value:
+    """The logarithm of the softmax."""
+    return _softmax(g, "LogSoftmax", x, dim)
+
+
+@lowers("dropout", "native_dropout", "feature_dropout", "alpha_dropout")
+def dropout(g: GraphBuilder, x: Value, p: float, train: bool | None = True) -> Operand:
+    """x itself where nothing is dropped."""
+    if p and train:
+        raise g.refusal(f"it drops {p:g} of its elements at random", "dropout='off', or p = 0")
+    return x

@@ -1,0 +1,91 @@
+"""Products of matrices, fully connected layers and attention."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+
+
+@lowers("linear")
+def linear(g: GraphBuilder, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """x W^T + b over the last axis: one matrix product, with all other axes as rows."""
+    rows, (features, inner) = math.prod(x.shape[:-1]), weight.shape
+    flat = g.reshape(x, (rows, inner))
+    operands = [flat, weight] if bias is None else [flat, weight, bias]
+    return g.reshape(g.emit("Gemm", operands, (rows, features), transB=1), (*x.shape[:-1], features))
+
+
+@lowers("addmm")
+def addmm(
+    g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1
+) -> Value:
+    """beta C + alpha A B."""
+    shape = (a.shape[0], b.shape[1])
+    return g.emit("Gemm", [a, b, c], shape, alpha=float(alpha), beta=float(beta))
+
+
+@lowers("matmul", "mm", "bmm", "mv", "dot")
+def matmul(g: GraphBuilder, a: Value, b: Value) -> Value:
+    """A B over the last two axes; an operand of one axis is a row or a column."""
+    x = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a
+    y = g.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    product = g.emit("MatMul", [x, y], (*batch, x.shape[-2], y.shape[-1]))
+    shape = (*batch, *([x.shape[-2]] if a.rank > 1 else []), *([y.shape[-1]] if b.rank > 1 else []))
+    return g.reshape(product, shape)
+
+
+@lowers("baddbmm")
+def baddbmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1) -> Value:
+    """beta C + alpha A B for each matrix of a batch."""
+    product = matmul(g, a, b)
+    scaled = product if alpha == 1 else g.binary("Mul", product, alpha)
+    return scaled if beta == 0 else g.binary("Add", scaled, c if beta == 1 else g.binary("Mul", c, beta))
+
+
+@lowers("einsum")
+def einsum(g: GraphBuilder, equation: str, tensors: Sequence[Value]) -> Value:
+    """ONNX's operator of that name."""
+    left, _, right = equation.replace(" ", "").partition("->")
+    sizes = {letter: n for word, x in zip(left.split(","), tensors, strict=True) for letter, n in zip(word, x.shape, strict=True)}
+    if "." in equation or not right:
+        raise g.refusal(f"the equation is {equation!r}", "an equation with every axis named, and a result")
+    return g.emit("Einsum", tensors, [sizes[letter] for letter in right], equation=f"{left}->{right}")
+
+
+def causal(rows: int, columns: int) -> np.ndarray:
+    """0 on and below the diagonal, minus infinity above: added to scores, it hides what comes later."""
+    return np.where(np.tri(rows, columns, dtype=bool), np.float32(0), np.float32(-np.inf))
+
+
+@lowers("scaled_dot_product_attention")
+def attention(
+    g: GraphBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Operand | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """softmax(scale Q K^T + mask) V over the last two axes."""
+    if dropout_p:
+        raise g.refusal(f"dropout_p is {dropout_p:g}", "dropout='off', or dropout_p = 0")
+    if enable_gqa:
+        raise g.refusal("heads of queries share heads of keys", "as many heads of keys as of queries")
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    order = (*range(key.rank - 2), key.rank - 1, key.rank - 2)
+    scores = matmul(g, g.binary("Mul", query, factor), g.transpose(key, order))
+    if is_causal:
+        scores = g.binary("Add", scores, causal(*scores.shape[-2:]))
+    if attn_mask is not None:
+        if isinstance(attn_mask, Value) and attn_mask.dtype == "bool":
+            raise g.refusal("the mask is of booleans and computed at run time", "a mask of floats that are added")
+        if not isinstance(attn_mask, Value) and np.asarray(attn_mask).dtype == bool:
+            attn_mask = np.where(np.asarray(attn_mask), np.float32(0), np.float32(-np.inf))
+        scores = g.binary("Add", scores, attn_mask)
+    return matmul(g, g.unary("Softmax", scores, axis=scores.rank - 1), value)

@@ -1,0 +1,269 @@
+"""Operators that move elements: other shapes, orders, parts and copies."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+
+
+@lowers("contiguous", "clone", "alias", "lift_fresh_copy", "detach_copy", "to", "_to_copy", "type_as", "identity")
+def same(g: GraphBuilder, x: Value, *args: Any, **options: Any) -> Value:
+    """x itself: only the layout in memory differs, of which ONNX knows nothing."""
+    wanted = next((a for a in (*args, *options.values()) if str(a).startswith("torch.") and hasattr(a, "itemsize")), None)
+    if wanted is not None and str(wanted).removeprefix("torch.") != x.dtype:
+        raise g.refusal(f"it turns {x.dtype} into {wanted}", "one dtype throughout")
+    return x
+
+
+@lowers("view", "reshape", "_unsafe_view", "view_copy")
+def view(g: GraphBuilder, x: Value, shape: Sequence[int]) -> Value:
+    """Another shape, one axis of which may be -1."""
+    known = math.prod(n for n in shape if n != -1)
+    return g.reshape(x, [math.prod(x.shape) // known if n == -1 else n for n in shape])
+
+
+@lowers("flatten")
+def flatten(g: GraphBuilder, x: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+    """Axes start to end as one."""
+    begin, end = x.axis(start_dim), x.axis(end_dim) + 1
+    return g.reshape(x, (*x.shape[:begin], math.prod(x.shape[begin:end]), *x.shape[end:]))
+
+
+@lowers("unflatten")
+def unflatten(g: GraphBuilder, x: Value, dim: int, sizes: Sequence[int]) -> Value:
+    """An axis as several."""
+    axis = x.axis(dim)
+    known = math.prod(n for n in sizes if n != -1)
+    part = [x.shape[axis] // known if n == -1 else n for n in sizes]
+    return g.reshape(x, (*x.shape[:axis], *part, *x.shape[axis + 1 :]))
+
+
+@lowers("unsqueeze")
+def unsqueeze(g: GraphBuilder, x: Value, dim: int) -> Value:
+    """An axis of one element more."""
+    axis = dim % (x.rank + 1)
+    return g.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+@lowers("squeeze")
+def squeeze(g: GraphBuilder, x: Value, dim: int | Sequence[int] | None = None) -> Value:
+    """Without axes of one element: all of them, or those of `dim` that are."""
+    dims = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {x.axis(a) for a in dims}
+    return g.reshape(x, [n for a, n in enumerate(x.shape) if a not in gone or n != 1])
+
+
+@lowers("permute", "permute_copy")
+def permute(g: GraphBuilder, x: Value, dims: Sequence[int]) -> Value:
+    """The axes in another order."""
+    return g.transpose(x, [x.axis(a) for a in dims])
+
+
+@lowers("transpose")
+def transpose(g: GraphBuilder, x: Value, dim0: int, dim1: int) -> Value:
+    """Two axes exchanged."""
+    order = list(range(x.rank))
+    a, b = x.axis(dim0), x.axis(dim1)
+    order[a], order[b] = b, a
+    return g.transpose(x, order)
+
+
+@lowers("t", "numpy_T", "mT")
+def matrix_transpose(g: GraphBuilder, x: Value) -> Value:
+    """The last two axes exchanged."""
+    return x if x.rank < 2 else transpose(g, x, -1, -2)
+
+
+@lowers("movedim")
+def movedim(g: GraphBuilder, x: Value, source: int, destination: int) -> Value:
+    """One axis at another place."""
+    order = [a for a in range(x.rank) if a != x.axis(source)]
+    order.insert(x.axis(destination), x.axis(source))
+    return g.transpose(x, order)
+
+
+@lowers("expand", "expand_copy")
+def expand(g: GraphBuilder, x: Value, sizes: Sequence[int], implicit: bool = False) -> Value:
+    """Axes of one element repeated."""
+    padded = (*[1] * (len(sizes) - x.rank), *x.shape)
+    shape = [n if s == -1 else s for s, n in zip(sizes, padded, strict=True)]
+    return x if tuple(shape) == x.shape else g.emit("Expand", [x, g.ints(shape)], shape, x.dtype)
+
+
+@lowers("repeat")
+def repeat(g: GraphBuilder, x: Value, repeats: Sequence[int]) -> Value:
+    """Copies of x beside each other along each axis."""
+    x = g.reshape(x, (*[1] * (len(repeats) - x.rank), *x.shape))
+    shape = [n * r for n, r in zip(x.shape, repeats, strict=True)]
+    return g.emit("Tile", [x, g.ints(repeats)], shape, x.dtype)
+
+
+@lowers("cat", "concat", "concatenate")
+def cat(g: GraphBuilder, tensors: Sequence[Operand], dim: int = 0) -> Value:
+    """Tensors one behind the other."""
+    parts = [g.value(x) for x in tensors]
+    return g.concat(parts, parts[0].axis(dim))
+
+
+@lowers("stack")
+def stack(g: GraphBuilder, tensors: Sequence[Operand], dim: int = 0) -> Value:
+    """Tensors one behind the other along a new axis."""
+    parts = [g.value(x) for x in tensors]
+    axis = dim % (parts[0].rank + 1)
+    return g.concat([unsqueeze(g, x, axis) for x in parts], axis)
+
+
+def pieces(g: GraphBuilder, x: Value, sizes: Sequence[int], axis: int) -> tuple[Value, ...]:
+    """Parts of these sizes along an axis."""
+    parts, begin = [], 0
+    for size in sizes:
+        parts.append(g.slice(x, axis, begin, begin + size))
+        begin += size
+    return tuple(parts)
+
+
+@lowers("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
+def split(g: GraphBuilder, x: Value, size: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
+    """Parts of one size, the last of what is left, or of the sizes given."""
+    axis = x.axis(dim)
+    total = x.shape[axis]
+    sizes = [min(size, total - at) for at in range(0, total, size)] if isinstance(size, int) else size
+    return pieces(g, x, sizes, axis)
+
+
+@lowers("chunk")
+def chunk(g: GraphBuilder, x: Value, chunks: int, dim: int = 0) -> tuple[Value, ...]:
+    """So many parts of about equal size."""
+    return split(g, x, -(-x.shape[x.axis(dim)] // chunks), dim)
+
+
+@lowers("unbind", "unbind_copy")
+def unbind(g: GraphBuilder, x: Value, dim: int = 0) -> tuple[Value, ...]:
+    """Each place along an axis by itself."""
+    return tuple(select(g, x, dim, i) for i in range(x.shape[x.axis(dim)]))
+
+
+@lowers("select", "select_copy")
+def select(g: GraphBuilder, x: Value, dim: int, index: int) -> Value:
+    """One place along an axis, which goes."""
+    axis = x.axis(dim)
+    at = index % x.shape[axis]
+    return g.reshape(g.slice(x, axis, at, at + 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@lowers("slice", "slice_copy")
+def slice_(
+    g: GraphBuilder, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    """Places start, start + step, ... below end along an axis."""
+    axis = x.axis(dim)
+    begin, stop, _ = slice(start, end).indices(x.shape[axis])
+    return g.slice(x, axis, begin, max(begin, stop), step)
+
+
+@lowers("narrow")
+def narrow(g: GraphBuilder, x: Value, dim: int, start: int, length: int) -> Value:
+    """`length` places from `start` on along an axis."""
+    return slice_(g, x, dim, start, start + length)
+
+
+@lowers("select_scatter")
+def select_scatter(g: GraphBuilder, x: Value, part: Value, dim: int, index: int) -> Value:
+    """x with one place along an axis replaced."""
+    axis = x.axis(dim)
+    at, size = index % x.shape[axis], x.shape[axis]
+    middle = g.reshape(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    ends = [g.slice(x, axis, 0, at)] if at else [], [g.slice(x, axis, at + 1, size)] if at + 1 < size else []
+    return g.concat([*ends[0], middle, *ends[1]], axis)
+
+
+@lowers("slice_scatter")
+def slice_scatter(
+    g: GraphBuilder, x: Value, part: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    """x with a run of places along an axis replaced."""
+    axis = x.axis(dim)
+    size = x.shape[axis]
+    begin, stop, _ = slice(start, end).indices(size)
+    if step != 1:
+        raise g.refusal(f"step is {step}", "step 1")
+    front, behind = [g.slice(x, axis, 0, begin)] if begin else [], [g.slice(x, axis, stop, size)] if stop < size else []
+    return g.concat([*front, part, *behind], axis)
+
+
+@lowers("roll")
+def roll(g: GraphBuilder, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    """Places moved along axes; what leaves at the end comes in at the front."""
+    if not dims:
+        return g.reshape(roll(g, g.reshape(x, (math.prod(x.shape),)), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis = x.axis(dim)
+        size = x.shape[axis]
+        at = -shift % size
+        if at:
+            x = g.concat([g.slice(x, axis, at, size), g.slice(x, axis, 0, at)], axis)
+    return x
+
+
+@lowers("constant_pad_nd", "pad")
+def pad(g: GraphBuilder, x: Value, pads: Sequence[int], mode: Any = "constant", value: float | None = 0.0) -> Value:
+    """Elements around x; `pads` are before and after the last axis, then the one before it."""
+    if not isinstance(mode, str):  # constant_pad_nd has the value in its place
+        mode, value = "constant", mode
+    if mode != "constant":
+        raise g.refusal(f"mode is {mode!r}", "mode 'constant'")
+    if min(pads, default=0) < 0:
+        raise g.refusal(f"pads are {list(pads)}", "a slice in place of negative pads")
+    before, after = [0] * x.rank, [0] * x.rank
+    for place in range(len(pads) // 2):
+        before[-1 - place], after[-1 - place] = pads[2 * place], pads[2 * place + 1]
+    shape = [b + n + a for b, n, a in zip(before, x.shape, after, strict=True)]
+    return g.emit("Pad", [x, g.ints([*before, *after]), g.constant(value or 0.0)], shape)
+
+
+@lowers("pixel_shuffle")
+def pixel_shuffle(g: GraphBuilder, x: Value, factor: int) -> Value:
+    """Channels as finer places of an image."""
+    *batch, channels, height, width = x.shape
+    c, n, r = channels // factor**2, len(batch), factor
+    split_up = g.reshape(x, (*batch, c, r, r, height, width))
+    moved = g.transpose(split_up, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return g.reshape(moved, (*batch, c, height * r, width * r))
+
+
+@lowers("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(g: GraphBuilder, x: Value, groups: int) -> Value:
+    """Channels of the groups in turn."""
+    n, c, *places = x.shape
+    parts = g.reshape(x, (n, groups, c // groups, *places))
+    return g.reshape(g.transpose(parts, (0, 2, 1, *range(3, parts.rank))), x.shape)
+
+
+@lowers("embedding")
+def embedding(
+    g: GraphBuilder, weight: Value, ids: Value, padding_idx: int = -1, scale: bool = False, sparse: bool = False
+) -> Value:
+    """Rows of a table."""
+    if padding_idx >= 0:
+        raise g.refusal(f"padding_idx is {padding_idx}: its row has no gradient", "an embedding without padding_idx")
+    return g.emit("Gather", [weight, ids], (*ids.shape, *weight.shape[1:]), axis=0)
+
+
+@lowers("index")
+def index(g: GraphBuilder, x: Value, indices: Sequence[Operand | None]) -> Value:
+    """Rows along one axis by a list of numbers."""
+    used = [(a, i) for a, i in enumerate(indices) if i is not None]
+    if len(used) != 1:
+        raise g.refusal(f"{len(used)} axes are indexed by tensors", "one at a time")
+    [(axis, ids)] = used
+    known = ids if isinstance(ids, Value) else g.constant(np.asarray(ids), "int64")
+    return g.emit("Gather", [x, known], (*x.shape[:axis], *known.shape, *x.shape[axis + 1 :]), axis=axis)
+
+
+@lowers("index_select")
+def index_select(g: GraphBuilder, x: Value, dim: int, ids: Operand) -> Value:
+    """Places along an axis by a list of numbers."""
+    return index(g, x, [*[None] * x.axis(dim), ids])
