@@ -60,8 +60,13 @@ def test_packages_are_listed() -> None:
 
 
 def test_dependencies_are_used() -> None:
-    """What an installation brings is imported somewhere, and nothing else is, but for Python's own."""
-    requirements = {re.split(r"[<>=]", text)[0] for text in project()["project"]["dependencies"]}
+    """What an installation or an extra for users brings is imported somewhere, and nothing else but Python's own."""
+    extras = project()["project"]["optional-dependencies"]
+    listed = [
+        *project()["project"]["dependencies"],
+        *(text for name in extras if name != "dev" for text in extras[name]),
+    ]
+    requirements = {re.split(r"[<>=]", text)[0] for text in listed}
     modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in requirements}
     imports: set[str] = set()
     for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:

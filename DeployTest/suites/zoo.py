@@ -1,9 +1,8 @@
 """A zoo of ordinary PyTorch modules: each is trained six steps in generated C and by PyTorch, and compared.
 
-Run as `python -m DeployTest.suites.zoo` where PyTorch is installed; with --write it renews docs/zoo.md. A net is right where
-every loss and every final parameter of SGD is within 1e-5 of PyTorch's, parameters have the module's names, and the
-check of the same state passes. With AdamW a parameter whose gradient is zero steps by rounding alone, so entries whose
-gradients in float64 stay below their rounding bound are counted and not compared.
+Run as `python -m DeployTest.suites.zoo` where PyTorch is installed; with --write it renews docs/zoo.md. A net is right
+where every loss and every final parameter of SGD is within 1e-5 of PyTorch's, parameters have the module's names, and
+the check of the same state passes.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from deployer import pipeline
 from deployer.core.errors import UserError
@@ -26,11 +25,14 @@ from deployer.core.operator import Array
 from deployer.running.run import Outcome
 from deployer.torch import capture
 from deployer.training.train_graph import Report, build_train_graph
-from DeployTest.suites.zoo_modules import ZOO, Net
+from DeployTest.suites import zoo_dense, zoo_images, zoo_sequences
+from DeployTest.suites.zoo_base import ZOO, Net
 from DeployTest.support.cases import compile_case, faults
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 BEGIN, END = "<!-- zoo -->", "<!-- end of zoo -->"
+REGISTERING = (zoo_dense, zoo_images, zoo_sequences)
+"""The modules whose import fills the zoo."""
 STEPS, RATE, L1 = 6, 0.05, 64000
 CLOSE = 1e-5
 """Largest difference from PyTorch in losses and weights: ten roundings of numbers of about 1 per step."""
@@ -142,12 +144,19 @@ def document(results: Sequence[Result]) -> str:
     right = [n for n in names if all(r.outcome == RIGHT for r in results if r.net == n)]
     seeds = sorted({r.seed for r in results})
     lines = [f"{len(right)} of {len(names)} nets are right with all of the seeds {', '.join(map(str, seeds))}.", ""]
-    lines += ["| net | parameters | losses differ by | weights differ by | weights moved by | |", "|---|---:|---:|---:|---:|---|"]
+    lines += [
+        "| net | parameters | losses differ by | weights differ by | weights moved by | |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
     for name in names:
         of = [r for r in results if r.net == name]
         worst = next((r for r in of if r.outcome != RIGHT), of[0])
         cells = [f"{max(getattr(r, field) for r in of):.1e}" for field in ("loss", "weight", "moved")]
-        text = "" if worst.outcome == RIGHT else f"{worst.outcome}: {worst.reason.splitlines()[-1] if worst.reason else ''}"
+        text = (
+            ""
+            if worst.outcome == RIGHT
+            else f"{worst.outcome}: {worst.reason.splitlines()[-1] if worst.reason else ''}"
+        )
         numbers = " | ".join(cells) if of[0].parameters else " | | "
         lines.append(f"| {name} | {of[0].parameters or ''} | {numbers} | {text.replace('|', '/')[:200]} |")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,7 @@ import numpy as np
 
 from deployer.core.operator import GradientBuilder
 from deployer.operators.arithmetic.add import Add
-from deployer.operators.arithmetic.reduce_sum import ReduceSum
+from deployer.operators.reduction.reduce_sum import ReduceSum
 from deployer.operators.view import reshape_to
 from deployer.operators.views.identity import Identity
 

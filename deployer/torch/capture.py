@@ -1,7 +1,7 @@
 """A PyTorch module in training mode as an ONNX model: torch.export's graph, lowered operator by operator.
 
-PyTorch's own exporter to ONNX is for inference: it folds batch norms, merges equal initializers and drops zero biases, all
-of which makes another training problem. This one keeps each parameter, by the module's own name, and each operator.
+PyTorch's own exporter to ONNX is for inference: it folds batch norms, merges equal initializers and drops zero biases,
+all of which makes another training problem. This one keeps each parameter, by the module's own name, and each operator.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from deployer.core.errors import GraphProblem, UnsupportedOperator
-
 from deployer.core.packages import walk
 from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
@@ -204,7 +203,7 @@ def _is_known(argument: Any) -> bool:
         return all(map(_is_known, argument))
     if isinstance(argument, dict):
         return all(map(_is_known, argument.values()))
-    return isinstance(argument, KNOWN) or isinstance(argument, np.ndarray)
+    return isinstance(argument, (*KNOWN, np.ndarray))
 
 
 def _computed(node: torch.fx.Node, arguments: Any, options: Any) -> Any:
@@ -231,5 +230,3 @@ def _check_shapes(node: torch.fx.Node, result: Any) -> None:
     for example, value in pairs:
         if isinstance(value, Value) and isinstance(example, torch.Tensor) and tuple(example.shape) != value.shape:
             raise AssertionError(f"{node.target}: lowered to {value.shape}, and PyTorch has {tuple(example.shape)}")
-
-

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array
-from deployer.operators.arithmetic.reduction import Reducing
 from deployer.operators.inputs import arrays
+from deployer.operators.reduction.reduction import Reducing
 
 Along = dict[str, AttrValue]
 """The attributes of a reduction along the same axes."""

@@ -7,9 +7,9 @@ import numpy as np
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register
-from deployer.operators.arithmetic.reduction import expand_to
 from deployer.operators.inputs import arrays, floats
 from deployer.operators.reduction.composed import ComposedReduction
+from deployer.operators.reduction.reduction import expand_to
 
 
 @register

@@ -6,9 +6,9 @@ import numpy as np
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register
-from deployer.operators.arithmetic.reduction import share_gradient
 from deployer.operators.inputs import floats
 from deployer.operators.reduction.composed import ComposedReduction, number
+from deployer.operators.reduction.reduction import share_gradient
 
 
 @register

@@ -18,9 +18,7 @@ def linear(g: GraphBuilder, x: Value, weight: Value, bias: Value | None = None) 
 
 
 @lowers("addmm")
-def addmm(
-    g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1
-) -> Value:
+def addmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1) -> Value:
     """beta C + alpha A B."""
     shape = (a.shape[0], b.shape[1])
     return g.emit("Gemm", [a, b, c], shape, alpha=float(alpha), beta=float(beta))
@@ -49,7 +47,11 @@ def baddbmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alph
 def einsum(g: GraphBuilder, equation: str, tensors: Sequence[Value]) -> Value:
     """ONNX's operator of that name."""
     left, _, right = equation.replace(" ", "").partition("->")
-    sizes = {letter: n for word, x in zip(left.split(","), tensors, strict=True) for letter, n in zip(word, x.shape, strict=True)}
+    sizes = {
+        letter: n
+        for word, x in zip(left.split(","), tensors, strict=True)
+        for letter, n in zip(word, x.shape, strict=True)
+    }
     if "." in equation or not right:
         raise g.refusal(f"the equation is {equation!r}", "an equation with every axis named, and a result")
     return g.emit("Einsum", tensors, [sizes[letter] for letter in right], equation=f"{left}->{right}")

@@ -38,16 +38,14 @@ def batch_norm_training(
 
 
 @lowers("_native_batch_norm_legit")
-def batch_norm_without_statistics(
+def batch_norm_no_statistics(
     g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
 ) -> tuple[Value, None, None]:
     """With the batch's statistics, and none that run."""
     channels = (x.shape[1],)
     running = [g.constant(np.zeros(channels)), g.constant(np.ones(channels))]
     operands = [x, *_scale_and_bias(g, weight, bias, channels), *running]
-    y, *_ = g.emit_several(
-        "BatchNormalization", operands, [x.shape, channels, channels], epsilon=eps, training_mode=1
-    )
+    y, *_ = g.emit_several("BatchNormalization", operands, [x.shape, channels, channels], epsilon=eps, training_mode=1)
     return y, None, None
 
 
@@ -136,5 +134,3 @@ def local_response_norm(
 ) -> Value:
     """Over neighbouring channels."""
     return g.emit("LRN", [x], x.shape, size=size, alpha=alpha, beta=beta, bias=k)
-
-

@@ -27,9 +27,7 @@ def lstm_cell(
     return g.binary("Mul", g.unary("Sigmoid", o), g.unary("Tanh", after)), after
 
 
-def gru_cell(
-    g: GraphBuilder, x: Value, state: tuple[Value, ...], weights: Sequence[Value | None]
-) -> tuple[Value, ...]:
+def gru_cell(g: GraphBuilder, x: Value, state: tuple[Value, ...], weights: Sequence[Value | None]) -> tuple[Value, ...]:
     """Gates: reset, update, new; the reset gate is on the product, not on the state."""
     [hidden] = state
     recurrent = _gates(g, linear(g, hidden, weights[0], weights[1]), 3)  # type: ignore[arg-type]
@@ -90,7 +88,9 @@ def layers(
 
 
 @lowers("lstm")
-def lstm(g: GraphBuilder, x: Value, state: Sequence[Value], weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
+def lstm(
+    g: GraphBuilder, x: Value, state: Sequence[Value], weights: Sequence[Value], *options: object
+) -> tuple[Value, ...]:
     """Long short-term memory."""
     return layers(g, lstm_cell, x, [g.value(s) for s in state], weights, *options)  # type: ignore[arg-type]
 
@@ -111,5 +111,3 @@ def rnn_tanh(g: GraphBuilder, x: Value, state: Value, weights: Sequence[Value], 
 def rnn_relu(g: GraphBuilder, x: Value, state: Value, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
     """The plain recurrent layer by relu."""
     return layers(g, _plain("Relu"), x, [g.value(state)], weights, *options)  # type: ignore[arg-type]
-
-

@@ -12,7 +12,9 @@ from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 @lowers("contiguous", "clone", "alias", "lift_fresh_copy", "detach_copy", "to", "_to_copy", "type_as", "identity")
 def same(g: GraphBuilder, x: Value, *args: Any, **options: Any) -> Value:
     """x itself: only the layout in memory differs, of which ONNX knows nothing."""
-    wanted = next((a for a in (*args, *options.values()) if str(a).startswith("torch.") and hasattr(a, "itemsize")), None)
+    wanted = next(
+        (a for a in (*args, *options.values()) if str(a).startswith("torch.") and hasattr(a, "itemsize")), None
+    )
     if wanted is not None and str(wanted).removeprefix("torch.") != x.dtype:
         raise g.refusal(f"it turns {x.dtype} into {wanted}", "one dtype throughout")
     return x
@@ -182,7 +184,13 @@ def select_scatter(g: GraphBuilder, x: Value, part: Value, dim: int, index: int)
 
 @lowers("slice_scatter")
 def slice_scatter(
-    g: GraphBuilder, x: Value, part: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    g: GraphBuilder,
+    x: Value,
+    part: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> Value:
     """x with a run of places along an axis replaced."""
     axis = x.axis(dim)

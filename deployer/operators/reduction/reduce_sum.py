@@ -2,7 +2,7 @@
 
 from deployer.core.forms import LATE_AXES
 from deployer.core.operator import register
-from deployer.operators.arithmetic.reduction import Reduction
+from deployer.operators.reduction.reduction import Reduction
 
 
 @register

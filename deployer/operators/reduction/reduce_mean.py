@@ -1,7 +1,7 @@
 """ReduceMean: the mean over some axes."""
 
 from deployer.core.operator import register
-from deployer.operators.arithmetic.reduction import Reduction
+from deployer.operators.reduction.reduction import Reduction
 
 
 @register

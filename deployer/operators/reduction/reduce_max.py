@@ -8,8 +8,8 @@ import numpy as np
 from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Kernel, register
-from deployer.operators.arithmetic.reduction import Reduction, reduce_kernel, share_gradient
 from deployer.operators.inputs import arrays
+from deployer.operators.reduction.reduction import Reduction, reduce_kernel, share_gradient
 
 
 @register
