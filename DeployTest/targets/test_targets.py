@@ -118,6 +118,12 @@ def test_all_faults_at_once(folder: Path) -> None:
         ("siracusa/costs.toml", (r'^\[kernels\."?default"?\]', "[kernels.usual]"), "kernels.default is missing"),
         ("siracusa/costs.toml", (r"^tile = \d+", ""), "cost.tile is missing"),
         ("siracusa/costs.toml", (r"^issue = \d+", ""), "hops[0].issue is missing"),
+        ("siracusa/costs.toml", (r"^element_milli = \d+", "element_milli = 99999999999999999999"), "beyond 2147483647"),
+        (
+            "siracusa/costs.toml",
+            (r"^in = { setup = \d+", "in = { setup = -2147483648"),
+            "hops[0].in.setup is -2147483648",
+        ),
         ("siracusa/costs.toml", (r"^in = \{ setup = \d+, ", "in = { "), "hops[0].in lacks 'setup'"),
     ],
 )
