@@ -34,10 +34,11 @@ class Call:
 
 @dataclass
 class Execution:
-    """One execution of a step."""
+    """One execution of a step; `tables` are the bytes of argument tables that it fetches."""
 
     moves: list[Move] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    tables: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -60,6 +61,10 @@ class Census:
                     moves_by_key[key] = moves
         return moves_by_key
 
+    def tables(self, step: int) -> list[int]:
+        """The bytes of the argument tables that its first execution fetches: of none, or of one group."""
+        return self.executions[step][0].tables
+
     def calls(self, step: int) -> list[Call]:
         """The kernel calls of its first execution."""
         return self.executions[step][0].calls
@@ -80,6 +85,8 @@ def read(path: Path, kinds: dict[int, str]) -> Census:
             current.moves.append(Move(region, inward, hop, (ends[0], ends[1]), (ends[2], ends[3]), *numbers[7:]))
         elif word == "call":
             current.calls.append(Call(numbers[0], _values(numbers[1:], kinds[step])))
+        elif word == "tables":
+            current.tables.append(numbers[0])
         elif word == "read":
             census.reads.append(((numbers[0], numbers[1]), numbers[2], numbers[3]))
         else:

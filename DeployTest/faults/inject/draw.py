@@ -3,16 +3,17 @@
 import random
 from collections.abc import Sequence
 
-from . import classes_calls, classes_moves, classes_steps, classes_stores
+from . import classes_calls, classes_moves, classes_steps, classes_stores, classes_tables
 from .fault import CLASSES, Fault
 from .program import Program
 
-REGISTERING = (classes_calls, classes_moves, classes_steps, classes_stores)
+REGISTERING = (classes_calls, classes_moves, classes_steps, classes_stores, classes_tables)
 """The modules whose import fills CLASSES."""
 PER_CLASS = 4
 GROUPS = (
     "transfers",
     "waits",
+    "argument tables",
     "steps",
     "resets",
     "operands",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Point(IntEnum):
     """Where an action applies: inject_point_t of inject.h."""
 
-    STEP, MOVE, WAIT, CALL, STORE, GRAPH, READ, WRITE, LOSS = range(9)
+    STEP, MOVE, WAIT, CALL, STORE, GRAPH, READ, WRITE, LOSS, TABLES = range(10)
 
 
 class Op(IntEnum):

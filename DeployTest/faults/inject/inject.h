@@ -50,18 +50,29 @@ void inject_after_kernel(void);         /* each wrapped kernel calls it when it 
 
 /* ---- inject_faults.c: which fault ---- */
 
-typedef enum { AT_STEP, AT_MOVE, AT_WAIT, AT_CALL, AT_STORE, AT_GRAPH, AT_READ, AT_WRITE, AT_LOSS } inject_point_t;
 typedef enum {
-    OP_CHANGE, /* transfers: add the values to the seven numbers of a move */
+    AT_STEP,
+    AT_MOVE,
+    AT_WAIT,
+    AT_CALL,
+    AT_STORE,
+    AT_GRAPH,
+    AT_READ,
+    AT_WRITE,
+    AT_LOSS,
+    AT_TABLES, /* a group's fetch of its argument tables; those of any other step are none */
+} inject_point_t;
+typedef enum {
+    OP_CHANGE, /* transfers: add the values to the seven numbers of a move; tables: to area, source and bytes */
     OP_DROP,
     OP_TWICE,
     OP_TWICE_WAITED, /* transfers: the first one is waited for at once */
     OP_TURN,         /* transfers: the other direction */
-    OP_LATE,         /* waits: after the next kernel call, or the step's last */
+    OP_LATE,         /* waits, tables: after the next kernel call, or the step's last */
     OP_OTHER,        /* waits: another ticket; reads, writes: another place */
     OP_NUMBER,       /* steps: another number */
     OP_NEXT,         /* steps: exchanged with the one after */
-    OP_BEFORE,       /* calls: the arguments of the call before */
+    OP_BEFORE,       /* calls: the arguments of the call before; tables: those of the group before */
     OP_KERNEL,       /* calls: kernel number value[0] */
     OP_POINTER,      /* calls: field value[0] moves by value[1] bytes */
     OP_PLACE,        /* calls: field value[0] points to offset value[2] of level value[1]; -1 is NULL */
@@ -69,7 +80,7 @@ typedef enum {
     OP_ADD,          /* calls: scalar field value[0] plus value[1] */
     OP_SET,          /* calls, graphs: scalar field value[0] becomes value[1]; the flag becomes value[0] */
     OP_SCALE,        /* calls: scalar field value[0] times value[1] / 1000 */
-    OP_INVERT,       /* calls, graphs: a flag */
+    OP_INVERT,       /* calls, graphs: a flag; tables: bit value[1] of byte value[0] of what was fetched */
     OP_EXTRA,        /* graphs: the other one once more after this */
 } inject_op_t;
 
@@ -99,6 +110,7 @@ typedef struct {
 void census_open(const char *path);
 void census_step(uint32_t step);
 void census_move(const inject_move_t *move, uint32_t region);
+void census_tables(uint32_t bytes);
 void census_call(uint32_t step, hal_kernel_t kernel, const void *args);
 void census_read(const void *destination, uint32_t bytes, uint64_t file_offset);
 void census_write(const void *source, uint32_t bytes);

@@ -129,6 +129,10 @@ void census_call(uint32_t step, hal_kernel_t kernel, const void *args) {
     fputc('\n', census);
 }
 
+void census_tables(uint32_t bytes) {
+    if (census) fprintf(census, "tables %u\n", bytes);
+}
+
 void census_read(const void *destination, uint32_t bytes, uint64_t file_offset) {
     if (!census) return;
     fputs("read", census);

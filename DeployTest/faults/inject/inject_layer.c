@@ -14,6 +14,7 @@ hal_ticket_t __real_hal_dma_out_1d(uint32_t, void *, const void *, uint32_t);
 hal_ticket_t __real_hal_dma_out_2d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t);
 hal_ticket_t __real_hal_dma_out_3d(uint32_t, void *, const void *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t);
 void __real_hal_dma_wait(hal_ticket_t ticket);
+void __real_hal_tables(void *tables, const void *source, uint32_t bytes);
 
 enum { MOVES_MAX = 65536, CALLS_MAX = 16384, ALIAS = 0x40000000 };
 typedef enum { DIRECT, ABSENT, LOGGED, DEFERRED } way_t; /* how the calls of a step reach the HAL */
@@ -24,9 +25,16 @@ typedef struct { /* a transfer of this execution; `alias` is the ticket that the
     hal_ticket_t ticket, alias;
 } started_t;
 
+typedef struct { /* a fetch of argument tables */
+    uint8_t *area;
+    const uint8_t *source;
+    uint32_t bytes;
+} fetch_t;
+
 typedef struct {
-    enum { LOG_MOVE, LOG_WAIT, LOG_CALL } kind;
+    enum { LOG_MOVE, LOG_WAIT, LOG_CALL, LOG_TABLES } kind;
     uint32_t index; /* of the transfer */
+    fetch_t fetch;
     hal_kernel_t kernel;
     uint8_t args[INJECT_ARGS_MAX];
 } entry_t;
@@ -36,6 +44,7 @@ static struct {
     way_t way;
     started_t started[MOVES_MAX];
     hal_ticket_t late[64];
+    fetch_t fetched, fetch_late; /* the fetch before; and one that waits for a kernel call, if it has an area */
     uint8_t args[2][INJECT_ARGS_MAX]; /* of the call before and of the one that is changed */
 } now = {.step = HAL_NO_STEP};
 
@@ -156,6 +165,33 @@ hal_ticket_t __wrap_hal_dma_out_3d(uint32_t hop, void *outer, const void *inner,
     return move((inject_move_t){hop, 0, (uint8_t *)(uintptr_t)inner, outer, run, count, stride, planes, pitch, 3});
 }
 
+/* ---- argument tables ---- */
+
+static void fetch(const fetch_t *f) { __real_hal_tables(f->area, f->source, f->bytes); }
+
+static void fetch_faulty(fetch_t f, const inject_action_t *a) {
+    if (a->op == OP_DROP) return;
+    if (a->op == OP_LATE) {
+        now.fetch_late = f;
+        return;
+    }
+    if (a->op == OP_CHANGE) f.area += a->value[0], f.source += a->value[1], f.bytes += (uint32_t)a->value[2];
+    if (a->op == OP_BEFORE) f.source = now.fetched.source;
+    if (a->op == OP_TWICE) fetch(&f);
+    fetch(&f);
+    if (a->op == OP_INVERT) f.area[a->value[0]] ^= (uint8_t)(1u << a->value[1]);
+}
+
+void __wrap_hal_tables(void *tables, const void *source, uint32_t bytes) {
+    const fetch_t f = {tables, source, bytes};
+    const inject_action_t *a = inject_find(AT_TABLES, now.step, 0, 0, 0);
+    census_tables(bytes);
+    if (now.way == LOGGED || now.way == DEFERRED) log_entry(LOG_TABLES, 0)->fetch = f;
+    if ((now.way == DIRECT || now.way == LOGGED) && a) fetch_faulty(f, a);
+    else if (now.way == DIRECT || now.way == LOGGED) fetch(&f);
+    now.fetched = f;
+}
+
 /* ---- waits ---- */
 
 static hal_ticket_t other_ticket(const started_t *mine) {
@@ -186,9 +222,11 @@ void __wrap_hal_dma_wait(hal_ticket_t ticket) {
     else __real_hal_dma_wait(ticket);
 }
 
-static void end_late_waits(void) {
+static void end_late(void) {
     for (uint32_t i = 0; i < now.late_count; i++) __real_hal_dma_wait(now.late[i]);
     now.late_count = 0;
+    if (now.fetch_late.area) fetch(&now.fetch_late);
+    now.fetch_late.area = NULL;
 }
 
 /* ---- kernels ---- */
@@ -266,7 +304,7 @@ void __wrap_hal_parallel(hal_kernel_t kernel, const void *args) {
     if (now.way == DIRECT || now.way == LOGGED) call(kernel, args);
     memcpy(now.args[0], kept, bytes);
     now.calls++;
-    end_late_waits();
+    end_late();
 }
 
 /* One more element is written when the last core is done: value[2] 0 is the old value plus 1, else these bits. */
@@ -293,6 +331,7 @@ static void replay(void) {
         started_t *s = &held.started[e->index];
         if (e->kind == LOG_MOVE) s->ticket = start(&s->move);
         else if (e->kind == LOG_WAIT) __real_hal_dma_wait(s->ticket);
+        else if (e->kind == LOG_TABLES) fetch(&e->fetch);
         else __real_hal_parallel(e->kernel, e->args);
     }
     held.count = 0;
@@ -300,7 +339,7 @@ static void replay(void) {
 
 /* Ends the step before: one that is to run twice runs again, one that was put off runs after the next. */
 static void leave_step(void) {
-    end_late_waits();
+    end_late();
     if (now.way == LOGGED || now.way == DEFERRED) {
         held.step = now.step;
         memcpy(held.started, now.started, now.started_count * sizeof *now.started);

@@ -8,7 +8,7 @@ from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.core.target import Target
 
 HAL_CALLS = (
-    *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "read", "write", "print")),
+    *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "tables", "read", "write", "print")),
     *(f"hal_dma_{way}_{form}d" for way in ("in", "out") for form in (1, 2, 3)),
     "train_network_run",
     "optimizer_network_run",
