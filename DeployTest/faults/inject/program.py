@@ -12,7 +12,6 @@ from pathlib import Path
 from deployer import pipeline
 from deployer.codegen import generate
 from deployer.codegen.c_names import Memory
-from deployer.codegen.kernel_headers import kernel_header
 from deployer.core.access import Span, nested
 from deployer.core.plan import Options, Plan, PlanOperand, PlanStep, target_of
 from deployer.pipeline import Case
@@ -46,7 +45,7 @@ class Recipe:
         return small_convnet(folder)
 
 
-RECIPES = (Recipe("dense", 8000), Recipe("convolutional", 6200, 9000), Recipe("transformer", 10000))
+RECIPES = (Recipe("dense", 4900), Recipe("convolutional", 1900, 9000), Recipe("transformer", 2700))
 
 
 def small_convnet(folder: Path) -> Path:
@@ -226,8 +225,11 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))
     layer = [directory / "InjectPlan.c", *sorted(HERE.glob("*.c"))]
     for kernel in printed.stand_ins(plan):
-        layer.append(build.COMMON / "kernels" / f"{kernel.symbol}.c")
-        (directory / f"{kernel.symbol}.h").write_text(kernel_header(kernel))
+        files = generate.kernel_files(kernel)
+        source = f"{kernel.symbol}.c"
+        layer.append(directory / source if source in files else build.COMMON / "kernels" / source)
+        for name, text in files.items():
+            (directory / name).write_text(text)
     with _layer_linked([f"-I{HERE}", *printed.wrap_words()]):
         build.build_program(
             plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)]
