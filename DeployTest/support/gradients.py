@@ -34,7 +34,7 @@ def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
     for position, attribute in operator_of(node).static_inputs.items():
         name = inputs[position] if position < len(inputs) else ""
         if name and operator_of(node).is_static(position, constants.get(name)):
-            attrs[attribute] = tuple(int(v) for v in constants[name].reshape(-1))
+            attrs[attribute] = tuple(constants[name].reshape(-1).tolist())
             inputs[position] = ""
     while inputs and not inputs[-1]:
         inputs.pop()

@@ -194,7 +194,8 @@ def _points(target: Target, folder: Path, dispatch: int, progress: Progress) -> 
 def _job(operator: Operator, sample: Sample) -> Iterator[tuple[KernelJob, Work]]:
     """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
     names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
-    static = {operator.static_inputs[i]: x for i, x in enumerate(sample.inputs) if i in operator.static_inputs}
+    given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in operator.static_inputs}
+    static = [i for i, x in given.items() if operator.is_static(i, x)]
     assert not static, f"{operator.name}: a sweep gives static inputs as attributes"
     outputs = tuple(f"y{i}" for i in range(sample.outputs))
     node = Node(sample.label, operator.name, names, outputs, sample.attrs)

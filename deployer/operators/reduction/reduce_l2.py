@@ -39,6 +39,6 @@ class ReduceL2(ComposedReduction):
         """dX = X dY / Y."""
         if b.needs_grad(0):
             above, slope = b.temp("above"), b.temp("slope")
-            b.emit("Clip", (node.outputs[0],), (above,), min=SMALLEST)
+            b.emit("Clip", (node.outputs[0], b.constant("least", np.array(SMALLEST, np.float32))), (above,))
             b.emit("Div", (douts[0], above), (slope,))
             b.emit("Mul", (node.inputs[0], self.column(node, slope, b)), (b.grad(0),))
