@@ -41,8 +41,6 @@ from deployer.operators.inputs import normal
 X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
 TRUTHS = Input("a", "int32"), Input("b", "int32")
-DOMAIN = "deployer"
-"""The domain of the operators of backward passes that declarations bring."""
 
 
 class Declared(Operator, ABC):
@@ -259,7 +257,6 @@ def _backward(cls: type[Declared], operand: Input) -> type[Declared] | None:
         "operands": operands,
         "settings": {key: value for key, value in cls.settings.items() if key in read},
         "custom": Form((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
-        "domain": DOMAIN,
         "gradient": Operator.gradient,
         "no_gradient": "it belongs to a backward pass",
         "declared_by": cls.name,
