@@ -104,8 +104,9 @@ class Declared(Operator, ABC):
             for kink in self.kinks.get(operand.name, ()):
                 x, border = np.broadcast_arrays(named[operand.name], evaluate(kink, named, self.values(node)))
                 places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
-                step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
-                margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
+                with np.errstate(invalid="ignore"):  # a kink at infinity, or none
+                    step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
+                    margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
                 rows.append(Borders(position, np.broadcast_to(places, x.shape).reshape(-1), margins, turned))
         return tuple(rows)
 
