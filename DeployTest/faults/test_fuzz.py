@@ -199,9 +199,9 @@ def test_reference_leaves_out_declared_values(tmp_path: Path) -> None:
 
 
 def test_every_operator_is_drawn() -> None:
-    """Operators come from the registry: none is left out, and every chain is a model."""
+    """Operators come from the registry: none is left out but those of later versions, and every chain is a model."""
     names = {op.name for op, _ in models.entries(False)}
-    assert names == {op.name for op in registry().values()}
+    assert names == {op.name for op in registry().values() if min(op.versions, default=0) <= models.OPSET}
     for index in range(20):
         onnx.shape_inference.infer_shapes(models.chain(draw.Draw(SEED, index)).model())
 

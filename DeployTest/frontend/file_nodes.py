@@ -23,6 +23,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Operator, Sample
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
+from DeployTest.support.peers import truths
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},
@@ -90,7 +91,8 @@ def _wide(array: Array) -> type[np.generic]:
 
 
 def _element(array: Array) -> int:
-    return TensorProto.FLOAT if array.dtype == np.float32 else TensorProto.INT64
+    kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(bool): TensorProto.BOOL}
+    return kinds.get(array.dtype, TensorProto.INT64)
 
 
 def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | None:
@@ -98,7 +100,9 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     form = operator.custom if version == 0 else schema_form(operator.name, version)
     assert form is not None
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
-    values = {n: x.astype(_wide(x)) for n, x in zip(names, sample.inputs, strict=True) if x is not None}
+    of_bool = {f"x{position}" for position in truths(operator)}
+    given = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
+    values = {n: x.astype(bool if n in of_bool else _wide(x)) for n, x in given.items()}
     attrs, static = dict(sample.attrs), set()
     for position, name in operator.static_inputs.items():
         if name in attrs and form.inputs[1] > position:
@@ -143,7 +147,11 @@ def ours(model: onnx.ModelProto, feed: dict[str, Array], folder: Path) -> Array:
 
 
 def theirs(node: FileNode) -> Array | None:
-    """The first output by ONNX Runtime, else by ONNX's reference evaluator, else by these of the converted model."""
+    """The first output by ONNX Runtime, else by ONNX's reference evaluator, else by these of the converted model.
+
+    They get the version's own floats where the node has none: evaluators fall back to those of the newest version.
+    """
+    node = replace(node, attrs=_defaults(node) | node.attrs)
     judgement = _judged(node.model(), node.feed())
     if judgement is not None or node.version > LAST_WITHOUT_KERNELS:
         return judgement
@@ -153,6 +161,15 @@ def theirs(node: FileNode) -> Array | None:
         return _judged(version_converter.convert_version(model, LAST_WITHOUT_KERNELS + 2), node.feed())
     except (RuntimeError, version_converter.ConvertError):
         return None
+
+
+def _defaults(node: FileNode) -> dict[str, AttrValue]:
+    """The default of each float among the attributes of the node's version."""
+    if node.domain or not node.version:
+        return {}
+    schema = onnx.defs.get_schema(node.op, node.version, "")
+    defaults = {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    return {name: value.f for name, value in defaults.items() if value.type == AttributeProto.FLOAT}
 
 
 def _judged(model: onnx.ModelProto, feed: dict[str, Array]) -> Array | None:

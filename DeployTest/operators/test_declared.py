@@ -1,5 +1,8 @@
 """Operators of one declaration: odd values as ONNX Runtime's, jumps where they are said to be, and their C."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,8 +14,10 @@ from deployer.formulas.functions import FUNCTIONS, MATH, derivative
 from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
 from deployer.formulas.values import evaluate
 from deployer.operators.declared import Declared, Pointwise, Spread, X
+from DeployTest.support.command_line import deployer
 from DeployTest.support.kernel_bench import run_step, step_of
 from DeployTest.support.peers import run_by_onnx
+from DeployTest.support.small_graphs import chain, constant, node
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -210,3 +215,34 @@ def test_both_forms_are_used() -> None:
         kernels = [op.kernel for op in DECLARED.values() if isinstance(op, form) and op.kernel]
         assert kernels
         assert all(sum(name.startswith("n") for name, _ in k.scalars) >= scalars for k in kernels)
+
+
+def test_a_network_trains(tmp_path: Path) -> None:
+    """Activations with attributes and slopes, extremes and a choice by a truth, in one program."""
+    draw = np.random.default_rng(3)
+
+    def weight(*shape: int) -> Array:
+        return np.asarray(draw.standard_normal(shape) * 0.5, np.float32)
+
+    weights = {"w1": weight(3, 6), "b1": weight(6), "w2": weight(6, 6), "slope": weight(6), "w3": weight(6, 2)}
+    nodes = (
+        node("Gemm", ("x", "w1", "b1"), ("h",)),
+        node("Sigmoid", ("h",), ("s",)),
+        node("Gemm", ("s", "w2"), ("c",)),
+        node("PRelu", ("c", "slope"), ("p",)),
+        node("Swish", ("c",), ("q",), alpha=1.5),
+        node("Less", ("p", "h"), ("below",)),
+        node("Not", ("below",), ("above",)),
+        node("Where", ("above", "q", "s"), ("chosen",)),
+        node("Max", ("p", "q", "b1"), ("most",)),
+        node("Mean", ("chosen", "most"), ("m",)),
+        node("Gemm", ("m", "w3"), ("y",)),
+    )
+    constants = tuple(constant(name, array) for name, array in weights.items())
+    model = replace(chain(*nodes, x=(4, 3), initializers=constants), opsets=(("", 24),))
+    model.save(tmp_path / "model.onnx")
+    np.savez(tmp_path / "data.npz", x=weight(3, 4, 3), target=weight(3, 4, 2))
+    words = ["--loss", "mse", "--lr", 0.05, "--data", tmp_path / "data.npz", "--n-steps", 4, "-o", tmp_path]
+    assert deployer("train-graph", tmp_path / "model.onnx", *words) == 0
+    assert deployer("train", "-t", tmp_path / "model_train", "-o", tmp_path / "c", "--l1", 1500) == 0
+    assert "where_f32" in (tmp_path / "c" / "TrainingNetwork.c").read_text()

@@ -166,6 +166,25 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
     ("GlobalAveragePoolGrad", [(F32, (1, 2, 1, 1))], {}, UnsupportedOperator, "spatial shape of X is unknown"),
     ("GlobalAveragePoolGrad", [(F32, (1, 2, 1, 1))], {"kernel_shape": (3, 0)}, ShapeMismatch, "does not belong to X"),
 ]
+TRUTH = (I32, (3,))
+WRONG += [
+    ("Sigmoid", [(I32, (3,))], {}, UnsupportedOperator, "float32 operands"),
+    ("Sigmoid", [], {}, ShapeMismatch, "needs 1 inputs, has 0"),
+    ("SigmoidGrad", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "differ in shape"),
+    ("Gelu", [(F32, (3,))], {"approximate": "sigmoid"}, UnsupportedOperator, "'none' or 'tanh'"),
+    ("PRelu", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "do not broadcast"),
+    ("PRelu", [(F32, (3,)), (F32, (2, 3))], {}, ShapeMismatch, "the slope does not broadcast to X"),
+    ("Max", [], {}, ShapeMismatch, "no operands"),
+    ("Max", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "differ in dtype"),
+    ("Min", [(F32, (3,)), (F32, (3,)), (F32, (2,))], {}, ShapeMismatch, "do not broadcast"),
+    ("Mean", [(I32, (3,)), (I32, (3,))], {}, UnsupportedOperator, "float32 operands"),
+    ("Mod", [(F32, (3,)), (F32, (3,))], {}, UnsupportedOperator, "fmod is 0"),
+    ("Less", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "differ in dtype"),
+    ("And", [TRUTH, (F32, (3,))], {}, UnsupportedOperator, "truths"),
+    ("Not", [(F32, (3,))], {}, UnsupportedOperator, "truths"),
+    ("Where", [(F32, (3,)), (F32, (3,)), (F32, (3,))], {}, UnsupportedOperator, "truths"),
+    ("Where", [TRUTH, (F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "differ in dtype"),
+]
 NORMALIZED = [(F32, (2, 3, 4))] + [(F32, (3,))] * 4
 WRONG += [
     ("Conv", [(I32, (1, 2, 5, 5)), (F32, (3, 2, 3, 3))], {}, UnsupportedOperator, "float32 operands"),

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Array
+from deployer.core.operator import Array, Operator
 from deployer.operators.declared import Declared
 from DeployTest.support.kernel_bench import Step
 
@@ -31,9 +31,9 @@ def run_by_onnx(step: Step) -> list[Array]:
             setting = attrs.pop(attribute)
             value = np.float32(setting) if isinstance(setting, float) else np.array(_as_list(setting), np.int64)
             constants.append(numpy_helper.from_array(np.asarray(value), attribute))
-    truths = _truths(step)
+    of_bool = {step.node.inputs[position] for position in truths(step.operator)}
     values = {
-        n: x.astype(bool if n in truths else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
+        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
     }
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
@@ -53,10 +53,15 @@ def run_by_onnx(step: Step) -> list[Array]:
     ]
 
 
-def _truths(step: Step) -> set[str]:
-    """The inputs that are of bool in ONNX."""
-    declared = step.operator.operands if isinstance(step.operator, Declared) else ()
-    return {name for name, operand in zip(step.node.inputs, declared, strict=False) if operand.kind == "truth"}
+def truths(operator: Operator) -> set[int]:
+    """The positions of inputs that are of bool in ONNX."""
+    declared = operator.operands if isinstance(operator, Declared) else ()
+    return {position for position, operand in enumerate(declared) if operand.kind == "truth"}
+
+
+def gives_truths(operator: Operator) -> bool:
+    """Whether the result is of bool in ONNX."""
+    return isinstance(operator, Declared) and operator.formula.kind == "truth"
 
 
 def _as_list(value: AttrValue) -> list[object]:

@@ -24,8 +24,15 @@ DEPTH, HIDDEN = 256, 16
 PASSES = 4
 
 
-def at_border(folder: Path, seed: int) -> Path:
-    """A layer of 16 units, a Relu and a layer of 4; the bias of one unit cancels its sum. The *_train folder."""
+GATE = "gate"
+"""The name of the node that decides by the sum."""
+
+
+def at_border(folder: Path, seed: int, gate: str = "Relu") -> Path:
+    """A layer of 16 units, a Relu and a layer of 4; the bias of one unit cancels its sum. The *_train folder.
+
+    `gate` is another operator with its border at 0 instead of the Relu.
+    """
     draw = np.random.default_rng(seed)
     x = draw.uniform(0.5, 1.5, (PASSES, 1, DEPTH)).astype(np.float32)
     w1 = (draw.standard_normal((HIDDEN, DEPTH)) / np.sqrt(DEPTH)).astype(np.float32)
@@ -34,7 +41,7 @@ def at_border(folder: Path, seed: int) -> Path:
     b1[UNIT] = -(x[0, 0].astype(np.float64) @ w1[UNIT].astype(np.float64))
     nodes = (
         node("Gemm", ("x", "w1", "b1"), ("h",), "first", transB=1),
-        node("Relu", ("h",), ("r",), "gate"),
+        node(gate, ("h",), ("r",), GATE),
         node("Gemm", ("r", "w2"), ("y",), "last", transB=1),
     )
     weights = [constant("w1", w1), constant("b1", b1), constant("w2", w2)]
@@ -81,7 +88,7 @@ class Run:
         """What a program would have dumped."""
 
         def before(index: int, node: Node, memory: Memory) -> None:
-            if node.op == "Relu" and index == 0 and self.shift:
+            if node.name == GATE and index == 0 and self.shift:
                 moved = memory[node.inputs[0]].copy()
                 moved[0, UNIT] = self.shift
                 memory[node.inputs[0]] = moved
@@ -102,7 +109,7 @@ def border_value(case: Case) -> float:
     assert dataset is not None
 
     def look(node: Node, memory: Memory) -> None:
-        if node.op == "Relu":
+        if node.name == GATE:
             seen.append(float(memory[node.inputs[0]][0, UNIT]))
 
     run_pass(case.program, dataset, initial_memory(case.program, dataset), 0, before=look)
@@ -114,6 +121,6 @@ def turned_value(case: Case) -> float:
     return -border_value(case)
 
 
-def opened_border(folder: Path, seed: int) -> Case:
+def opened_border(folder: Path, seed: int, gate: str = "Relu") -> Case:
     """A case at its border."""
-    return pipeline.load_training(at_border(folder, seed))
+    return pipeline.load_training(at_border(folder, seed, gate))

@@ -38,8 +38,10 @@ def test_right_run(case: Case) -> None:
     assert not checks.explained
 
 
-def test_turned_unit_is_named(case: Case) -> None:
+@pytest.mark.parametrize("gate", ["Relu", "LeakyRelu"])
+def test_turned_unit_is_named(gate: str, tmp_path: Path) -> None:
     """The one unit, its value in float64, and the pass; without turning it the pass is beyond its bounds."""
+    case = opened_border(tmp_path, 1, gate)
     judge = Run(case, turned_value(case)).judge()
     checks = judge.checks()
     assert not checks.faults

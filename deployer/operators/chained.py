@@ -40,8 +40,8 @@ class Chained(Spread):
         nodes = []
         for number, other in enumerate(others, 1):
             last = number == len(others)
-            out = node.outputs[0] if last else f"{node.outputs[0]}_{number}"
-            nodes.append(Node(node.name if last else f"{node.name}_{number}", node.op, (first, other), (out,)))
+            out = node.outputs[0] if last else f"{node.outputs[0]}/link{number}"
+            nodes.append(Node(node.name if last else f"{node.name}/link{number}", node.op, (first, other), (out,)))
             first = out
         return nodes
 

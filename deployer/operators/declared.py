@@ -41,8 +41,6 @@ from deployer.operators.inputs import normal
 X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
 TRUTHS = Input("a", "int32"), Input("b", "int32")
-DOMAIN = "deployer"
-"""The domain of the operators of backward passes that declarations bring."""
 
 
 class Declared(Operator, ABC):
@@ -106,8 +104,9 @@ class Declared(Operator, ABC):
             for kink in self.kinks.get(operand.name, ()):
                 x, border = np.broadcast_arrays(named[operand.name], evaluate(kink, named, self.values(node)))
                 places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
-                step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
-                margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
+                with np.errstate(invalid="ignore"):  # a kink at infinity, or none
+                    step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
+                    margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
                 rows.append(Borders(position, np.broadcast_to(places, x.shape).reshape(-1), margins, turned))
         return tuple(rows)
 
@@ -259,7 +258,6 @@ def _backward(cls: type[Declared], operand: Input) -> type[Declared] | None:
         "operands": operands,
         "settings": {key: value for key, value in cls.settings.items() if key in read},
         "custom": Form((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
-        "domain": DOMAIN,
         "gradient": Operator.gradient,
         "no_gradient": "it belongs to a backward pass",
         "declared_by": cls.name,

@@ -22,7 +22,7 @@ def attribute_names() -> tuple[str, ...]:
     names = {"evil", "activation", "gate", "description", "kernel_shape", "stash_type", "is_test", "broadcast", "axis"}
     for name, operator in registry().items():
         names.update(key for sample in operator.samples() for key in sample.attrs)
-        if onnx.defs.has(name):
+        if onnx.defs.has(name) and min(operator.versions) <= OPSET:
             names.update(onnx.defs.get_schema(name, OPSET).attributes)
     return tuple(sorted(names))
 

@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
+from DeployTest.support.peers import gives_truths, truths
 
 from .draw import Draw
 
@@ -25,7 +26,8 @@ def entries(standard: bool) -> tuple[Entry, ...]:
     """Samples of all operators; of those whose form ONNX Runtime knows where `standard`."""
     rows = []
     for name, operator in registry().items():
-        for sample in operator.samples() if name == operator.name else ():
+        known = min(operator.versions, default=OPSET) <= OPSET
+        for sample in operator.samples() if name == operator.name and known else ():
             small = all(x is None or np.size(x) <= LARGEST for x in sample.inputs)
             if small and (sample.onnx or not standard):
                 rows.append((operator, sample))
@@ -48,17 +50,20 @@ class Chain:
     feeds: dict[str, Array] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     last: list[str] = field(default_factory=list)
+    truths: set[str] = field(default_factory=set)
 
     def append(self, entry: Entry) -> None:
         """One node more; it reads the newest value where its operator takes that type."""
         operator, sample = entry
         at = len(self.nodes)
         arrays, linked = self._linked(operator, sample)
-        names = [self._operand(f"v{at}_{i}", x, i in linked) for i, x in enumerate(arrays)]
+        of_bool = truths(operator)
+        names = [self._operand(f"v{at}_{i}", x, i in linked, i in of_bool) for i, x in enumerate(arrays)]
         outputs = [f"o{at}_{i}" for i in range(sample.outputs)]
         node = Node(f"n{at}", operator.name, tuple(names), tuple(outputs), dict(sample.attrs))
         types = operator.infer(node, [self._type(x) for x in arrays])
         self.values.update(zip(outputs, types, strict=False))
+        self.truths.update(outputs if gives_truths(operator) else ())
         self.last = outputs
         self.nodes.append(self._proto(operator, node))
 
@@ -85,12 +90,12 @@ class Chain:
             return arrays, set()
         return (changed, {floats[0]}) if all(t.size <= LARGEST for t in types) else (arrays, set())
 
-    def _operand(self, name: str, x: Array | None, linked: bool) -> str:
+    def _operand(self, name: str, x: Array | None, linked: bool, truth: bool) -> str:
         if x is None:
             return ""
         if linked:
             return self.last[0]
-        wide = x.astype(np.int64) if x.dtype == np.int32 else x
+        wide = x.astype(bool if truth else np.int64) if x.dtype == np.int32 else x
         if self.draw.chance(0.5) or not self.feeds:
             self.feeds[name] = wide
         else:
@@ -111,6 +116,9 @@ class Chain:
         domain = "" if onnx.defs.has(node.op) else "com.microsoft"
         return helper.make_node(node.op, names, node.outputs, node.name, domain=domain, **attrs)
 
+    def _element(self, name: str) -> str:
+        return "bool" if name in self.truths else _wide(self.values[name].dtype)
+
     def model(self) -> onnx.ModelProto:
         """The file."""
         read = {name for node in self.nodes for name in node.input}
@@ -119,7 +127,7 @@ class Chain:
             self.nodes,
             "g",
             [_value(n, x.dtype, x.shape) for n, x in self.feeds.items()],
-            [_value(n, np.dtype(_wide(self.values[n].dtype)), self.values[n].shape) for n in ends],
+            [_value(n, np.dtype(self._element(n)), self.values[n].shape) for n in ends],
             [numpy_helper.from_array(x, n) for n, x in self.constants.items()],
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]

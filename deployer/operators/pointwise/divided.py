@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from deployer.core.forms import Form
 from deployer.formulas.tree import Setting
-from deployer.operators.declared import DOMAIN, Pointwise, X, declare
+from deployer.operators.declared import Pointwise, X, declare
 
 
 @declare
@@ -12,7 +12,6 @@ class Divided(Pointwise):
     """Elementwise."""
 
     name = "Divided"
-    domain = DOMAIN
     custom = Form((1, 1), (1, 1), {"by": "FLOAT"})
     formula = X / Setting("by")
     settings: ClassVar = {"by": 1.0}

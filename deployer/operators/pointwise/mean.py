@@ -39,9 +39,9 @@ class Mean(Sum):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A Sum, and its division."""
-        total = f"{node.outputs[0]}_total"
+        total = f"{node.outputs[0]}/total"
         count = float(len(node.inputs))
         return [
-            Node(f"{node.name}_total", "Sum", node.inputs, (total,)),
+            Node(f"{node.name}/total", "Sum", node.inputs, (total,)),
             Node(node.name, "Divided", (total,), node.outputs, {"by": count}),
         ]

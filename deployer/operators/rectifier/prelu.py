@@ -1,15 +1,34 @@
 """PRelu: Y = X where X >= 0, else X times a slope, which broadcasts to X."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
+from deployer.core.forms import Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import mismatch
 from deployer.formulas.functions import ZERO
 from deployer.formulas.tree import Input, choose
 from deployer.operators.declared import DY, Spread, X, declare
+from deployer.operators.inputs import operands
 
 SLOPE = Input("slope")
+
+
+def _by_channel(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 the slope is one number, or one for each channel, of which it gets the axis."""
+    x, slope = operands(node, types, 2)
+    plain = without(node, "consumed_inputs")
+    if slope.size == 1 and len(slope.shape) <= len(x.shape):
+        return [plain]
+    if len(x.shape) <= 1 or slope.shape != x.shape[1:2]:
+        raise mismatch(node, "the slope is neither one number nor one for each channel", types)
+    column = f"{node.name}/column"
+    shape = (*slope.shape, *[1] * (len(x.shape) - 2))
+    return [
+        Node(column, "Reshape", node.inputs[1:2], (column,), {"shape": shape}),
+        replace(plain, inputs=(node.inputs[0], column)),
+    ]
 
 
 @declare
@@ -18,6 +37,7 @@ class PRelu(Spread):
 
     name = "PRelu"
     versions = (7, 9, 16)
+    older: ClassVar[dict[int, Rule]] = {1: _by_channel, 6: _by_channel}
     operands = (X, SLOPE)
     formula = choose(X < 0.0, X * SLOPE, X)
     slopes: ClassVar = {"x": choose(X > 0.0, DY, DY * SLOPE)}
