@@ -2,24 +2,48 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NoReturn
 
 from deployer import __version__, ending
 from deployer.core.level import ALIASES
+from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
 from deployer.running.terminal import Terminal
-from deployer.values import UNITS, budget, finite, passes, path, positive, seed, size, tolerance
+from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
 
 PIPE_WIDTH = 140
 """The width of tables, in columns, without a terminal."""
+SETTING = "setting:"
+"""Before the name of a setting, where the arguments have its number."""
 BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose messages hold the words of the command line on one line each."""
+    """A parser whose messages hold the words of the command line on one line each.
+
+    `late` adds options that take long to know, when the command line or the help has come to this parser.
+    """
+
+    late: Callable[["_Parser"], None] | None = None
+
+    def complete(self) -> None:
+        """Add the late options, once."""
+        if (late := self.late) is not None:
+            self.late = None
+            late(self)
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+        """Parse with all options."""
+        self.complete()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        """The help, with all options."""
+        self.complete()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with 2."""
@@ -29,13 +53,8 @@ class _Parser(argparse.ArgumentParser):
 class _Choices(Collection[str]):
     """What operators declare as choices of an option; the operators are loaded when the option or its help is read."""
 
-    def __init__(self, which: str) -> None:
-        self.which = which
-
-    def _names(self) -> list[str]:
-        from deployer.core import operator
-
-        return list(getattr(operator, self.which)())
+    def __init__(self, names: Callable[[], Collection[str]]) -> None:
+        self._names = names
 
     def __contains__(self, value: object) -> bool:
         """Whether some operator declares this choice."""
@@ -222,11 +241,24 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
-    from_losses, from_optimizers = _Choices("losses"), _Choices("optimizers")
-    p.add_argument("--loss", choices=from_losses, required=True, metavar="NAME", help="one of %(choices)s")
+    from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
+    p.add_argument(
+        "--loss",
+        choices=from_losses,
+        required=True,
+        metavar="NAME",
+        help="one of %(choices)s, where model is the model's output",
+    )
+    weights = "weights of the classes, in order (default: none)"
+    p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
+    group = "what is different for parameters in whose names REGEX is found: rate, settings by name, or frozen;"
+    group += " may be repeated"
+    p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
+    for kind, text in (("value", "each element of a gradient"), ("norm", "the norm of all gradients together")):
+        p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
     data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
@@ -236,6 +268,44 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
     _add_output(p, "where the two folders of the case go", required=True)
+    p.late = _add_settings
+
+
+def _losses() -> Collection[str]:
+    from deployer.training.attached_loss import loss_choices
+
+    return loss_choices()
+
+
+def _optimizers() -> Collection[str]:
+    from deployer.core.operator import optimizers
+
+    return optimizers()
+
+
+def _add_settings(p: _Parser) -> None:
+    """An option for each setting that losses and optimizers declare."""
+    from deployer.training.settings import declared_settings, shown
+
+    options = p.add_argument_group("settings of losses and optimizers")
+    for name, owners in declared_settings().items():
+        if f"--{name}" in p._option_string_actions:
+            raise PackageProblem(f"setting {name!r} of {owners[0][0]} is an option already", hint="another name")
+        first, place = owners[0][1], SETTING + name
+        text = "; ".join(dict.fromkeys(setting.text for _, setting in owners)).replace("%", "%%")
+        if first.switch:
+            text = f"{text} ({', '.join(owner for owner, _ in owners)})"
+            options.add_argument(f"--{name}", action="store_const", const=1, dest=place, help=text)
+            continue
+        defaults = ", ".join(f"{owner} {shown(setting)}" for owner, setting in owners)
+        kind, text = whole if first.whole else finite, f"{text}, in {first.range} (default: {defaults})"
+        options.add_argument(f"--{name}", type=kind, metavar="N" if first.whole else "X", dest=place, help=text)
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, float]:
+    """The settings on the command line, by name."""
+    places = {k: v for k, v in vars(arguments).items() if k.startswith(SETTING) and v is not None}
+    return {place.removeprefix(SETTING): number for place, number in places.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -261,7 +261,10 @@ def emit(a: argparse.Namespace, console: Terminal) -> int:
 
 def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
+    from deployer.cli import given_settings
+    from deployer.training.groups import read_group
     from deployer.training.train_graph import DRAWN, build_train_graph
+    from deployer.training.update_graph import Limits
 
     if a.data is not None and (a.seed is not None or a.samples is not None):
         flag = "--samples" if a.seed is None else "--seed"
@@ -279,6 +282,10 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         seed=a.seed or 0,
         data=a.data,
         force=a.force,
+        settings=given_settings(a),
+        class_weights=a.class_weights,
+        groups=[read_group(text) for text in a.group],
+        limits=Limits(a.clip_value, a.clip_norm),
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -24,6 +24,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def whole(text: str) -> int:
+    """A whole number, with or without a sign."""
+    if not _is_decimal(text.removeprefix("-")):
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number of at most {DIGITS} digits")
+    return int(text)
+
+
 def passes(text: str) -> int:
     """A number of passes, or `all` or `none` of them."""
     named = {"all": ALL_PASSES, "none": 0}
@@ -73,6 +80,11 @@ def finite(text: str) -> float:
             f"{_quoted(text)} is beyond float32, whose largest number is {FLOAT32_MAX:.9g}"
         )
     return value
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers that float32 holds, with commas between them."""
+    return tuple(map(finite, text.split(",")))
 
 
 def tolerance(text: str) -> float:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from deployer.core.level import ALIASES
 from deployer.core.operator import losses, optimizers, registry
 from DeployTest.house.test_layout import ROOT, code, strings
 
@@ -12,8 +13,8 @@ pytestmark = [pytest.mark.host]
 
 
 def _names() -> set[str]:
-    """Operators, and the names of losses and optimizers on the command line."""
-    return {*registry(), *losses(), *optimizers()}
+    """Operators, and the names of losses and optimizers on the command line, but for one that levels have, too."""
+    return {*registry(), *losses(), *optimizers()} - {*ALIASES}
 
 
 def _mentions(text: str) -> set[str]:
@@ -56,4 +57,20 @@ def test_one_of_each() -> None:
     assert sum(op.accumulator is not None and op.accumulator.usual for op in operators) == 1
     assert [op.optimizer.usual for op in optimizers().values() if op.optimizer].count(True) == 1
     assert len(losses()) == sum(op.loss is not None for op in operators)
-    assert len(optimizers()) == sum(op.optimizer is not None for op in operators)
+    declared = [op.optimizer for op in operators if op.optimizer]
+    assert set(optimizers()) == {o.choice for o in declared}
+    assert len({(o.choice, *sorted(s.name for s in o.settings)) for o in declared}) == len(declared)
+
+
+def test_settings_are_of_one_kind() -> None:
+    """A setting's name is a loss's or an optimizer's, has one kind, and is an attribute of each that has it."""
+    owners: dict[str, set[tuple[str, str]]] = {}
+    for op in registry().values():
+        for role, declared in (("loss", op.loss), ("optimizer", op.optimizer)):
+            for setting in declared.settings if declared else ():
+                owners.setdefault(setting.name, set()).add((role, setting.kind))
+                assert setting.default is None or setting.fits(setting.default), f"{op.name}: {setting.name}"
+                form = op.custom.attributes if op.custom else {}
+                assert form.get(setting.place, setting.kind) == setting.kind, f"{op.name}: {setting.name}"
+    assert {"momentum", "weight-decay"} <= set(owners)
+    assert all(len(kinds) == 1 for kinds in owners.values()), owners

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer.core.operator import optimizers
 from deployer.core.target import names
+from deployer.training.attached_loss import loss_choices
 from DeployTest.models import autoencoder, simple_mlp
 from DeployTest.support.command_line import deployer, options
 
@@ -83,6 +85,18 @@ def test_flags_and_targets() -> None:
     named = {word for column in columns for word in re.findall(r"`(--?[\w-]+)`", column)}
     assert named - {"--seed"} == options("train") - {"-h", "--help", "--seed"}
     assert re.findall(r"^\| `(\w+)` \|", targets, re.MULTILINE) == names()
+
+
+def test_options_of_train_graph() -> None:
+    """Their table names every option, and no others, and every loss and optimizer."""
+    table = re.split(r"^\| option \|", README.read_text(), flags=re.MULTILINE)[1].split("\n\n")[0]
+    named = {word for row in table.splitlines()[2:] for word in re.findall(r"`(--?[\w-]+)`", row.split(" | ")[0])}
+    assert named == options("train-graph") - {"-h", "--help"}
+    rows = {
+        name: next(r for r in table.splitlines() if r.startswith(f"| `--{name}`")) for name in ("loss", "optimizer")
+    }
+    assert set(loss_choices()) <= set(re.findall(r"`(\w+)`", rows["loss"]))
+    assert set(optimizers()) == set(re.findall(r"`(\w+)`", rows["optimizer"]))
 
 
 def test_links() -> None:

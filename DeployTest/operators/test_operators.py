@@ -51,13 +51,22 @@ def _differentiable(operator: Operator) -> bool:
 
 
 ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
-DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op)]
+
+
+def _is_number(operator: Operator, sample: Sample) -> bool:
+    """Whether the result has a slope: a label outside of all classes makes it NaN, which has none."""
+    step = step_of(operator, sample)
+    return not np.isnan(operator.reference(step.node, step.arrays)[0]).any()
+
+
+DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and _is_number(op, s)]
 LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
 """Samples of differentiable operators that have no rule."""
-UNTRAINED = {"BatchNormalization": (3, 4)}
-"""Inputs that have no gradient though the output depends on them: running statistics follow the data."""
+UNTRAINED = {"BatchNormalization": (3, 4), "SoftmaxCrossEntropyLoss": (2,), "NegativeLogLikelihoodLoss": (2,)}
+"""Inputs that have no gradient though the output depends on them: running statistics follow the data, and class weights
+are given."""
 KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not _is_lowered(op, s)]
 
 

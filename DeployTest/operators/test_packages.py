@@ -19,7 +19,7 @@ from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]
-RATE, MOMENTUM, PASSES, EACH = 0.05, 0.9, 8, 2
+RATE, MOMENTUM, PASSES, EACH = 0.05, 0.75, 8, 2
 OUTSIDE, WIDTH = "org.outside", 2.0
 Array = npt.NDArray[np.float64]
 Arrays = dict[str, Array]
@@ -124,6 +124,24 @@ def _trained(
     return losses, w | {f"{n}_velocity": a for n, a in v.items()}
 
 
+def test_training_with_a_loss_of_a_package(package: Path, tmp_path: Path) -> None:
+    """Its losses are the formula's, pass by pass, and it is offered beside the others."""
+    weights, draw = _weights(6), np.random.default_rng(7)
+    x, counts = draw.standard_normal((3, 4, 3)).astype(np.float32), draw.poisson(2, (3, 4, 2)).astype(np.float32)
+    _model(tmp_path / "model.onnx", weights)
+    np.savez(tmp_path / "data.npz", x=x, target=counts)
+    words = ["--loss", "poisson", "--lr", "1e-30", "--data", tmp_path / "data.npz", "-o", tmp_path]
+    command = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
+    assert command.returncode == 0, command.stderr
+    dump = tmp_path / "final.npz"
+    run = deployer(package, "train", "-t", tmp_path / "model_train", "-o", tmp_path / "out", "--dump", dump)
+    assert run.returncode == 0, run.stdout + run.stderr
+    h = x @ weights["w1"] + weights["b1"]
+    y = h / (1 + abs(h)) @ weights["w2"]
+    with np.load(dump) as results:
+        assert_close("MSELoss", results["loss"], (np.exp(y) - counts * y).mean((1, 2)))
+
+
 @pytest.mark.parametrize("target", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("host", "lab")), "board"])
 def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
     """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
@@ -131,7 +149,18 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
     x, labels = (draw.standard_normal((3, 4, n)).astype(np.float32) for n in (3, 2))
     _model(tmp_path / "model.onnx", weights)
     np.savez(tmp_path / "data.npz", x=x, target=labels)
-    words = ["--loss", "mse", "--optimizer", "momentum", "--lr", RATE, "--data", tmp_path / "data.npz"]
+    words = [
+        "--loss",
+        "mse",
+        "--optimizer",
+        "momentum",
+        "--momentum",
+        MOMENTUM,
+        "--lr",
+        RATE,
+        "--data",
+        tmp_path / "data.npz",
+    ]
     words += ["--n-accum", EACH, "--n-steps", PASSES, "-o", tmp_path]
     command = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
     assert command.returncode == 0, command.stderr

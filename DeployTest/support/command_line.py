@@ -74,4 +74,5 @@ def generated(folder: Path) -> dict[str, bytes]:
 def options(command: str) -> set[str]:
     """Every option string of a subcommand."""
     [choice] = [a for a in cli.parser()._actions if isinstance(a.choices, dict)]
+    choice.choices[command].complete()
     return {word for action in choice.choices[command]._actions for word in action.option_strings}

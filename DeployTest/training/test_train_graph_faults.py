@@ -84,7 +84,11 @@ FAULTS: dict[str, tuple[Model, dict[str, Any], pytest.RaisesExc]] = {
         {"trainable": "w1"},
         raises(ShapeMismatch, "int32[2]", "float"),
     ),
-    "unknown_loss": (RELU, {"loss": "hinge"}, raises(OptionProblem, "no loss 'hinge'", "cross_entropy, mse")),
+    "unknown_loss": (
+        RELU,
+        {"loss": "hinge"},
+        raises(OptionProblem, "no loss 'hinge'", "cross_entropy", "mse", "model"),
+    ),
     "no_samples": (RELU, {"samples": 0}, raises(OptionProblem, "no update", "samples")),
     "too_few_passes": (RELU, {"n_accum": 4, "n_batches": 3}, raises(OptionProblem, "no update", "4")),
     "taken_name": (
@@ -136,7 +140,7 @@ def test_fault_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("optimizer", "rate", "error"),
     [
-        ("adam", 0.1, raises(OptionProblem, "no optimizer 'adam'", "sgd")),
+        ("lion", 0.1, raises(OptionProblem, "no optimizer 'lion'", "sgd")),
         ("sgd", 0.0, raises(OptionProblem, "learning rate 0.0")),
         ("sgd", float("nan"), raises(OptionProblem, "learning rate nan")),
         ("sgd", 1e30, raises(DatasetMismatch, "diverges in pass", "smaller learning rate")),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
@@ -13,6 +14,66 @@ from deployer.core.ir import AttrValue, Node, TensorType
 
 ACTIVATION = "activation"
 """The attribute of a node that names the operator its kernel applies to the result; only fusion sets it."""
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A number that the command line gives a loss or an optimizer: the option `name`, as the attribute of its node.
+
+    The attribute has the option's name unless another is given; where it is absent it is `default`, if that is not
+    None. It lies between `least` and `most`, which `ends` includes by a square bracket and leaves out by a round one;
+    a `switch` is 0 or 1, and a `whole` one an integer.
+    """
+
+    name: str
+    text: str
+    default: float | None
+    attribute: str = ""
+    least: float = 0.0
+    most: float = math.inf
+    ends: str = "[)"
+    switch: bool = False
+    whole: bool = False
+
+    @property
+    def place(self) -> str:
+        """The attribute."""
+        return self.attribute or self.name.replace("-", "_")
+
+    @property
+    def integer(self) -> bool:
+        """Whether the attribute is an integer."""
+        return self.switch or self.whole
+
+    @property
+    def kind(self) -> str:
+        """The attribute's kind, as a form has it."""
+        return "INT" if self.integer else "FLOAT"
+
+    @property
+    def range(self) -> str:
+        """What the number may be."""
+        if self.switch:
+            return "0 or 1"
+        return f"{self.ends[0]}{self.least:g}, {self.most:g}{self.ends[1]}"
+
+    def fits(self, value: float) -> bool:
+        """Whether the number is one, and in the range."""
+        if self.switch:
+            return value in (0, 1)
+        if self.whole:
+            return isinstance(value, int) and self.least <= value <= self.most
+        number = float(np.float32(value)) if abs(value) <= FLOAT32_MAX else math.nan
+        above = number >= self.least if self.ends[0] == "[" else number > self.least
+        below = number <= self.most if self.ends[1] == "]" else number < self.most
+        return above and below and (number != 0 or value == 0)
+
+    def of(self, node: Node) -> float:
+        """The node's number, as float32 has it."""
+        if self.integer:
+            return node.attr_int(self.place, int(self.default or 0))
+        return float(np.float32(node.attr_float(self.place, self.default or 0.0)))
 
 
 @dataclass(frozen=True)
@@ -21,7 +82,9 @@ class Loss:
 
     `choice` is its name on the command line, `target` the name of its second input. `target_type` maps the type of the
     output to that of the target, or to None if the output does not fit; `needs` then says which does. Integer targets
-    are class numbers along `class_axis` of the output. A new node gets `outputs`, the loss first, and `attrs`.
+    are class numbers along `class_axis` of the output. A new node gets `outputs`, the loss first, and `attrs`; its
+    `settings` are options of the command line. Class weights may be the input at `weights`. `contains` are operators
+    that the loss applies itself, so that an output of one is applied twice.
     """
 
     choice: str
@@ -31,6 +94,9 @@ class Loss:
     class_axis: int | None = None
     outputs: tuple[str, ...] = ("loss",)
     attrs: Mapping[str, AttrValue] = field(default_factory=dict)
+    weights: int | None = None
+    contains: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +132,8 @@ class Optimizer:
     inputs, and the keys of `states` are the positions of its states. `count` is the position of the number of updates,
     this one included, which all weights share. `rate` is the attribute with the learning rate, which may also come from
     an input if the operator's `static_inputs` say so. `sequences` is the form over all weights that files may have.
+    `settings` are further options of the command line. Several operators may be one choice with different settings, so
+    that a state is kept only where it is needed: the one with the fewest that has all that are given is taken.
     """
 
     choice: str
@@ -76,12 +144,14 @@ class Optimizer:
     usual: bool = False
     count: int | None = None
     sequences: Sequences | None = None
+    settings: tuple[Setting, ...] = ()
 
     def clash(self, other: "Optimizer") -> str:
         """What both claim for themselves; empty where that is nothing."""
-        if self.choice == other.choice:
+        names, others = ({setting.name for setting in o.settings} for o in (self, other))
+        if self.choice == other.choice and names == others:
             return f"optimizer {self.choice!r}"
-        if self.usual and other.usual:
+        if self.usual and other.usual and self.choice != other.choice:
             return "the usual optimizer"
         same = self.sequences and other.sequences and self.sequences.name == other.sequences.name
         return f"the form over sequences of optimizer {self.choice!r}" if same else ""
@@ -221,10 +291,12 @@ class Choices:
     """The part of an operator that says what its inputs and outputs may be; by default nothing special.
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
-    all of which files may hold, stand in its place from the reading on, so that gradients are theirs.
+    all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
+    which numbers the elements of an input lie.
     """
 
     counts_outputs: ClassVar[bool] = False
+    bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     composite: ClassVar[bool] = False
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:

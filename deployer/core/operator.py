@@ -348,9 +348,9 @@ def losses() -> dict[str, Operator]:
 
 
 def optimizers() -> dict[str, Operator]:
-    """Optimizers by their names on the command line, the usual one first."""
-    entries = [(not op.optimizer.usual, op.optimizer.choice, op) for op in registry().values() if op.optimizer]
-    return {choice: op for _, choice, op in sorted(entries, key=lambda entry: entry[:2])}
+    """Optimizers by their names on the command line, the usual one first; of one name that with the fewest settings."""
+    found = [(not o.usual, o.choice, -len(o.settings), op) for op in registry().values() if (o := op.optimizer)]
+    return {choice: op for _, choice, _, op in sorted(found, key=lambda entry: entry[:3])}
 
 
 def usual_accumulator() -> Operator:

@@ -42,8 +42,9 @@ def check_finite(array: Array, place: str) -> None:
 def check_classes(program: Program, values: Mapping[str, Array], place: str) -> None:
     """Raise DatasetMismatch for a number in `values` that chooses, as a label does, and is outside of what there is.
 
-    `values` holds graph inputs or constants by name; a node may read them through views. `place` names their source at
-    the start of the message.
+    The same for a number that is outside of what an operator declares as the bounds of that input. `values` holds graph
+    inputs or constants by name; a node may read them through views. `place` names their source at the start of the
+    message.
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.nodes:
@@ -51,6 +52,22 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
         name = program.storage(indices.input) if indices else ""
         if indices and name in values:
             check_indices(node, indices, values[name], f"{place} {name!r}")
+        for index, bounds in operator_of(node).bounded.items():
+            name = program.storage(node.inputs[index])
+            if name in values:
+                _check_bounds(node, values[name], bounds, f"{place} {name!r}")
+
+
+def _check_bounds(node: Node, array: Array, bounds: tuple[float, float], place: str) -> None:
+    """Raise DatasetMismatch for a number outside of the bounds of the input that it is for."""
+    outside = np.argwhere(~((array >= bounds[0]) & (array <= bounds[1])))
+    if len(outside):
+        at = tuple(int(i) for i in outside[0])
+        raise DatasetMismatch(
+            f"{place} holds {array[at]} at {list(at)}, which is not from {bounds[0]:g} to {bounds[1]:g}",
+            [("outside", f"{len(outside)} of {array.size}"), ("read by", f"node {node.name!r} ({node.op})")],
+            "scale the data, or choose another loss",
+        )
 
 
 def check_indices(node: Node, indices: Indices, values: Array, place: str) -> None:

@@ -169,6 +169,7 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
             for name in rate_inputs.intersection(_rate_inputs(node)):
                 raise _no_rate(node, name)
         return optimizer
+    _check_one_rate(optimizer)
     nodes = tuple(_node_with_rate(node, rate) for node in optimizer.nodes)
     if nodes == optimizer.nodes and not any(_optimizer_of(node) for node in nodes):
         facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _shown_optimizers())]
@@ -176,6 +177,18 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
         raise OptionProblem(cause, facts, "leave --learning-rate out")
     unread = rate_inputs - {name for node in nodes for name in node.inputs}
     return replace(optimizer, nodes=nodes, inputs=tuple(i for i in optimizer.inputs if i.name not in unread))
+
+
+def _check_one_rate(optimizer: RawGraph) -> None:
+    """Raise OptionProblem where nodes have rates of their own, which one rate cannot replace."""
+    rates: dict[object, str] = {}
+    for node in optimizer.nodes:
+        if (declared := _optimizer_of(node)) and declared.rate in node.attrs:
+            rates.setdefault(node.attrs[declared.rate], node.name)
+    if len(rates) > 1:
+        facts = [(name, str(rate)) for rate, name in rates.items()]
+        hint = "leave --learning-rate out, or make the case with other rates"
+        raise OptionProblem("the optimizer graph has several learning rates, and one is given", facts, hint)
 
 
 def _optimizer_of(node: Node) -> Optimizer | None:

@@ -112,11 +112,17 @@ class Rule:
 
 
 def differentiate(
-    nodes: Sequence[Node], state: Resolved, loss: str, parameters: Sequence[str], names: Names
+    nodes: Sequence[Node],
+    state: Resolved,
+    loss: str,
+    parameters: Sequence[str],
+    names: Names,
+    first: Array | None = None,
 ) -> Backward:
     """The gradients of `loss` with respect to `parameters`.
 
-    `nodes` is the forward graph in execution order, `state` its types and constants, `names` those in use.
+    `nodes` is the forward graph in execution order, `state` its types and constants, `names` those in use. `first` is
+    the gradient of the loss itself, which its node takes for one where there is none.
     A value used several times gets `<value>_grad_0`, `<value>_grad_1`, ... and their sum `<value>_grad`.
     Raises NotDifferentiable with the node, and GraphProblem for a parameter that the loss does not depend on.
     """
@@ -128,6 +134,8 @@ def differentiate(
         if not uses[name]:
             raise unreachable(name, [n for n in fixed if name in n.inputs])
     gradients = _Gradients(tape, uses)
+    if first is not None:
+        gradients.totals[loss] = tape.constant(f"{loss}_grad", first)
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
         targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in dependents}

@@ -19,8 +19,22 @@ Samples = tuple[dict[str, Array], ...]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def draw(inputs: Mapping[str, TensorType], ends: Mapping[str, int], count: int, seed: int) -> Samples:
-    """Standard normal floats, and uniform integers from 0 to the one before `ends`; OptionProblem without an end."""
+Bounds = tuple[float, float]
+
+
+def draw(
+    inputs: Mapping[str, TensorType],
+    ends: Mapping[str, int],
+    count: int,
+    seed: int,
+    bounds: Mapping[str, Bounds] | None = None,
+) -> Samples:
+    """Floats that are standard normal, or uniform between `bounds`, and uniform integers from 0 to
+    the one before `ends`.
+
+    Raises OptionProblem for an integer input without an end.
+    """
+    bounds = bounds or {}
     for name, kind in inputs.items():
         if kind.dtype != "float32" and name not in ends:
             raise OptionProblem(
@@ -33,6 +47,8 @@ def draw(inputs: Mapping[str, TensorType], ends: Mapping[str, int], count: int, 
         {
             name: generator.integers(0, ends[name], kind.shape)
             if name in ends
+            else generator.uniform(*bounds[name], kind.shape).astype(np.float32)
+            if name in bounds
             else generator.standard_normal(kind.shape).astype(np.float32)
             for name, kind in inputs.items()
         }

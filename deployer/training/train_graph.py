@@ -1,17 +1,15 @@
 """From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx_graphsurgeon as gs
 
-from deployer.core.declarations import Loss
-from deployer.core.errors import DatasetMismatch, GraphProblem, OptionProblem, ShapeMismatch, Warn, python_warning
+from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, losses, operator_of, optimizers, update_counter, usual_accumulator
+from deployer.core.operator import Array, losses, operator_of, optimizers, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
@@ -21,23 +19,36 @@ from deployer.frontend.resolve import Resolved
 from deployer.running import output
 from deployer.training import forward
 from deployer.training import samples as numbers
+from deployer.training.attached_loss import (
+    AttachedLoss,
+    Choice,
+    attach,
+    check_added_names,
+    class_counts,
+    first_gradient,
+    loss_choices,
+    target_bounds,
+)
 from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
+from deployer.training.groups import Group, check_rate, trained_parameters
+from deployer.training.groups import rules as update_rules
 from deployer.training.onnx_writer import (
     OnnxGraph,
-    file_domain,
     flag_value,
     float_value,
     node_proto,
-    save_graph,
     value,
 )
+from deployer.training.settings import Given, split_settings, with_settings
+from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
 FLAG = "lazy_reset_grad"
 DRAWN = 4
 """Default number of random samples."""
+NO_LIMITS = Limits()
 GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 
@@ -82,23 +93,34 @@ def build_train_graph(
     seed: int = 0,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
+    settings: Given | None = None,
+    class_weights: Sequence[float] = (),
+    groups: Sequence[Group] = (),
+    limits: Limits = NO_LIMITS,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
-    `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; `trainable`
-    is as `forward.choose_parameters` has it.
+    `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
+    is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
     `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
-    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
+    numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
     optimizer = optimizer or next(iter(optimizers()))
-    _check_options(loss, optimizer, learning_rate, samples, n_accum, n_batches)
+    _check_options(loss, optimizer, samples, n_accum, n_batches)
+    check_rate(learning_rate)
+    attributes, own = split_settings(settings or {}, losses().get(loss))
+    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
+    with_settings(optimizer, own)
     source = forward.load(model)
-    case = _make_train_graph(source, losses()[loss], forward.choose_parameters(source, trainable))
+    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
+    case = _make_train_graph(source, choice, parameters, warn)
+    rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
     for warning in case.state.warnings.values():
         warn(warning)
     for weight, array in case.weights.items():
@@ -112,7 +134,7 @@ def build_train_graph(
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             write_train(case, train)
-            write_optimizer(case, optimizers()[optimizer], learning_rate, step)
+            write_optimizer(case.types, {*case.data, FLAG}, rules, limits, case.model.opset, step)
             dataset = _gold(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
@@ -122,7 +144,7 @@ def build_train_graph(
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
-    counts = len(case.model.raw.nodes) + 1, len(case.backward.nodes)
+    counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)))
 
 
@@ -134,7 +156,7 @@ class TrainGraph:
     """
 
     model: Forward
-    loss: Node
+    loss: AttachedLoss
     data: dict[str, TensorType]
     trained: dict[str, str]
     state: Resolved
@@ -151,12 +173,10 @@ class TrainGraph:
         return {n: self.state.types[n] for n in self.trained}
 
 
-def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum: int, n_batches: int | None) -> None:
-    for kind, choice, choices in (("loss", loss, losses()), ("optimizer", optimizer, optimizers())):
+def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batches: int | None) -> None:
+    for kind, choice, choices in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
         if choice not in choices:
             raise OptionProblem(f"there is no {kind} {choice!r}", hint=f"one of {', '.join(choices)}")
-    if not (math.isfinite(rate) and rate > 0):
-        raise OptionProblem(f"learning rate {rate} is not positive", hint="for example 0.01")
     if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < n_accum):
         raise OptionProblem(
             "the run makes no update",
@@ -165,49 +185,20 @@ def _check_options(loss: str, optimizer: str, rate: float, samples: int, n_accum
         )
 
 
-def _loss_of(operator: Operator) -> Loss:
-    assert operator.loss is not None, f"{operator.name} is no loss"
-    return operator.loss
-
-
-def _make_train_graph(source: Forward, operator: Operator, parameters: tuple[str, ...]) -> TrainGraph:
-    loss = _loss_of(operator)
+def _make_train_graph(source: Forward, choice: Choice, parameters: tuple[str, ...], warn: Warn) -> TrainGraph:
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
-    for name in (FLAG, loss.target):
-        if name in names.reserved:
-            raise GraphProblem(
-                f"the model already has a value {name!r}, which the training graph adds",
-                [("inputs", ", ".join(source.inputs))],
-                "rename it in the model",
-            )
-    names.reserved |= {FLAG, loss.target}
+    check_added_names(choice, FLAG, names, tuple(source.inputs))
     graph_names = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in parameters}
     model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
     model = forward.training_forms(model, names)
     trained = {new: old for old, new in graph_names.items()}
     state = model.resolved(model.parameter_types({n: n for n in trained}))
-    node, target = _attach(model, operator, state, names)
-    nodes = (*model.raw.nodes, node)
-    backward = differentiate(nodes, state, node.outputs[0], tuple(trained), names)
-    return TrainGraph(model, node, {**model.inputs, loss.target: target}, trained, state, backward)
-
-
-def _attach(model: Forward, operator: Operator, state: Resolved, names: Names) -> tuple[Node, TensorType]:
-    """The loss node and the type of its target; adds both types to `state`."""
-    loss, output = _loss_of(operator), state.types[model.output]
-    target = loss.target_type(output) if output.dtype == "float32" else None
-    if target is None:
-        raise ShapeMismatch(
-            f"output {model.output!r} does not fit {operator.name}",
-            [("output", str(output)), ("needs", loss.needs)],
-            f"another loss ({', '.join(losses())}), or the scores as the model's output",
-        )
-    outputs = tuple(map(names.fresh, loss.outputs))
-    node = Node(names.fresh(operator.name), operator.name, (model.output, loss.target), outputs, dict(loss.attrs))
-    types = operator.infer(node, (output, target))
-    state.types.update({loss.target: target, **dict(zip(outputs, types, strict=True))})
-    return node, target
+    loss = attach(choice, model, state, names, warn)
+    nodes = (*model.raw.nodes, *loss.nodes)
+    first = first_gradient(nodes, loss.output, state.types[loss.output])
+    backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
+    return TrainGraph(model, loss, {**model.inputs, **loss.targets}, trained, state, backward)
 
 
 def write_train(case: TrainGraph, path: Path) -> None:
@@ -215,19 +206,20 @@ def write_train(case: TrainGraph, path: Path) -> None:
     types, backward = case.types, case.backward
     accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
-    nodes += map(node_proto, (case.loss, *backward.nodes, *accumulate))
+    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate))
     inputs = [value(n, kind) for n, kind in (case.data | types).items()]
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
     frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read and n not in types}
-    values = [n for node in (*case.model.raw.nodes, case.loss) for n in node.outputs if n]
-    infos = {n: case.state.types[n] for n in values if n != case.loss.outputs[0]} | backward.types
+    values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
+    infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
+    loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)
     OnnxGraph(
         "train",
         nodes,
         [*inputs, flag_value(FLAG)],
-        [float_value(case.loss.outputs[0], ()), *(flag_value(_flag(n)) for n in types)],
-        frozen | backward.constants,
+        [loss, *(flag_value(_flag(n)) for n in types)],
+        frozen | case.loss.constants | backward.constants,
         {n: kind for n, kind in infos.items() if kind.dtype == "float32"},
         case.model.opset,
     ).save(path)
@@ -246,52 +238,11 @@ def _flag(parameter: str) -> str:
     return f"{parameter}_grad.accumulation.out"
 
 
-def write_optimizer(case: TrainGraph, operator: Operator, rate: float, path: Path) -> None:
-    """The optimizer graph: each parameter with its buffer, and with what the optimizer keeps -> `<name>_updated`."""
-    declared = operator.optimizer
-    assert declared is not None, f"{operator.name} is no optimizer"
-    names = Names(
-        {f"{n}{suffix}" for n in case.types for suffix in ("", BUFFER_SUFFIX, "_updated")} | {*case.data, FLAG}
-    )
-    value = np.array(rate, np.float32)
-    rate_inputs = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
-    constants = {i: gs.Constant(names.fresh("learning_rate"), value) for i in rate_inputs}
-    attrs = {} if rate_inputs else {declared.rate: float(rate)}
-    graph = gs.Graph(name="optimizer", opset=case.model.opset)
-    shared = {} if declared.count is None else {declared.count: _count(names)}
-    graph.inputs += shared.values()
-    for name, kind in case.types.items():
-        places = {declared.weight: name, declared.gradient: name + BUFFER_SUFFIX}
-        places |= {i: names.fresh(name + state.suffix) for i, state in sorted(declared.states.items())}
-        operands = {i: gs.Variable(n, np.float32, kind.shape) for i, n in places.items()}
-        updated = {i: f"{places[source]}_updated" for i, source in operator.inplace.items()}
-        results = {i: gs.Variable(n, np.float32, kind.shape) for i, n in updated.items()}
-        lists = _tensor_list(operands | shared | constants), _tensor_list(results)
-        label, domain = f"{operator.name.lower()}_{name}", file_domain(operator)
-        graph.nodes.append(gs.Node(operator.name, label, attrs, *lists, domain))
-        graph.inputs += operands.values()
-        graph.outputs += results.values()
-    save_graph(graph, path)
-
-
-def _count(names: Names) -> gs.Variable:
-    """The number of the update, which all optimizers read, and which the program that runs the graph keeps."""
-    counter = update_counter().counter
-    assert counter is not None
-    return gs.Variable(names.fresh(counter.state.suffix), np.int64, (1,))
-
-
-def _tensor_list(values: Mapping[int, gs.Tensor]) -> list[gs.Tensor]:
-    """Tensors by position as a list, with an empty variable at each absent position."""
-    return [values.get(i, gs.Variable.empty()) for i in range(max(values) + 1)]
-
-
 def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     check_samples(case.data.values(), count)
-    target, output = case.loss.inputs[1], case.state.types[case.model.output]
-    axis = _loss_of(operator_of(case.loss)).class_axis
-    ends = _index_ends(case) | ({} if axis is None else {target: output.shape[axis]})
-    return numbers.draw(case.data, ends, count, seed)
+    nodes = (*case.model.raw.nodes, *case.loss.nodes)
+    ends = _index_ends(case) | class_counts(nodes, case.state.types)
+    return numbers.draw(case.data, ends, count, seed, target_bounds(nodes))
 
 
 def _index_ends(case: TrainGraph) -> dict[str, int]:

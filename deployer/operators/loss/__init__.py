@@ -1,1 +1,1 @@
-"""Losses and their gradients."""
+"""Losses over class labels and their gradients."""

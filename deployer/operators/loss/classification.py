@@ -11,6 +11,15 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, CType, Sample, Start, mismatch, rng, unsupported
 from deployer.operators.inputs import normal, operands
 
+SCORES = "scores [N, C, ...] with at least two classes C"
+"""What a loss over labels takes."""
+
+
+def class_labels(scores: TensorType) -> TensorType | None:
+    """The type of the labels of scores, or None where these have no two classes."""
+    shape = scores.shape
+    return TensorType("int32", (shape[0], *shape[2:])) if len(shape) >= 2 and shape[1] >= 2 else None
+
 
 def check_labels(node: Node, scores: TensorType, labels: TensorType, inputs: Sequence[TensorType | None]) -> None:
     """Scores [N, C, d1..] and integer labels [N, d1..]; `reduction` is one of the three."""
@@ -25,11 +34,9 @@ def check_labels(node: Node, scores: TensorType, labels: TensorType, inputs: Seq
 
 
 def check_loss(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, TensorType]:
-    """Types of (loss, scores) of a loss with inputs scores and labels; class weights are refused."""
+    """Types of (loss, scores) of a loss with inputs scores and labels."""
     scores, labels = operands(node, inputs, 2)
     check_labels(node, scores, labels, inputs)
-    if any(t is not None for t in inputs[2:]):
-        raise unsupported(node, "class weights", "reduction='none' and a Mul by a weight per sample")
     shape = labels.shape if node.attr_str("reduction", "mean") == "none" else ()
     return TensorType("float32", shape), scores
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Indices, Sums
+from deployer.core.declarations import Indices, Loss, Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -13,6 +13,7 @@ from deployer.core.operator import (
     Const,
     Extent,
     First,
+    GradientBuilder,
     Kernel,
     Last,
     Operator,
@@ -27,7 +28,9 @@ from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_ope
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.loss.classification import (
     LABEL_SCALARS,
+    SCORES,
     check_loss,
+    class_labels,
     extents,
     label_args,
     label_indices,
@@ -36,11 +39,21 @@ from deployer.operators.loss.classification import (
     loss_samples,
     negative_log_likelihood,
 )
+from deployer.operators.loss.label_loss_grad import LabelLossGrad
+from deployer.operators.loss.weighted_labels import (
+    IGNORED,
+    check_weights,
+    has_weights,
+    label_attrs,
+    weighted_loss,
+    weighted_samples,
+)
+from deployer.operators.loss.weighted_nll_loss import WeightedNLLLoss
 
 
 @register
 class NegativeLogLikelihoodLoss(Operator):
-    """Log probabilities [N, C, d1..] and labels [N, d1..]; attributes `reduction`, `ignore_index`."""
+    """Log probabilities [N, C, d1..], labels [N, d1..][, weights [C]]; attributes `reduction`, `ignore_index`."""
 
     name = "NegativeLogLikelihoodLoss"
     versions = (12, 13, 22)
@@ -55,16 +68,33 @@ class NegativeLogLikelihoodLoss(Operator):
         ),
     )
     sums = Sums(("n", "d"))
-    no_gradient = "only SoftmaxCrossEntropyLoss, which joins it with LogSoftmax, has one"
+    loss = Loss("nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""
-        return (check_loss(node, inputs)[0],)
+        loss, scores = check_loss(node, inputs)
+        check_weights(node, inputs[2] if len(inputs) > 2 else None, scores.shape[1], inputs)
+        return (loss,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """-log_prob[n, label] where the label counts, reduced."""
         log_prob, labels = arrays(inputs, 2)
+        if has_weights(node):
+            return (weighted_loss(node, log_prob, labels, inputs[2]),)
         return (negative_log_likelihood(node, log_prob, labels),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """With class weights, the loss that knows them."""
+        if not has_weights(node):
+            return None
+        return [Node(node.name, WeightedNLLLoss.name, node.inputs, node.outputs, label_attrs(node))]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Minus the share of each class, divided."""
+        if b.needs_grad(0):
+            inputs = (douts[0], node.inputs[1], "", node.inputs[2]) if has_weights(node) else (douts[0], node.inputs[1])
+            classes = b.type(node.inputs[0]).shape[1]
+            b.emit(LabelLossGrad.name, inputs, (b.grad(0),), classes=classes, **label_attrs(node))
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the second input; their scores are the first."""
@@ -115,6 +145,9 @@ class NegativeLogLikelihoodLoss(Operator):
         for s in loss_samples(33):
             x = arrays(s.inputs, 1)[0]
             yield Sample(s.label, (log_softmax(x, 1), s.inputs[1]), s.attrs)
+        for label, scores, labels, weights, attrs in weighted_samples(37):
+            if weights is not None and "label_smoothing" not in attrs:
+                yield Sample(f"weights_{label}", (log_softmax(scores, 1), labels, weights), dict(attrs))
         wide = log_softmax(normal(rng(35), 11, 3, 9), 1)
         yield Sample("long", (wide, np.asarray(rng(36).integers(0, 3, (11, 9)), np.int32)), {"reduction": "sum"})
         log_prob = log_softmax(normal(rng(34), 4, 3), 1)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Optimizer, Sequences, State
+from deployer.core.declarations import Optimizer, Sequences, Setting, State
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
@@ -30,6 +30,12 @@ from deployer.operators.inputs import arrays, normal, operands
 LEARNING_RATE = 0.001
 NUMBERS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-8, "weight_decay": 0.01}
 """Attributes with what they are where absent, as in ONNX Runtime."""
+CHOICES = (
+    Setting("beta1", "share that the mean of the gradient keeps", NUMBERS["alpha"], "alpha", most=1.0),
+    Setting("beta2", "share that the mean of its square keeps", NUMBERS["beta"], "beta", most=1.0),
+    Setting("eps", "what is added to the root of the gradient's mean square", NUMBERS["epsilon"], "epsilon", ends="()"),
+    Setting("weight-decay", "share of the weight that a step takes off, times the rate", NUMBERS["weight_decay"]),
+)
 SETTINGS = {**dict.fromkeys(NUMBERS, "FLOAT"), "adam_mode": "INT", "correct_bias": "INT"}
 
 
@@ -51,6 +57,7 @@ class AdamW(Flat):
         states={2: State("_first_moment"), 3: State("_second_moment")},
         count=4,
         sequences=Sequences("AdamWOptimizer", Form((6, 6), (1, 4), SETTINGS), {1: 4, 2: 0, 3: 1, 4: 2, 5: 3}),
+        settings=CHOICES,
     )
     kernel = Kernel(
         "adamw_f32",

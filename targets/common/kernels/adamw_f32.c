@@ -2,24 +2,14 @@
  * at zero, and decays before or after that. */
 #include "adamw_f32.h"
 #include "hal.h"
+#include "moments_f32.h"
 #include "share_f32.h"
-
-/* 1 - x^count from c = 1 - x: of powers with these complements c and d the product has c + d (1 - c). Nothing cancels,
- * where x^count near 1 would leave few digits of the difference. */
-static float complement(float c, uint32_t count) {
-    float found = 0.0f;
-    for (; count; count >>= 1) {
-        if (count & 1u) found = __builtin_fmaf(c, 1.0f - found, found);
-        c = __builtin_fmaf(c, 1.0f - c, c);
-    }
-    return found;
-}
 
 void adamw_f32(const void *args) {
     const adamw_f32_args_t *p = args;
     const uint32_t count = (uint32_t)*p->count;
-    const float first = p->corrected ? complement(p->one_less_alpha, count) : 1.0f;
-    const float root = p->corrected ? __builtin_sqrtf(complement(p->one_less_beta, count)) : 1.0f;
+    const float first = p->corrected ? moment_weight(p->one_less_alpha, count) : 1.0f;
+    const float root = p->corrected ? __builtin_sqrtf(moment_weight(p->one_less_beta, count)) : 1.0f;
     const float rate = p->lr * root / first;
     const float epsilon = p->late ? p->epsilon : p->epsilon * root;
     const share_t share = share_of(p->n);

@@ -1,0 +1,1 @@
+"""Losses that are a sum over all elements divided by a count, and their gradients."""

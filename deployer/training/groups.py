@@ -1,0 +1,124 @@
+"""Groups of parameters: which update each parameter gets, and which it gets none."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deployer.core.errors import OptionProblem
+from deployer.core.operator import Operator
+from deployer.core.safe_text import parameter_name
+from deployer.training.settings import Given, with_settings
+
+RATE, FROZEN = "rate", "frozen"
+FORM = f"REGEX:{RATE}=0.001,weight_decay=0 or REGEX:{FROZEN}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a parameter is updated: the optimizer, its rate, and its other attributes."""
+
+    operator: Operator
+    rate: float
+    attributes: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The parameters in whose names an expression is found, with what is different for them."""
+
+    pattern: re.Pattern[str]
+    rate: float | None = None
+    frozen: bool = False
+    settings: Given = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The option that made it, as far as it names the group."""
+        return f"--group {self.pattern.pattern!r}"
+
+    def has(self, parameter: str) -> bool:
+        """Whether the expression is found in the parameter's name, or in its name in C."""
+        return bool(self.pattern.search(parameter) or self.pattern.search(parameter_name(parameter)))
+
+
+def read_group(text: str) -> Group:
+    """A group of the form REGEX:NAME=NUMBER,...; OptionProblem where it has another."""
+    pattern, colon, rest = text.rpartition(":")
+    place = f"--group {text!r}"
+    if not colon or not rest:
+        raise OptionProblem(f"{place} says nothing of its parameters", hint=FORM)
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise OptionProblem(f"{place} has no regular expression", [("cause", str(error))], FORM) from None
+    numbers: dict[str, float] = {}
+    words = rest.split(",")
+    for word in words:
+        name, sign, number = word.partition("=")
+        if word == FROZEN:
+            continue
+        key = name.strip().replace("_", "-")
+        if not sign or not key or key in numbers:
+            raise OptionProblem(f"{place}: {word!r} is not NAME=NUMBER, once for each name", hint=FORM)
+        numbers[key] = _number(number, f"{place}: {name}")
+    if FROZEN in words and len(words) > 1:
+        raise OptionProblem(f"{place}: what is {FROZEN} has no other settings", hint=f"{pattern}:{FROZEN}")
+    return Group(expression, numbers.pop(RATE, None), FROZEN in words, numbers)
+
+
+def _number(text: str, place: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise OptionProblem(f"{place} is {text!r}, which is no number", hint=FORM) from None
+    return int(value) if value.is_integer() and "." not in text and "e" not in text.lower() else value
+
+
+def check_rate(rate: float, place: str = "learning rate") -> None:
+    """Raise OptionProblem for a rate that is not positive, not finite, or 0 or infinite in float32."""
+    with np.errstate(over="ignore"):
+        narrow = np.float32(rate)
+    if not (np.isfinite(narrow) and narrow > 0):
+        raise OptionProblem(f"{place} {rate} is not positive", [("in float32", str(narrow))], "for example 0.01")
+
+
+def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tuple[str, ...]:
+    """The parameters that no group freezes; OptionProblem where a group has none, two share one, or none is left."""
+    owners: dict[str, Group] = {}
+    for group in groups:
+        members = [name for name in parameters if group.has(name)]
+        if not members:
+            listing = [("parameters", ", ".join(parameters) or "none")]
+            raise OptionProblem(f"{group.text} matches no trained parameter", listing, "an expression that is found")
+        for name in members:
+            if name in owners:
+                facts = [("parameter", name), ("groups", f"{owners[name].text}, {group.text}")]
+                raise OptionProblem("a parameter is in two groups", facts, "expressions that match no name both")
+            owners[name] = group
+    left = tuple(name for name in parameters if name not in owners or not owners[name].frozen)
+    if not left:
+        raise OptionProblem("the groups freeze every parameter", [("frozen", ", ".join(parameters))], "leave one out")
+    return left
+
+
+def rules(
+    trained: Mapping[str, str], choice: str, rate: float, settings: Given, groups: Sequence[Group]
+) -> dict[str, Rule]:
+    """The rule of each parameter by its name in the graph; `trained` leads from that to its name in the model.
+
+    Raises OptionProblem for settings that the optimizer does not have, and for numbers out of range.
+    """
+    check_rate(rate)
+    for group in groups:
+        if group.rate is not None:
+            check_rate(group.rate, f"{group.text}: {RATE}")
+    found = {}
+    for name, original in trained.items():
+        group = next((g for g in groups if g.has(original)), None)
+        given = {**settings, **(group.settings if group else {})}
+        operator, attributes = with_settings(choice, given)
+        own = rate if group is None or group.rate is None else group.rate
+        found[name] = Rule(operator, own, attributes)
+    return found

@@ -1,0 +1,33 @@
+/* Losses that are a sum over all elements, divided by a count, in the order of sum_f32.h; between tiles the sum waits in y. */
+#ifndef MEAN_LOSS_F32_H
+#define MEAN_LOSS_F32_H
+
+#include "hal.h"
+#include "sum_f32.h"
+
+/* Defines the kernel `symbol`; `term` is a static inline function of the arguments, a prediction and its target. */
+#define MEAN_LOSS_F32(symbol, term)                                                                                   \
+    void symbol(const void *args) {                                                                                   \
+        const symbol##_args_t *p = args;                                                                              \
+        const uint32_t size = sum_size(p->carry);                                                                     \
+        if (hal_core_id() != 0) return;                                                                               \
+        sum_t sum = sum_begin(p->first, size, *p->y, p->carry);                                                       \
+        for (uint32_t i = 0; i < p->n;)                                                                               \
+            for (const uint32_t end = i + sum_next(&sum, size, p->start + i, p->n - i); i < end; i++)                 \
+                sum.block += term(p, p->pred[i], p->target[i]);                                                       \
+        if (p->last) {                                                                                                \
+            *p->y = sum_value(&sum, size) / p->count;                                                                 \
+            sum_end(size, p->carry);                                                                                  \
+        } else                                                                                                        \
+            *p->y = sum_wait(&sum, size, p->start + p->n, p->carry);                                                  \
+    }
+
+/* Defines the kernel of a gradient: `scale` times the slope of the term along the prediction. */
+#define MEAN_LOSS_GRAD_F32(symbol, slope)                                                                             \
+    void symbol(const void *args) {                                                                                   \
+        const symbol##_args_t *p = args;                                                                              \
+        for (uint32_t i = hal_core_id(); i < p->n; i += hal_core_count())                                             \
+            p->dpred[i] = p->scale * slope(p, p->pred[i], p->target[i]);                                              \
+    }
+
+#endif

@@ -1,0 +1,13 @@
+/* g grows by weight_decay w; v = alpha v + (1 - alpha) g g; w goes by lr g / (sqrt(v) + eps). */
+#include "rmsprop_f32.h"
+#include "hal.h"
+
+void rmsprop_f32(const void *args) {
+    const rmsprop_f32_args_t *p = args;
+    for (uint32_t i = hal_core_id(); i < p->n; i += hal_core_count()) {
+        const float g = __builtin_fmaf(p->weight_decay, p->w[i], p->g[i]);
+        const float v = __builtin_fmaf(p->alpha, p->v[i], p->one_less_alpha * g * g);
+        p->v[i] = v;
+        p->w[i] = __builtin_fmaf(-p->lr, g / (__builtin_sqrtf(v) + p->eps), p->w[i]);
+    }
+}
