@@ -1,8 +1,9 @@
 """What planning costs: processor time, peak memory and bytes of the artefacts; writes planning.json and its table.
 
 Run as `python -m DeployTest.benchmarks.planning`, some five minutes; `--only WORD` measures cases with that in their
-name, and prints them alone. Each case is planned in a process of its own. `--run` also builds and runs each program on
-the host's simulator and judges it.
+name, and prints them alone. Each case is written in a process and planned in another. `--run` also builds and runs
+each program on the host's simulator and judges it. `--against CHECKOUT` instead plans networks drawn by seed with the
+code of another checkout and with this one's, in turns, and prints the figures of both.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import pytest
 from deployer import pipeline
 from deployer.core.artefact import digest
 from deployer.core.plan import Options
+from DeployTest.benchmarks.drawn import compare
 from DeployTest.models import mobilenet_v1, resnet8, transformer
 from DeployTest.support.cases import SHARED, Built, faults
 from DeployTest.support.other_levels import ROOMY, add_targets
@@ -29,6 +31,8 @@ from DeployTest.support.other_levels import ROOMY, add_targets
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
 BEGIN, END = "<!-- planning table -->", "<!-- end of planning table -->"
+LARGEST = 300_000
+"""Layers times width squared, above which weights and gradients of an encoder take more than 32 MB."""
 PAIR: dict[str, Any] = {"samples": 2, "n_batches": 2}
 
 
@@ -41,6 +45,7 @@ class Job:
     words: dict[str, Any]
     l1: int = 128000
     l2: int = 1800000
+    fused: bool = False
 
     def folder(self, root: Path) -> Path:
         """Its *_train folder."""
@@ -55,9 +60,12 @@ class Job:
 
 
 def encoder(layers: int, width: int) -> Job:
-    """A transformer of 64 tokens."""
+    """A transformer of 64 tokens. All gradients of the largest do not fit the third level beside the weights, so each
+    weight is updated as soon as its gradient is known."""
     words = {"layers": layers, "width": width, "hidden": 4 * width, "tokens": 64, **PAIR}
-    return Job(f"transformer, {layers} layers of {width}", transformer.generate, words)
+    fused = layers * width * width > LARGEST
+    name = f"transformer, {layers} layers of {width}{', fused' if fused else ''}"
+    return Job(name, transformer.generate, words, fused=fused)
 
 
 JOBS = (
@@ -88,18 +96,24 @@ class Row:
     def cells(self) -> list[str]:
         """The table's cells."""
         sizes = [f"{size / self.steps:.0f}" for size in (self.plan_bytes, self.tiling_bytes)]
-        return [self.name, str(self.steps), f"{self.seconds:.1f}", str(self.megabytes), *sizes, self.verdict]
+        times = [f"{seconds:.1f}" for seconds in (self.seconds, self.clock)]
+        return [self.name, str(self.steps), *times, str(self.megabytes), *sizes, self.verdict]
 
 
-def measured(number: int, run: bool) -> Row:
+def written(number: int, root: Path) -> Path:
+    """The folder of a case, which this process writes; what that takes is no part of planning it."""
+    return JOBS[number].folder(root)
+
+
+def measured(number: int, folder: Path, run: bool) -> Row:
     """Plan a case in this process."""
     job = JOBS[number]
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         root = Path(name)
         add_targets(root / "targets", patch)
-        case = pipeline.load_training(job.folder(root))
+        case = pipeline.load_training(folder)
         begin, clock = time.process_time(), time.monotonic()
-        options = Options(ROOMY, "auto", {"L1": job.l1, "L2": job.l2}, outermost="L3")
+        options = Options(ROOMY, "auto", {"L1": job.l1, "L2": job.l2}, outermost="L3", fused=job.fused)
         tiling, plan = pipeline.plan_case(case, options)
         seconds, clock = time.process_time() - begin, time.monotonic() - clock
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -113,7 +127,7 @@ def measured(number: int, run: bool) -> Row:
             verdict = found[0] if found else "right"
         return Row(
             job.name, len(plan.steps), round(seconds, 2), round(clock, 2), peak, *sizes,
-            plan.cycles("train"), digest(plan), verdict,
+            plan.cycles(plan.graphs[0]), digest(plan), verdict,
         )  # fmt: skip
 
 
@@ -122,14 +136,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m DeployTest.benchmarks.planning", description=__doc__)
     parser.add_argument("--only", metavar="WORD", default="", help="cases with this in their name")
     parser.add_argument("--run", action="store_true", help="build and run each program too, and judge it")
+    parser.add_argument("--against", metavar="CHECKOUT", type=Path, help="plan drawn networks with this other code too")
     a = parser.parse_args(words)
+    if a.against:
+        return compare(a.against.resolve())
     rows = []
     for number, job in enumerate(JOBS):
         if a.only in job.name and job.available:
-            with get_context("spawn").Pool(1) as pool:
-                rows.append(pool.apply(measured, (number, a.run)))
+            with tempfile.TemporaryDirectory() as name, get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+                folder = pool.apply(written, (number, Path(name)))
+                rows.append(pool.apply(measured, (number, folder, a.run)))
             print(rows[-1], flush=True)
-    heads = ("network", "steps", "seconds", "MB", "plan, B a step", "tiling, B a step", "run")
+    heads = ("network", "steps", "processor s", "clock s", "MB", "plan, B a step", "tiling, B a step", "run")
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 2) + "---|"]
     lines += [f"| {' | '.join(row.cells())} |" for row in rows]
     print("\n".join(lines))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,16 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from deployer import pipeline
-from deployer.core.plan import Options, target_for
+from deployer.core.plan import Options, Step, target_for
+from deployer.planning.lifetimes import find_lifetimes
+from deployer.planning.schedule import make_schedule
 from deployer.planning.timeline import StepRuns, simulate
+from deployer.tilers.addresses import branch_and_bound
+from deployer.tilers.addresses.branch_and_bound import _greatest, _Minima, _sums
 from deployer.tilers.addresses.placement import Item, _filled
-from deployer.tilers.levels.candidates import FRONT_LIMIT, fronts
+from deployer.tilers.levels import inner
+from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, fronts, smallest, thinned
+from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Choice, Problem, _fill, _Numbers, greedy
 from DeployTest.planning.test_placement import buffers
 from DeployTest.planning.test_tilers import problems
@@ -26,17 +33,45 @@ POINTS = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20), st.booleans(
 @given(st.lists(POINTS, min_size=1, max_size=4))
 @settings(deadline=None)
 def test_each_row_has_its_own_front(rows: list[list[tuple[int, int, bool]]]) -> None:
-    """Of points that fit, those that nothing beats, and the first of equal ones; a limit keeps the ends."""
+    """Of points that are allowed, those that nothing beats, and the first of equal ones; a limit keeps the ends.
+
+    The front in less room is the beginning of the front.
+    """
     size, cycles, fits = (np.array([[point[i] for point in row] for row in rows]) for i in range(3))
-    whole = fronts(size, cycles, fits, [99] * len(rows))
+    whole = fronts(size, cycles, fits)
     for row, front in zip(rows, whole, strict=True):
         fitting = [(s, c, i) for i, (s, c, fit) in enumerate(row) if fit]
         best = [p for p in fitting if not any(q[:2] != p[:2] and q[0] <= p[0] and q[1] <= p[1] for q in fitting)]
         first = {p[:2]: p[2] for p in reversed(best)}
         assert front.tolist() == [first[key] for key in sorted(first)]
-    for row, thinned in zip(whole, fronts(size, cycles, fits, [3] * len(rows)), strict=True):
-        assert len(thinned) == min(len(row), 3) <= FRONT_LIMIT
-        assert [*thinned[:1], *thinned[-1:]] == [*row[:1], *row[-1:]]
+    for room in (5, 12):
+        for sizes, front, part in zip(size, whole, fronts(size, cycles, fits & (size <= room)), strict=True):
+            assert part.tolist() == [i for i in front.tolist() if sizes[i] <= room]
+    for front in whole:
+        few = front[thinned(len(front), 3)]
+        assert len(few) == min(len(front), 3) <= FRONT_LIMIT
+        assert [*few[:1], *few[-1:]] == [*front[:1], *front[-1:]]
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30), st.integers(0, 99)), max_size=30)
+
+
+@given(SPANS, st.sampled_from([0, 1 << 30]))
+@settings(deadline=None)
+def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], crossings: int) -> None:
+    """Least, greatest and sum over the sections that buffers cross, against each crossing by itself."""
+    count = 30
+    spans = [(0, count, 50), *((a, min(a + n, count), value) for a, n, value in spans)]
+    low, high, values = (np.array(column) for column in zip(*spans, strict=True))
+    inside = [[i for i, (a, b, _) in enumerate(spans) if a <= section < b] for section in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(branch_and_bound, "CROSSINGS", crossings)
+        minima = _Minima(low, high, count)
+    assert minima.crossings == sum(map(len, inside))
+    assert minima.of(values).tolist() == [min(values[i] for i in buffers) for buffers in inside]
+    sums = _sums(low, high, values, count)
+    assert sums.tolist() == [sum(values[i] for i in buffers) for buffers in inside]
+    assert _greatest(low, high, sums).tolist() == [max(sums[a:b]) for a, b, _ in spans]
 
 
 def by_expressions(problem: Problem, start: Choice | None) -> cp_model.CpModel:
@@ -100,3 +135,20 @@ def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:
         found.append(runs.of(step, choice))
         assert found[-1] == simulate(step, choice, target, schedule.options.sole_pass)
     assert len({id(run) for run in found}) < len(found)
+
+
+def test_equal_steps_share_their_smallest_tile(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no step fits, the error needs the smallest tile of all, once for each geometry."""
+    program, calls = load_case("autoencoder", models_root).program, list[str]()
+    alive = find_lifetimes(make_schedule(program, Options("host", "single")))
+    target = target_for(alive.schedule)
+
+    def counted(step: Step, *words: Any) -> Candidate:
+        calls.append(step.name)
+        return smallest(step, *words)
+
+    monkeypatch.setattr(inner, "smallest", counted)
+    level = InnerLevel(alive, target, InnerLevel(alive, target, 0).capacity)
+    assert len(level.unfit("single")) == len(alive.schedule.steps)
+    assert dict(level.too_small("single").facts)["free"].startswith("0 B of ")
+    assert len(calls) == len(set(level.kinds)) < len(alive.schedule.steps)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,10 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, TilingInfeasible, VerifyFailed
 from deployer.core.plan import Options, Plan, Step, Tiling, target_for
+from deployer.planning import plan_choice
+from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import plan_with_tables
+from deployer.planning.tile import Tiler
 from deployer.running.memory_map import memory_map
 from deployer.tilers.levels.tables import fetched_bytes, group_spans, resident_tables, table_sizes, tables_in
 from deployer.verify.plan import verify_plan
@@ -81,6 +85,48 @@ def test_groups_where_they_are_quicker(models_root: Path) -> None:
     rectangles = re.findall(r"argument tables of steps (\d+) to (\d+)", memory_map(plan))
     spans = group_spans(plan.groups, len(plan.steps))
     assert [tuple(map(int, pair)) for pair in rectangles] == [(span.start, span[-1]) for span in spans]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, root: Path, gaps: tuple[int, int]) -> list[tuple[str, tuple[int, ...]]]:
+    """Plan the test where groups gain, with a packing that leaves gaps once: what is tiled and placed, one by one."""
+    calls = list[tuple[str, tuple[int, ...]]]()
+    tiled, placed = Tiler.tile, plan_choice.place_tiling
+
+    def tile(self: Tiler, withheld: tuple[int, ...], *words: Any) -> Tiling:
+        calls.append(("tiles with groups" if self.tables.groups else "tiles", withheld))
+        return tiled(self, withheld, *words)
+
+    def place(tiling: Tiling, *words: Any) -> Plan:
+        calls.append(("addresses with groups" if tiling.groups else "addresses", tiling.gaps))
+        if len(calls) == 2 and any(gaps):
+            raise PackingGap(target_for(tiling.lifetimes.schedule).levels[1], gaps, 1)
+        return placed(tiling, *words)
+
+    monkeypatch.setattr(Tiler, "tile", tile)
+    monkeypatch.setattr(plan_choice, "place_tiling", place)
+    pipeline.plan_case(load_case(TEST, root), Options("host", "single", {"L1": GROUPED_L1}))
+    return calls
+
+
+def test_groups_begin_with_the_gaps_of_the_levels_further_out(
+    monkeypatch: pytest.MonkeyPatch, models_root: Path
+) -> None:
+    """What packing lost in L2 with resident tables it would lose with groups too; L1 is another one with them."""
+    assert recorded(monkeypatch, models_root, (16, 64)) == [
+        ("tiles", (0, 0)),
+        ("addresses", (0, 0)),
+        ("tiles", (16, 64)),
+        ("addresses", (16, 64)),
+        ("tiles with groups", (0, 64)),
+        ("addresses with groups", (0, 64)),
+    ]
+
+
+def test_groups_that_gain_nothing_are_not_placed(monkeypatch: pytest.MonkeyPatch, models_root: Path) -> None:
+    """Whether groups gain is known from the tiles."""
+    monkeypatch.setattr(plan_choice, "worthwhile", lambda cycles, resident: False)
+    names = [name for name, _ in recorded(monkeypatch, models_root, (0, 0))]
+    assert names == ["tiles", "addresses", "tiles with groups"]
 
 
 def test_artefacts_keep_groups(models_root: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import DeployerError
 from deployer.core.plan import Options
-from deployer.planning import rival
+from deployer.planning import rival, tile
+from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.rival import Ahead, Rival
+from deployer.planning.schedule import make_schedule
 from deployer.planning.workers import Stopped, Workers
 from deployer.tilers.levels.model import Choice, Problem
 from DeployTest.support.cases import case_dir, load_case
@@ -52,6 +55,29 @@ def test_artefacts_are_small(models_root: Path) -> None:
         body = json.loads(text)["body"]
         assert len(text) < 5000 * len(body["steps"])
         assert max(len(line) for line in text.split("\n") if "base64" not in line) <= 120
+
+
+@pytest.mark.parametrize(("test", "l1", "later"), [("autoencoder", 16000, []), ("simple_mlp", 240000, ["single"])])
+def test_a_rival_far_behind_is_left_out_of_later_attempts(
+    test: str, l1: int, later: list[str], monkeypatch: pytest.MonkeyPatch, models_root: Path
+) -> None:
+    """Single buffering takes a few percent more cycles where steps have many tiles, and none where they have one."""
+    program = load_case(test, models_root).program
+    alive = find_lifetimes(make_schedule(program, Options("host", "auto", {"L1": l1})))
+    begun = list[str]()
+
+    def begin(name: str, *words: Any) -> Rival:
+        begun.append(name)
+        return Rival(name, *words)
+
+    monkeypatch.setattr(tile, "Rival", begin)
+    tiler = tile.Tiler(alive)
+    tiler.tile((0, 0), 1)
+    assert begun == ["single", "double", "auto"]
+    for again in (tiler, tile.Tiler(alive, other=tiler)):
+        begun.clear()
+        again.tile((0, 64), 1)
+        assert begun == [*later, "double", "auto"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

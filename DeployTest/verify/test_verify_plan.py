@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deployer.core.access import Whole
 from deployer.core.errors import VerifyFailed
 from deployer.core.plan import Plan, Tiling, Timeline
+from deployer.verify import plan as judge
 from deployer.verify.plan import check_kernel, verify_plan
 from DeployTest.verify.plan_edits import (
     at_home,
@@ -159,8 +160,11 @@ def bytes_collide(p: Plan) -> bool:
 @given(data=st.data())
 @settings(deadline=None, max_examples=150)
 def test_overlap_is_what_painting_bytes_shows(data: st.DataObject) -> None:
-    """Any one buffer anywhere: refused for overlap exactly where two live buffers share a byte."""
+    """Any one buffer anywhere: refused for overlap exactly where two live buffers share a byte, however many are
+    compared at a time.
+    """
     tiling, plan = small_plan()
+    compared = data.draw(st.sampled_from([1, 3, judge.COMPARED]))
     offset = 4 * data.draw(st.integers(0, 1 << 10))
     if data.draw(st.booleans()):
         storage = data.draw(st.sampled_from([h.storage for h in plan.homes]))
@@ -170,7 +174,9 @@ def test_overlap_is_what_painting_bytes_shows(data: st.DataObject) -> None:
         chosen_slot = data.draw(st.sampled_from(range(len(slots))))
         changed = in_operand(plan, lambda s, o: o is slots[chosen_slot], slot_offset=lambda o: offset)
     try:
-        verify_plan(changed, tiling)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(judge, "COMPARED", compared)
+            verify_plan(changed, tiling)
         rule = ""
     except VerifyFailed as error:
         rule = error.rule

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
-from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for, target_of
+from deployer.core.level import RESIDENT
+from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
 from deployer.planning.place import PackingGap
 from deployer.planning.timeline import StepRuns
@@ -32,22 +33,20 @@ def best_plan(
     """
     found: tuple[Tiling, Plan] | None = None
     fault: TilingInfeasible | None = None
+    tiler: tile.Tiler | None = None
     for tables in tables_to_try(alive.schedule.steps, target_for(alive.schedule)):
         if found and not tables.rival:
             break
         if tables.groups:
             progress(f"argument tables in {len(tables.groups)} groups")
+        tiler = tile.Tiler(alive, tables, tiler)
         try:
-            other = plan_with_tables(alive, tables, progress, running, jobs)
+            found = _plan_tiled(tiler, found, progress, running, jobs)
         except TilingInfeasible as problem:
             fault = problem
-            continue
         except PlacementInfeasible:
             if found is None:
                 raise
-            continue
-        if found is None or worthwhile(_update_cycles(*other), _update_cycles(*found)):
-            found = other
     if found is None:
         assert fault is not None
         raise fault
@@ -63,14 +62,29 @@ def _update_cycles(tiling: Tiling, plan: Plan) -> int:
 def plan_with_tables(
     alive: Lifetimes, tables: Tables, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """Tiles and addresses; a packing that leaves a gap tightens the tiling by it."""
-    target = target_of(alive.schedule.options)
-    gaps: tuple[int, ...] = tile.no_gaps(target)
-    tiler = tile.Tiler(alive, tables)
+    """Tiles and addresses for these tables; a packing that leaves a gap tightens the tiling by it."""
+    return _plan_tiled(tile.Tiler(alive, tables), None, progress, running, jobs)
+
+
+def _plan_tiled(
+    tiler: tile.Tiler, rival: tuple[Tiling, Plan] | None, progress: Progress, running: Running, jobs: int
+) -> tuple[Tiling, Plan]:
+    """Tiles and addresses, or the rival, a plan of the same program, where they gain too little.
+
+    The rival's packing of the outer levels left gaps, and so would this one. A tiling that gains too little is not
+    placed: what further gaps do to it is no gain.
+    """
+    target, most = tiler.target, 0
+    gaps = tile.no_gaps(target)
+    if rival:
+        gaps = (*gaps[: RESIDENT + 1], *rival[0].gaps[RESIDENT + 1 :])
+        most = _update_cycles(*rival)
     for attempt in range(1, PACKING_ATTEMPTS + 1):
         stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
         progress(stage)
         tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
+        if rival and not worthwhile(tile.predicted(tiling, tiler.runs), most):
+            return rival
         try:
             return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
         except PackingGap as problem:

@@ -10,9 +10,12 @@ from deployer.planning.timeline import StepRuns
 from deployer.planning.workers import Parts, Workers, cores
 from deployer.tilers.levels.between import BetweenLevel, StagedSteps
 from deployer.tilers.levels.flat import flat_tiling
-from deployer.tilers.levels.inner import InnerLevel
+from deployer.tilers.levels.inner import Costed, InnerLevel
 from deployer.tilers.levels.tables import Tables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
+
+BEHIND_MILLI = 30
+"""Thousandths of cycles by which a rival that is further behind in one attempt is left out of the next ones."""
 
 
 def no_gaps(target: Target) -> tuple[int, ...]:
@@ -23,12 +26,15 @@ def no_gaps(target: Target) -> tuple[int, ...]:
 class Tiler:
     """Tiles one program, again with more bytes withheld where a packing needs it; attempts share what they can."""
 
-    def __init__(self, lifetimes: Lifetimes, tables: Tables | None = None) -> None:
+    def __init__(self, lifetimes: Lifetimes, tables: Tables | None = None, other: "Tiler | None" = None) -> None:
+        """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it."""
         self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
         self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
         self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups)
         self._inner: dict[tuple[int, bool], InnerLevel] = {}
-        self._staged: StagedSteps = {}
+        self._costed: Costed = other._costed if other else Costed()
+        self._staged: StagedSteps = other._staged if other else {}
+        self._behind: frozenset[str] = other._behind if other else frozenset()
 
     def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
         """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
@@ -50,24 +56,26 @@ class Tiler:
         if inner.unfit(options.strategy):
             raise inner.too_small(options.strategy)
         between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
-        names = [x for x in strategy(options.strategy).rivals if not inner.unfit(x)]
+        names = [x for x in strategy(options.strategy).rivals if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
+        found = dict[str, int]()
         parts = Parts(say)
         with Workers(jobs or cores()) as workers:
             rivals = [Rival(name, inner, between, gaps, workers, parts, False) for name in names]
             rivals.append(Rival(options.strategy, inner, between, gaps, workers, parts, bool(names)))
             for rival in rivals:
                 tiling = rival.tiling(best[1] if best else None)
-                cycles = predicted(tiling, self.runs)
+                found[rival.name] = cycles = predicted(tiling, self.runs)
                 if best is None or cycles < best[0]:
                     best = (cycles, tiling)
         assert best is not None
+        self._behind |= {x for x in names if found[x] * 1000 > best[0] * (1000 + BEHIND_MILLI)}
         return best[1]
 
     def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
         key = (gap, residents)
         if key not in self._inner:
-            self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents, self.tables)
+            self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents, self.tables, self._costed)
         return self._inner[key]
 
 

@@ -19,6 +19,9 @@ from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_b
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
+COMPARED = 256
+"""So many buffers are compared with all others at a time: pairs of all at once are most of a large plan's memory."""
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -189,13 +192,16 @@ def _overlap(level: str, buffers: list[Buffer]) -> None:
     start = np.array([b.offset for b in buffers])
     end = start + np.array([b.bytes for b in buffers])
     first, last = (np.array([getattr(b, side) for b in buffers]) for side in ("first", "last"))
-    clash = (start[:, None] < end) & (start < end[:, None])
-    clash &= (first[:, None] <= last) & (first <= last[:, None])
-    np.fill_diagonal(clash, False)
-    if clash.any():
-        pair = [buffers[int(i)] for i in np.argwhere(clash)[0]]
-        facts = [(b.name, f"{b.offset}..{b.offset + b.bytes}, steps {b.first}..{b.last}") for b in pair]
-        raise VerifyFailed("overlap", f"{pair[0].name} and {pair[1].name} share bytes of {level}", facts)
+    for begin in range(0, len(buffers), COMPARED):
+        rows = slice(begin, begin + COMPARED)
+        clash = (start[rows, None] < end) & (start < end[rows, None])
+        clash &= (first[rows, None] <= last) & (first <= last[rows, None])
+        np.fill_diagonal(clash[:, begin:], False)
+        if clash.any():
+            one, other = np.argwhere(clash)[0].tolist()
+            pair = buffers[begin + one], buffers[other]
+            facts = [(b.name, f"{b.offset}..{b.offset + b.bytes}, steps {b.first}..{b.last}") for b in pair]
+            raise VerifyFailed("overlap", f"{pair[0].name} and {pair[1].name} share bytes of {level}", facts)
 
 
 def _budgets(plan: Plan, buffers: dict[str, list[Buffer]], target: Target) -> None:

@@ -49,7 +49,7 @@ def verify_plan_alone(plan: Plan) -> None:
     tiling = _as_tiling(plan)
     for step, declared, choice in zip(plan.steps, tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         _arguments(step)
-        check_choice(declared, choice, tiling)
+        check_choice(declared, choice, tiling, target)
         check_moves(step, declared, homes, target)
         check_kernel(step, tiling)
     _dataflow(plan, homes)

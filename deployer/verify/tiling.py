@@ -28,9 +28,9 @@ def verify_tiling(tiling: Tiling) -> None:
     _declared(tiling)
     _dataflow(tiling)
     _lifetimes(tiling)
-    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        check_choice(step, choice, tiling)
     target = target_of(tiling)
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        check_choice(step, choice, tiling, target)
     gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps, default=0) >= 0
     need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
     check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
@@ -38,10 +38,13 @@ def verify_tiling(tiling: Tiling) -> None:
     check_tables(steps, tiling.table_bytes, tiling.groups, target)
 
 
-def check_choice(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """A step's tile, stage and slots are valid, its boxes lie inside its tensors, and it writes each output once."""
+def check_choice(step: Step, choice: StepTiling, tiling: Tiling, target: Target) -> None:
+    """A step's tile, stage and slots are valid, its boxes lie inside its tensors, and it writes each output once.
+
+    `target` is the tiling's.
+    """
     _tile(step, choice)
-    _whole_sums(step, choice, target_of(tiling))
+    _whole_sums(step, choice, target)
     _stage(step, choice, tiling)
     _slots(step, choice, tiling)
     _inside(step, choice, tiling.lifetimes.schedule.program)

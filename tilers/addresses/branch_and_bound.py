@@ -27,6 +27,8 @@ BATCH = 8
 """Children that an order that learns bounds before it tries the first of them."""
 GRAIN = 8192
 """A node counts once more per this many crossings of a buffer and a section, so that a node limit limits the work."""
+CROSSINGS = 32_768
+"""From this many on the least offsets of sections are found by runs of sections, and not crossing by crossing."""
 FIRST_RUN = 2
 """Nodes per buffer in the first run of an order; a run without backtracking needs one per buffer."""
 GROWTH = 4
@@ -74,7 +76,7 @@ class _Spent(Exception):
 class _Part:
     """Unplaced buffers of neighbouring sections, in the order in which ties are broken.
 
-    `crossing` lists the buffers of each section one section after the other; `starts` is where each begins.
+    The sections of a buffer are low..high, without high. `floors` finds the least of a value over the buffers of each.
     """
 
     index: Ints
@@ -82,10 +84,18 @@ class _Part:
     low: Ints
     high: Ints
     section: int
-    covers: Bools
-    overlaps: Bools
-    crossing: Ints
-    starts: Ints
+    floors: "_Minima"
+
+    @property
+    def sections(self) -> int:
+        """How many there are."""
+        return self.floors.count
+
+    def overlaps(self, buffer: int) -> Bools:
+        """Which buffers have a section in common with this one; not itself."""
+        others: Bools = (self.low < self.high[buffer]) & (self.high > self.low[buffer])
+        others[buffer] = False
+        return others
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,42 @@ class _Child(NamedTuple):
     buffer: int
     least: Ints
     load: Ints
+
+
+class _Minima:
+    """The least of a value over the buffers of each section; a buffer is in the sections low..high, without high.
+
+    Of many crossings it takes those of runs alone. A buffer's sections are those of two overlapping runs whose length
+    is a power of two; the least of a run goes to its two halves, from the longest runs down to single sections.
+    """
+
+    def __init__(self, low: Ints, high: Ints, count: int) -> None:
+        self.count, self.levels = count, 1
+        self.crossings = int((high - low).sum())
+        if self.crossings < CROSSINGS:
+            runs, self.buffers = np.nonzero((low <= np.arange(count)[:, None]) & (np.arange(count)[:, None] < high))
+        else:
+            level = _power(high - low)
+            self.levels = int(level.max()) + 1
+            at = np.concatenate((level * count + low, level * count + high - (1 << level)))
+            order = np.argsort(at, kind="stable")
+            runs, self.buffers = at[order], order % len(low)
+        self.runs, self.starts = np.unique(runs, return_index=True)
+
+    def of(self, values: Ints) -> Ints:
+        """The least value of each section."""
+        least: Ints = np.minimum.reduceat(values.take(self.buffers), self.starts)
+        if self.levels == 1:
+            return least
+        table: Ints = np.full((self.levels, self.count), PLACED)
+        table.ravel()[self.runs] = least
+        for level in range(self.levels - 1, 0, -1):
+            half = 1 << (level - 1)
+            long, short = table[level], table[level - 1]
+            np.minimum(short, long, out=short)
+            np.minimum(short[half:], long[:-half], out=short[half:])
+        least = table[0]
+        return least
 
 
 def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Answer:
@@ -190,8 +236,8 @@ class _Search:
         part = node.part
         if self.nodes >= self.run_limit:
             raise _Spent
-        self.nodes += 1 + len(part.crossing) // GRAIN
-        if len(part.starts) == 1:
+        self.nodes += 1 + part.floors.crossings // GRAIN
+        if part.sections == 1:
             return self._stack(node)
         for child in self._children(node):
             buffer = child.buffer
@@ -201,7 +247,7 @@ class _Search:
                     break
             else:
                 return True
-            if not (part.overlaps[buffer] & (child.least != PLACED)).any():
+            if not (part.overlaps(buffer) & (child.least != PLACED)).any():
                 return False  # nothing lies on it, so that another place for it changes nothing (MiniMalloc)
         return False
 
@@ -241,10 +287,11 @@ class _Search:
         """The child that places the buffer at its least offset, and the first section that it overfills, if any."""
         part, least = node.part, node.least
         at, size = int(least[buffer]), int(part.size[buffer])
-        load = node.load - size * part.covers[buffer]
-        after = np.where(part.overlaps[buffer], np.maximum(least, at + size), least)
+        load = node.load.copy()
+        load[part.low[buffer] : part.high[buffer]] -= size
+        after = np.where(part.overlaps(buffer), np.maximum(least, at + size), least)
         after[buffer] = PLACED
-        floors = np.maximum(np.minimum.reduceat(after.take(part.crossing), part.starts), at)
+        floors = np.maximum(part.floors.of(after), at)
         overfull = (floors + load > self.capacity) & (load > 0)
         first = int(overfull.argmax())
         return _Child(buffer, after, load), first if overfull[first] else None
@@ -254,7 +301,8 @@ class _Search:
         if self.order in FIXED_ORDERS:
             return
         self.overfull[part.section + section] += 1
-        self.moments[part.index] += part.covers[:, section] & (child.least != PLACED)
+        covering = (part.low <= section) & (section < part.high)
+        self.moments[part.index] += covering & (child.least != PLACED)
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
         """The nodes that remain after a child: none, one of the same part, or one of each part it falls into."""
@@ -267,17 +315,14 @@ class _Search:
                 yield _Node(part, child.least, child.load, spanning, int(node.least[buffer]), buffer)
             return
         unplaced = child.least != PLACED
-        yield from self._split(
-            part.index[unplaced], child.least[unplaced], part.section, part.section + len(part.starts)
-        )
+        yield from self._split(part.index[unplaced], child.least[unplaced], part.section, part.section + part.sections)
 
     def _split(self, index: Ints, least: Ints, begin: int, end: int) -> Iterator[_Node]:
         """The root nodes of the parts into which the buffers of sections begin..end fall."""
         low, high = self.low[index], self.high[index]
-        covers = _covers(low - begin, high - begin, end - begin)
-        spanning = _covers(low - begin, high - begin - 1, end - begin - 1).sum(axis=0)
+        spanning = _sums(low - begin, high - begin - 1, np.ones_like(low), end - begin - 1)
         borders = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
-        load = (covers * self.size[index][:, None]).sum(axis=0)
+        load = _sums(low - begin, high - begin, self.size[index], end - begin)
         for a, b in pairwise(borders):
             inside = np.flatnonzero((low - begin >= a) & (high - begin <= b))
             if len(inside):
@@ -286,31 +331,17 @@ class _Search:
     def _root(self, index: Ints, least: Ints, section: int, load: Ints) -> _Node:
         """The root node of a part."""
         low, high = self.low[index] - section, self.high[index] - section
-        covers = _covers(low, high, len(load))
         keys = {
-            "load": np.where(covers, load, 0).max(axis=1),
+            "load": _greatest(low, high, load),
             "life": self.life[index],
             "area": self.life[index] * self.size[index],
             "blame": self.moments[index] * self.life[index] * self.size[index],
-            "pressure": np.where(covers, self.overfull[section : section + len(load)], 0).max(axis=1),
+            "pressure": _greatest(low, high, self.overfull[section : section + len(load)]),
         }
         order = np.lexsort((index, *(-keys[k] for k in reversed(self.order))))
-        low, high, covers = low[order], high[order], covers[order]
-        overlaps = (low < high[:, None]) & (high > low[:, None])
-        np.fill_diagonal(overlaps, False)
-        where, crossing = np.nonzero(covers.T)
-        part = _Part(
-            index[order],
-            self.size[index[order]],
-            low,
-            high,
-            section,
-            covers,
-            overlaps,
-            crossing,
-            np.searchsorted(where, np.arange(len(load))),
-        )
-        spanning = _covers(low, high - 1, len(load) - 1).sum(axis=0)
+        low, high = low[order], high[order]
+        part = _Part(index[order], self.size[index[order]], low, high, section, _Minima(low, high, len(load)))
+        spanning = _sums(low, high - 1, np.ones_like(low), len(load) - 1)
         return _Node(part, least[order], load, spanning, 0, 0)
 
 
@@ -323,7 +354,27 @@ def _sections(items: Sequence[Sized]) -> Ints:
     return np.array([b for b, end, i in zip(births, ends, at.tolist(), strict=True) if deaths[i] < end], np.int64)
 
 
-def _covers(low: Ints, high: Ints, count: int) -> Bools:
-    """A boolean array [buffers, sections]: whether low <= section < high."""
-    sections = np.arange(count)
-    return (low[:, None] <= sections) & (sections < high[:, None])
+def _sums(low: Ints, high: Ints, values: Ints, count: int) -> Ints:
+    """For each of `count` sections, the sum of the values of the buffers in it: low <= section < high."""
+    changes = np.zeros(count + 1, np.int64)
+    np.add.at(changes, low, values)
+    np.subtract.at(changes, high, values)
+    sums: Ints = np.cumsum(changes[:-1])
+    return sums
+
+
+def _greatest(low: Ints, high: Ints, values: Ints) -> Ints:
+    """For each buffer, the greatest of the values of its sections low..high, without high: of two overlapping runs."""
+    level = _power(high - low)
+    rows = [values]
+    for number in range(int(level.max(initial=0))):
+        half = 1 << number
+        rows.append(np.maximum(rows[-1], np.append(rows[-1][half:], np.zeros(half, np.int64))))
+    table = np.stack(rows)
+    greatest: Ints = np.maximum(table[level, low], table[level, high - (1 << level)])
+    return greatest
+
+
+def _power(length: Ints) -> Ints:
+    """The exponents of the largest powers of two up to these lengths."""
+    return np.frexp(length)[1].astype(np.int64) - 1

@@ -1,7 +1,6 @@
 """The tiling problem of the level between the inner one and the outermost: storages to spill, and tiles of stages."""
 
 import itertools
-from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from deployer.tilers.levels.candidates import Candidate
 from deployer.tilers.levels.geometry import Places, kinds, storages
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
-from deployer.tilers.levels.staging import Fronts, Inside, Spill, StagedStep, stage_grid
+from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 1000
@@ -43,7 +42,6 @@ class BetweenLevel:
         self.fixed = alive(lifetimes, target, self.names)
         self.kinds = kinds(self.schedule.steps)
         self._staged = staged
-        self._fronts: dict[Hashable, Fronts] = {}
 
     def spill(self, name: str, inner: InnerLevel) -> Spill:
         """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
@@ -86,20 +84,13 @@ class BetweenLevel:
         fixed, by_name = self.fixed[step.index], sorted(touched, key=lambda place: names[place])
         everything, access = frozenset(names[place] for place in touched), step.access
         whole = Candidate(access.sizes, tuple(access.sizes), "single", everything, {}, fixed, inside.cycles)
-        fronts = [self._front(key, inside, room - fixed, mode) for mode in modes]
+        fronts = [self._staged[key].fronts(inside, room - fixed, mode) for mode in modes]
         candidates = [whole]
         for mask in (m for r in range(len(by_name)) for m in itertools.combinations(by_name, r)):
             resident = frozenset(names[place] for place in mask)
             for x in (x for front in fronts for x in front[frozenset(mask)]):
                 candidates.append(Candidate(x.tile, x.order, x.buffering, resident, x.slots, x.bytes + fixed, x.cycles))
         return candidates
-
-    def _front(self, key: StagedKey, inside: Inside, room: int, mode: Buffering) -> Fronts:
-        """The fronts of a staged step; many steps of equal geometry have the same room, and strategies share modes."""
-        full_key = (key, inside.cycles, room, mode)
-        if full_key not in self._fronts:
-            self._fronts[full_key] = self._staged[key].fronts(inside, room, mode)
-        return self._fronts[full_key]
 
     def _least(self, name: str) -> tuple[int, Step]:
         """The step that needs the most bytes with all its eligible operands spilled, after these bytes."""

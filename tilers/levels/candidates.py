@@ -84,8 +84,20 @@ class Walks:
         return self._cache[index]
 
 
+class Front(NamedTuple):
+    """The Pareto front of all candidates with the storages `resident`, in ascending order of bytes: their indices into
+    arrays [orders * combinations], or into several such, their bytes and cycles, and the slots of each operand."""
+
+    resident: frozenset[str]
+    limit: int
+    indices: npt.NDArray[np.intp]
+    bytes: Ints
+    cycles: Ints
+    slots: tuple[Ints, ...]
+
+
 class StepCandidates:
-    """The candidates of a step over `access`, the step's own or a part of it, within `capacity` bytes.
+    """The candidates of a step over `access`, the step's own or a part of it.
 
     `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. `known` are
     costs of calls by tile, as `kernel_totals` has them.
@@ -98,13 +110,12 @@ class StepCandidates:
         storage_of: Mapping[str, str],
         eligible: frozenset[str],
         target: Target,
-        capacity: int,
         fresh: bool,
         known: dict[tuple[int, ...], CallCost],
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
         parts = (access, grid, orders, storage_of, target, fresh)
-        self.target, self.capacity, self.walks = target, capacity, Walks(access, grid, orders)
+        self.target, self.walks = target, Walks(access, grid, orders)
         self.moves = [movement(step, o.arg, *parts, RESIDENT) for o in access.operands]
         self.kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
         self.calls = np.tile(grid.calls, len(orders))
@@ -115,31 +126,39 @@ class StepCandidates:
         self.limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in self.masks]
         # Cutting a step that moves nothing into tiles gains nothing.
         self.cut = np.array([mask != everything for mask in self.masks])
-        self._fronts: dict[Buffering, list[Candidate]] = {}
+        self._fronts: dict[Buffering, list[Front]] = {}
 
-    def fronts(self, mode: Buffering) -> list[Candidate]:
-        """The Pareto fronts of all residencies for a buffering, computed where a strategy asks for it."""
+    def fronts(self, mode: Buffering, capacity: int) -> Iterator[Candidate]:
+        """The Pareto fronts of all residencies for a buffering, in `capacity` bytes, each thinned to its limit.
+
+        What fits less room is the beginning of the front without a limit, which is computed once.
+        """
         if mode not in self._fronts:
             self._fronts[mode] = list(self._computed(IN_PLACE[mode]))
-        return self._fronts[mode]
+        count, args = len(self.calls), [m.arg for m in self.moves]
+        for front in self._fronts[mode]:
+            fitting = int(np.searchsorted(front.bytes, capacity, "right"))
+            at = thinned(fitting, front.limit)
+            facts = [x[at].tolist() for x in (front.indices, front.bytes, front.cycles, *front.slots)]
+            for index, length, time, *numbers in zip(*facts, strict=True):
+                chosen = dict(zip(args, numbers, strict=True))
+                pipelined: Buffering = "double" if max(numbers) > 1 else "single"
+                yield Candidate(*self.walks[index % count], pipelined, front.resident, chosen, length, time)
 
-    def _computed(self, slot_counts: tuple[int, ...]) -> Iterator[Candidate]:
-        moves, kernels, calls, args = self.moves, self.kernels, self.calls, [m.arg for m in self.moves]
+    def _computed(self, slot_counts: tuple[int, ...]) -> Iterator[Front]:
+        moves, kernels, calls = self.moves, self.kernels, self.calls
         slots = [np.concatenate([m.slots(in_place) for in_place in slot_counts]) for m in moves]
         for rows in batches(len(self.masks), len(calls) * len(slot_counts)):
             moved = self.moved[rows]
             parts = [_priced(moves, moved, in_place, kernels, calls, self.target) for in_place in slot_counts]
             size, cycles = (np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1))
-            allowed = possible(moves, moved) & ((calls == 1) | self.cut[rows, None])
-            fits = np.tile(allowed, len(parts)) & (size <= self.capacity)
-            for row, front in enumerate(fronts(size, cycles, fits, self.limits[rows])):
-                columns = [n[front] * moving for n, moving in zip(slots, moved[row], strict=True)]
-                facts = [x.tolist() for x in (front, size[row, front], cycles[row, front], *columns)]
-                for index, length, time, *numbers in zip(*facts, strict=True):
-                    chosen = dict(zip(args, numbers, strict=True))
-                    pipelined: Buffering = "double" if max(numbers) > 1 else "single"
-                    walk = self.walks[index % len(calls)]
-                    yield Candidate(*walk, pipelined, self.masks[rows][row], chosen, length, time)
+            allowed = np.tile(possible(moves, moved) & ((calls == 1) | self.cut[rows, None]), len(parts))
+            for row, front in enumerate(fronts(size, cycles, allowed)):
+                columns = tuple(n[front] * moving for n, moving in zip(slots, moved[row], strict=True))
+                number = rows.start + row
+                yield Front(
+                    self.masks[number], self.limits[number], front, size[row, front], cycles[row, front], columns
+                )
 
 
 def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Candidate]:
@@ -153,14 +172,14 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
         for candidate in sorted(groups[key], key=lambda c: (c.bytes, c.cycles, c.buffering != "single")):
             if not front or candidate.cycles < front[-1].cycles:
                 front.append(candidate)
-        points += [front[i] for i in _thinned(len(front), limit)]
+        points += [front[i] for i in thinned(len(front), limit)]
     return points
 
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = StepCandidates(step, access, storage_of, frozenset(), target, 1 << 62, False, {})
-    return min(candidates.fronts(mode), key=lambda c: (c.bytes, c.cycles))
+    candidates = StepCandidates(step, access, storage_of, frozenset(), target, False, {})
+    return min(candidates.fronts(mode, 1 << 62), key=lambda c: (c.bytes, c.cycles))
 
 
 def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Access) -> tuple[str, ...]:
@@ -170,22 +189,21 @@ def canonical_order(order: tuple[str, ...], tile: Mapping[str, int], access: Acc
     return (*split, *(n for n in parallel if n not in split), *(n for n in order if n not in parallel))
 
 
-def fronts(size: Ints, cycles: Ints, fits: Bools, limits: Sequence[int]) -> list[npt.NDArray[np.intp]]:
-    """Indices of the Pareto front in size and cycles of each row, among its entries that fit.
+def fronts(size: Ints, cycles: Ints, allowed: Bools) -> list[npt.NDArray[np.intp]]:
+    """Indices of the Pareto front in size and cycles of each row, among its entries that are allowed.
 
-    They are in ascending order of size and thinned evenly to the row's limit.
+    They are in ascending order of size.
     """
-    order = np.lexsort((cycles, np.where(fits, size, np.iinfo(np.int64).max)))
+    order = np.lexsort((cycles, np.where(allowed, size, np.iinfo(np.int64).max)))
     best = np.minimum.accumulate(np.take_along_axis(cycles, order, 1), axis=1)
     better = np.pad(best[:, 1:] < best[:, :-1], ((0, 0), (1, 0)), constant_values=True)
-    rows, columns = np.nonzero(better & np.take_along_axis(fits, order, 1))
+    rows, columns = np.nonzero(better & np.take_along_axis(allowed, order, 1))
     chosen = order[rows, columns]
-    ends = np.searchsorted(rows, np.arange(len(limits) + 1))
-    pieces = [chosen[a:b] for a, b in itertools.pairwise(ends)]
-    return [piece[_thinned(len(piece), limit)] for piece, limit in zip(pieces, limits, strict=True)]
+    ends = np.searchsorted(rows, np.arange(len(size) + 1))
+    return [chosen[a:b] for a, b in itertools.pairwise(ends)]
 
 
-def _thinned(count: int, limit: int) -> Sequence[int]:
+def thinned(count: int, limit: int) -> Sequence[int]:
     """Positions in a list of that length: at most `limit`, evenly, with the first and the last."""
     return range(count) if count <= limit else [round(i * (count - 1) / (limit - 1)) for i in range(limit)]
 

@@ -21,12 +21,28 @@ ELIGIBLE_LIMIT = 192
 """Most storages that may be resident: those with the most uses per step of their life."""
 
 
+class Costed:
+    """What does not depend on the room in the level: candidates of steps, and costs of calls and of all kernels."""
+
+    def __init__(self) -> None:
+        self.candidates: dict[Hashable, StepCandidates] = {}
+        self.calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
+        self.kernels: dict[int, Ints] = {}
+
+
 class InnerLevel:
     """The innermost level; it enumerates candidates once for all strategies and all steps with the same geometry."""
 
     def __init__(
-        self, lifetimes: Lifetimes, target: Target, gap: int, residents: bool = True, tables: Tables | None = None
+        self,
+        lifetimes: Lifetimes,
+        target: Target,
+        gap: int,
+        residents: bool = True,
+        tables: Tables | None = None,
+        costed: Costed | None = None,
     ) -> None:
+        """`costed` is shared with other instances for the same schedule."""
         self.lifetimes, self.target = lifetimes, target
         self.schedule = lifetimes.schedule
         program = self.schedule.program
@@ -45,10 +61,9 @@ class InnerLevel:
         fitting.sort(key=lambda x: (-uses[x.storage] / (x.last - x.first + 1), x.bytes, x.storage))
         self.eligible = tuple(sorted(fitting[:ELIGIBLE_LIMIT], key=lambda x: x.storage) if residents else ())
         self.kinds = kinds(self.schedule.steps)
-        self._candidates: dict[Hashable, StepCandidates] = {}
-        self._calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
-        self._kernels: dict[int, Ints] = {}
+        self._costed = costed or Costed()
         self._fronts: dict[Hashable, list[Candidate]] = {}
+        self._smallest: dict[tuple[int, tuple[Buffering, ...]], Candidate] = {}
 
     def problem(self, name: str, spill: Spill) -> Problem:
         """The solver's problem for one strategy; spilled storages are not eligible for homes in the level."""
@@ -99,14 +114,13 @@ class InnerLevel:
             return self._fronts[key]
         fresh = self.schedule.options.sole_pass
         part = (kind, names, stage and (*stage.tile.items(), frozenset(stage.slots)))
-        if part not in self._candidates:
+        known = self._costed.candidates
+        if part not in known:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            self._candidates[part] = StepCandidates(
-                step, access, of, eligible, self.target, self.capacity, fresh, self._calls[kind]
-            )
-        front = pareto(c for mode in modes for c in self._candidates[part].fronts(mode))
+            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self._costed.calls[kind])
+        front = pareto(c for mode in modes for c in known[part].fronts(mode, self.capacity))
         if stage:
             costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
             front = [c._replace(cycles=costs.around(c.cycles, stage.buffering)) for c in front]
@@ -124,10 +138,10 @@ class InnerLevel:
 
     def kernels(self, step: Step) -> Ints:
         """Cycles of the step's kernel calls for each combination of its stage's grid."""
-        kind = self.kinds[step.index]
-        if kind not in self._kernels:
-            self._kernels[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._calls[kind])
-        return self._kernels[kind]
+        kind, known = self.kinds[step.index], self._costed.kernels
+        if kind not in known:
+            known[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._costed.calls[kind])
+        return known[kind]
 
     def unfit(self, name: str) -> list[Step]:
         """Steps that do not fit under a strategy even with nothing resident."""
@@ -153,9 +167,12 @@ class InnerLevel:
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
-        """The candidate of least bytes with nothing resident."""
-        candidates = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
-        return min(candidates, key=lambda c: c.bytes)
+        """The candidate of least bytes with nothing resident, which steps of equal geometry share."""
+        key = self.kinds[step.index], modes
+        if key not in self._smallest:
+            candidates = (smallest(step, step.access, self.storage_of, self.target, m) for m in modes)
+            self._smallest[key] = min(candidates, key=lambda c: c.bytes)
+        return self._smallest[key]
 
 
 def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:

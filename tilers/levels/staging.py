@@ -4,8 +4,9 @@ A spilled operand has its home in the outermost level. The model of `deployer.ti
 for the inner level; a storage is "resident" here if its home is in the level between.
 """
 
+import bisect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from deployer.core.cost import staged_cycles
 from deployer.core.level import USUAL
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, totals
+from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, thinned, totals
 from deployer.tilers.levels.geometry import Places
 from deployer.tilers.levels.grid import Bools, Grid, Ints, grid_at, grid_of, loop_orders
 
@@ -99,10 +100,28 @@ class StagedStep:
         self.counts = np.tile(grid.calls, len(orders))
         storages = sorted(eligible)
         self.masks = [frozenset(m) for r in range(len(storages)) for m in itertools.combinations(storages, r)]
+        self._whole: dict[tuple[int, Buffering], list[_Whole]] = {}
+        self._fronts: dict[tuple[tuple[int, Buffering], tuple[int, ...]], Fronts] = {}
 
     def fronts(self, inside: Inside, room: int, mode: Buffering) -> Fronts:
-        """The Pareto fronts in `room` bytes, by the storages that stay."""
-        computed: Fronts = {}
+        """The Pareto fronts in `room` bytes, by the storages that stay, each thinned to LIMIT.
+
+        What fits less room is the beginning of the front of all, so rooms in which as much fits share their fronts.
+        """
+        key = inside.cycles, mode
+        if key not in self._whole:
+            self._whole[key] = self._computed(inside, mode)
+        counts = tuple(bisect.bisect_right(sizes, room) for sizes, _, _, _ in self._whole[key])
+        if (key, counts) not in self._fronts:
+            self._fronts[key, counts] = {
+                mask: self._points(front, thinned(count, LIMIT))
+                for mask, front, count in zip(self.masks, self._whole[key], counts, strict=True)
+            }
+        return self._fronts[key, counts]
+
+    def _computed(self, inside: Inside, mode: Buffering) -> list["_Whole"]:
+        """The fronts of all masks in any room."""
+        computed: list[_Whole] = []
         spilled = np.array([[place not in mask for place in self.places] for mask in self.masks])
         kernels = np.tile(inside.kernels, len(self.counts) // len(inside.kernels))
         inner = inside.cycles + kernels - inside.kernels.min() + (self.counts - 1) * self.target.step
@@ -110,22 +129,32 @@ class StagedStep:
         for rows in batches(len(self.masks), len(self.counts)):
             size, busy, exposed = _priced(self.moves, spilled[rows], mode, self.target)
             cycles = staged_cycles(inner, self.counts, busy, exposed, mode)
-            fits = possible(self.moves, spilled[rows]) & (size <= room)
-            indices = fronts(size, cycles, fits, [LIMIT] * len(size))
-            for row, (mask, front) in enumerate(zip(self.masks[rows], indices, strict=True)):
-                used = [
-                    (m.arg, n[front].tolist())
+            for row, front in enumerate(fronts(size, cycles, possible(self.moves, spilled[rows]))):
+                used = {
+                    m.arg: n[front].tolist()
                     for m, n, out in zip(self.moves, slots, spilled[rows][row], strict=True)
                     if out
-                ]
-                facts = zip(front.tolist(), size[row, front].tolist(), cycles[row, front].tolist(), strict=True)
-                points = []
-                for at, (index, length, time) in enumerate(facts):
-                    chosen = {arg: counts[at] for arg, counts in used}
-                    buffering: Buffering = "double" if max(chosen.values()) > 1 else "single"
-                    points.append(Point(*self.walks[index], buffering, chosen, length, time))
-                computed[mask] = points
+                }
+                computed.append(_Whole(size[row, front].tolist(), cycles[row, front].tolist(), front.tolist(), used))
         return computed
+
+    def _points(self, front: "_Whole", chosen: Iterable[int]) -> list[Point]:
+        """Those points of a front."""
+        points = []
+        for at in chosen:
+            slots = {arg: counts[at] for arg, counts in front.slots.items()}
+            buffering: Buffering = "double" if max(slots.values()) > 1 else "single"
+            points.append(Point(*self.walks[front.indices[at]], buffering, slots, front.bytes[at], front.cycles[at]))
+        return points
+
+
+class _Whole(NamedTuple):
+    """A front in any room, in ascending order of bytes: also cycles, indices of walks, and slots by operand."""
+
+    bytes: list[int]
+    cycles: list[int]
+    indices: list[int]
+    slots: dict[str, list[int]]
 
 
 def _priced(moves: list[Movement], moved: Bools, mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
