@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -13,12 +13,11 @@ import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Hop, Level
+from deployer.core.numbers import NUMBER, too_large
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
-LARGEST = 2**31 - 1
-"""The largest number of a target's file: bytes, cycles, or thousandths of them."""
 
 
 class TargetInvalid(UserError):
@@ -246,18 +245,6 @@ def parse(path: Path) -> Target:
     return _checked[key]
 
 
-def _too_large(value: Any, place: str) -> Iterator[tuple[str, int]]:
-    """Place and value of each number that no machine has: sums of products with it would leave 64 bits."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _too_large(part, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list):
-        for i, part in enumerate(value):
-            yield from _too_large(part, f"{place}[{i}]")
-    elif isinstance(value, int) and abs(value) > LARGEST:
-        yield place, value
-
-
 _checked: dict[tuple[str, ...], Target] = {}
 """Targets by the paths and texts of all files that describe them."""
 
@@ -282,7 +269,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     keys = {"name", "clock", "levels", "hops", "cost", "kernels", "toolchain", "simulates", "measured", "whole_sums"}
     keys |= {*numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
-    faults.texts += [f"{place} is {number}, beyond {LARGEST}" for place, number in _too_large(raw, "")]
+    faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in too_large(raw)]
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
     for key, kind in optional.items():
