@@ -4,7 +4,8 @@ A file may claim any size in a few bytes, so each claim is compared with these b
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import DTYPES, Node, TensorType
@@ -20,6 +21,8 @@ ARCHIVE_BYTES = 1 << 30
 """All arrays of an npz together: all samples are in memory at once, and one file feeds them to the program."""
 NODES = 20_000
 """Nodes of a graph, 90 times the largest known one; planning takes a hundredth of a second and more for each."""
+NUMBER = 2**31 - 1
+"""A number of a target's file: bytes, cycles, or thousandths of them."""
 RANK = 32
 """Axes of a tensor: half of what numpy can hold, and four times what operators can loop over."""
 
@@ -53,3 +56,15 @@ def check_elements(node: Node, what: str, shape: Sequence[int]) -> None:
 def too_large(node: Node, why: str, most: int) -> UnsupportedOperator:
     """The error of a node beyond a limit."""
     return unsupported(node, f"{why}, at most {most}", _WAY_OUT)
+
+
+def numbers_beyond(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
+    """Place and value of each number that no machine has: sums of products with it would leave 64 bits."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from numbers_beyond(part, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from numbers_beyond(part, f"{place}[{i}]")
+    elif isinstance(value, int) and abs(value) > NUMBER:
+        yield place, value

@@ -13,7 +13,7 @@ import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Hop, Level
-from deployer.core.numbers import NUMBER, too_large
+from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
@@ -269,7 +269,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     keys = {"name", "clock", "levels", "hops", "cost", "kernels", "toolchain", "simulates", "measured", "whole_sums"}
     keys |= {*numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
-    faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in too_large(raw)]
+    faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in numbers_beyond(raw)]
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
     for key, kind in optional.items():
