@@ -1,8 +1,10 @@
 """From a PyTorch module to trained weights; PyTorch is an optional extra of the deployer.
 
-`capture` lowers a module's forward pass, `train` trains it by the generated code, `load_into` puts the weights back.
+`train` trains a module by generated code, `load_into` puts the weights back; `capture` gives the module's forward pass
+as an ONNX model.
 """
 
 from deployer.torch.capture import Captured, capture
+from deployer.torch.training import Trained, load_into, train
 
-__all__ = ["Captured", "capture"]
+__all__ = ["Captured", "Trained", "capture", "load_into", "train"]

@@ -72,16 +72,18 @@ def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, 
     walk(lowerings)
     with _training(module, dropout):
         program = torch.export.export(module, tuple(inputs)).run_decompositions({})
-    return _Walk(program, output).captured()
+    first: dict[int, str] = {}
+    names = {n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)}
+    return _Walk(program, names, output).captured()
 
 
 class _Walk:
-    """Walks a functional graph of torch.export."""
+    """Walks a functional graph of torch.export. `names` has the first name of each parameter, of tied ones for all."""
 
-    def __init__(self, program: torch.export.ExportedProgram, output: int) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, names: dict[str, str], output: int) -> None:
         self.program, self.output = program, output
         signature = program.graph_signature
-        self.parameters = dict(signature.inputs_to_parameters)
+        self.parameters = {node: names.get(name, name) for node, name in signature.inputs_to_parameters.items()}
         self.buffers = dict(signature.inputs_to_buffers) | dict(signature.inputs_to_lifted_tensor_constants)
         self.builder = GraphBuilder(reserved={*self.parameters.values(), *self.buffers.values()})
         self.values: dict[str, Any] = {}
@@ -136,7 +138,6 @@ class _Walk:
             if node.name not in self.parameters and not tensor.is_floating_point():
                 self.values[node.name] = tensor.numpy()
                 return
-            # parameters that are tied are one tensor of the module's state, under its first name
             self.builder.initializers[name] = tensor.numpy()
             value = Value(name, tuple(tensor.shape))
         self.values[node.name] = value

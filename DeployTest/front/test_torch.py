@@ -1,0 +1,139 @@
+"""From a PyTorch module to trained weights: what is kept, what is refused, and that both train alike."""
+
+import importlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deployer.core.errors import DatasetMismatch, OptionProblem, UnsupportedOperator
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+front: Any = importlib.import_module("deployer.torch")
+nn = torch.nn
+
+
+def draw(*shape: int) -> Any:
+    """Normal numbers from a fixed seed."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def test_names_and_places() -> None:
+    """Parameters and buffers have the module's names, each operator's node the submodule's."""
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(64, 3))
+    captured = front.capture(module.train(), [draw(2, 1, 6, 6)])
+    assert captured.parameters == tuple(name for name, _ in module.named_parameters())
+    assert captured.buffers == ("1.running_mean", "1.running_var")
+    places = [node.name.split("/")[0] for node in captured.model.graph.node]
+    assert (places[:3], places[-1]) == (["0", "1", "2"], "4")
+
+
+def test_what_exporters_change() -> None:
+    """Two equal norms stay two, biases of zero stay, tied weights are one, and a batch norm is not folded."""
+
+    class Net(nn.Module):
+        """Equal norms, a bias of zeros, and a matrix that two layers share."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.LayerNorm(5), nn.LayerNorm(5)
+            self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5, bias=False)
+            nn.init.zeros_(self.first.bias)
+            self.second.weight = self.first.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.b(self.first(self.a(x))))
+
+    captured = front.capture(Net().train(), [draw(3, 5)])
+    assert set(captured.parameters) == {"a.weight", "a.bias", "b.weight", "b.bias", "first.weight", "first.bias"}
+    norm = front.capture(nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).train(), [draw(2, 1, 3, 3)])
+    assert [node.op_type for node in norm.model.graph.node] == ["Conv", "BatchNormalization"]
+
+
+def test_train_and_load(tmp_path: Path) -> None:
+    """As PyTorch trains, over two epochs; the module keeps its own weights until the trained ones are loaded."""
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).train()
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    x, y = draw(8, 6), torch.arange(8) % 3
+    trained = front.train(module, (x, y), "cross_entropy", learning_rate=0.1, batch=4, epochs=2, folder=tmp_path)
+    assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
+    optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
+    for _, begin in itertools.product(range(2), (0, 4)):
+        optimizer.zero_grad()
+        value = nn.functional.cross_entropy(module(x[begin : begin + 4]), y[begin : begin + 4])
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    assert trained.verdict == "passed"
+    assert np.allclose(trained.losses, losses, rtol=0, atol=np.finfo(np.float32).eps * 8)
+    for name, p in module.named_parameters():
+        moved = float((p.detach() - before[name]).abs().max())
+        assert np.abs(trained.weights[name] - p.detach().numpy()).max() < moved / 1000
+    front.load_into(module, trained)
+    assert all(np.array_equal(p.detach().numpy(), trained.weights[n]) for n, p in module.named_parameters())
+
+
+def test_load_changes_nothing_where_it_cannot() -> None:
+    """A parameter that the module has not is an error before any is set."""
+    module = nn.Linear(2, 2)
+    before = module.weight.detach().clone()
+    with pytest.raises(KeyError, match="other"):
+        front.load_into(module, front.Trained((), {"weight": np.ones((2, 2), np.float32), "other": np.ones(1)}, ""))
+    assert torch.equal(module.weight, before)
+
+
+def test_dropout() -> None:
+    """Dropout is refused by name, or left out on request; the module keeps its own rate."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.25)).train()
+    with pytest.raises(UnsupportedOperator, match="of its elements at random"):
+        front.capture(module, [draw(2, 4)])
+    captured = front.capture(module, [draw(2, 4)], dropout="off")
+    assert [node.op_type for node in captured.model.graph.node] == ["Gemm"]
+    assert module[1].p == 0.25
+
+
+def test_all_that_is_missing() -> None:
+    """Operators without lowering are named at once, with their number and the first place."""
+
+    class Net(nn.Module):
+        """Two operators that nothing here computes."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return torch.special.i0(torch.lgamma(self.layer(torch.lgamma(x))))
+
+    with pytest.raises(UnsupportedOperator) as caught:
+        front.capture(Net(), [draw(2, 3)])
+    assert "2 operators of PyTorch have no lowering" in str(caught.value)
+    assert dict(caught.value.facts)["aten.lgamma"].startswith("2 times")
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "kind", "word"),
+    [
+        ((draw(5, 4), torch.zeros(5, dtype=torch.int64)), {"batch": 2}, DatasetMismatch, "no whole number of batches"),
+        ((draw(4, 4), torch.zeros(3, dtype=torch.int64)), {}, DatasetMismatch, "different numbers of samples"),
+        ((draw(4, 4),), {}, DatasetMismatch, "no labels or target"),
+        ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"batch": 0}, OptionProblem, "batch is 0"),
+        ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"target": "toaster"}, OptionProblem, "no target 'toaster'"),
+    ],
+)
+def test_data_that_does_not_fit(data: Any, options: dict[str, Any], kind: type[Exception], word: str) -> None:
+    """Nothing is dropped or guessed."""
+    with pytest.raises(kind, match=word):
+        front.train(nn.Linear(4, 3), data, "cross_entropy", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp", "resnet_fresh", "mobilenet_v3", "lstm", "transformer_encoder", "gpt"])
+def test_zoo(name: str, tmp_path: Path) -> None:
+    """Nets of the zoo; `python -m DeployTest.suites.zoo` has them all."""
+    zoo: Any = importlib.import_module("DeployTest.suites.zoo")
+    result = zoo.judge(name, 0, tmp_path)
+    assert (result.outcome, result.reason) == (zoo.RIGHT, "")
