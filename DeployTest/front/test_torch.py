@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def test_what_exporters_change() -> None:
     assert set(captured.parameters) == {"a.weight", "a.bias", "b.weight", "b.bias", "first.weight", "first.bias"}
     norm = front.capture(nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).train(), [draw(2, 1, 3, 3)])
     assert [node.op_type for node in norm.model.graph.node] == ["Conv", "BatchNormalization"]
+
+
+def test_frozen() -> None:
+    """Parameters without a gradient, and constants with axes, are not trained."""
+    module = nn.Sequential(nn.Linear(3, 3), nn.RMSNorm(3, elementwise_affine=False), nn.Linear(3, 2)).train()
+    module[0].weight.requires_grad_(False)
+    captured = front.capture(module, [draw(2, 3)])
+    assert captured.parameters == ("0.bias", "2.weight", "2.bias")
+    found = [t.name for t in captured.model.graph.initializer if re.search(captured.trainable, t.name)]
+    assert sorted(found) == sorted(captured.parameters)
 
 
 def test_train_and_load(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def by_us(
     captured = capture(net.module, inputs[0])
     data = {name: np.stack([x[i].numpy() for x in inputs]) for i, name in enumerate(captured.inputs)}
     data["labels" if net.loss == "cross_entropy" else "target"] = np.stack([t.numpy() for t in targets])
-    report = build_train_graph(captured.save(folder / "net.onnx"), net.loss, "sgd", RATE, "", folder, data=data)
+    model = captured.save(folder / "net.onnx")
+    report = build_train_graph(model, net.loss, "sgd", RATE, captured.trainable, folder, data=data)
     if missing := [n for n in captured.unused if n in dict(net.module.named_parameters())]:
         raise AssertionError(f"parameters are read by no operator: {missing}")
     case = pipeline.load_training(report.train)

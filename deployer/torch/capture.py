@@ -6,6 +6,7 @@ all of which makes another training problem. This one keeps each parameter, by t
 
 import contextlib
 import operator
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,11 @@ class Captured:
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     unused: tuple[str, ...]
+
+    @property
+    def trainable(self) -> str:
+        """An expression that is found in the names of the parameters alone, and not in those of constants."""
+        return f"^(?:{'|'.join(map(re.escape, self.parameters))})$"
 
     def save(self, path: Path) -> Path:
         """Write the model."""
@@ -74,14 +80,20 @@ def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, 
         program = torch.export.export(module, tuple(inputs)).run_decompositions({})
     first: dict[int, str] = {}
     names = {n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)}
-    return _Walk(program, names, output).captured()
+    frozen = {n for n, p in module.named_parameters() if not p.requires_grad}
+    return _Walk(program, names, frozen, output).captured()
 
 
 class _Walk:
-    """Walks a functional graph of torch.export. `names` has the first name of each parameter, of tied ones for all."""
+    """Walks a functional graph of torch.export.
 
-    def __init__(self, program: torch.export.ExportedProgram, names: dict[str, str], output: int) -> None:
-        self.program, self.output = program, output
+    `names` has the first name of each parameter, of tied ones for all; those that are `frozen` are not trained.
+    """
+
+    def __init__(
+        self, program: torch.export.ExportedProgram, names: dict[str, str], frozen: set[str], output: int
+    ) -> None:
+        self.program, self.frozen, self.output = program, frozen, output
         signature = program.graph_signature
         self.parameters = {node: names.get(name, name) for node, name in signature.inputs_to_parameters.items()}
         self.buffers = dict(signature.inputs_to_buffers) | dict(signature.inputs_to_lifted_tensor_constants)
@@ -102,7 +114,7 @@ class _Walk:
                 result = self._result()
         model = self.builder.model(self.inputs, result)
         read = {t.name for t in model.graph.initializer}
-        trained = tuple(dict.fromkeys(self.parameters.values()))
+        trained = tuple(n for n in dict.fromkeys(self.parameters.values()) if n not in self.frozen)
         return Captured(
             model,
             tuple(x.name for x in self.inputs),

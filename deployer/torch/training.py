@@ -42,7 +42,7 @@ def train(
     learning_rate: float = 0.01,
     batch: int = 1,
     epochs: int = 1,
-    target: str = "host",
+    target: str = Options.target,
     buffering: str = "auto",
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
@@ -66,7 +66,7 @@ def train(
         place.mkdir(parents=True, exist_ok=True)
         captured = capture(module, [torch.from_numpy(x[:batch]) for x in arrays[:-1]], dropout=dropout)
         built = build_train_graph(
-            captured.save(place / "module.onnx"), loss, optimizer, learning_rate, "", place,
+            captured.save(place / "module.onnx"), loss, optimizer, learning_rate, captured.trainable, place,
             data=_batches(captured, loss, arrays, batch), settings=dict(settings or {}) or None,
             n_batches=epochs * (len(arrays[0]) // batch), force=folder is not None,
         )  # fmt: skip
