@@ -252,12 +252,13 @@ def channel_shuffle(g: GraphBuilder, x: Value, groups: int) -> Value:
 
 @lowers("embedding")
 def embedding(
-    g: GraphBuilder, weight: Value, ids: Value, padding_idx: int = -1, scale: bool = False, sparse: bool = False
+    g: GraphBuilder, weight: Value, ids: Operand, padding_idx: int = -1, scale: bool = False, sparse: bool = False
 ) -> Value:
     """Rows of a table."""
     if padding_idx >= 0:
         raise g.refusal(f"padding_idx is {padding_idx}: its row has no gradient", "an embedding without padding_idx")
-    return g.emit("Gather", [weight, ids], (*ids.shape, *weight.shape[1:]), axis=0)
+    rows = g.value(ids, "int64")
+    return g.emit("Gather", [weight, rows], (*rows.shape, *weight.shape[1:]), axis=0)
 
 
 @lowers("index")
