@@ -72,11 +72,13 @@ def library() -> ctypes.CDLL:
         for kernel in kernels.values():
             for name, text in kernel_files(kernel).items():
                 (folder / name).write_text(text)
+        printed = sorted(path.name for path in folder.glob("*.c"))
+        (folder / "printed.c").write_text("".join(f'#include "{name}"\n' for name in printed))  # headers once for all
+        written = [COMMON / "kernels" / f"{symbol}.c" for symbol in sorted(kernels) if f"{symbol}.c" not in printed]
         (folder / "hal_target.h").write_text("#define HAL_TABLE\n")
         (folder / "stub.c").write_text(_STUB)
         (folder / "math.c").write_text(_MATH)
-        paths = [folder / f"{symbol}.c" for symbol in sorted(kernels)]
-        sources = [str(path if path.is_file() else COMMON / "kernels" / path.name) for path in paths]
+        sources = ["printed.c", *map(str, written)]
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
         tools = build.toolchain(load("host"))
         flags = (*build.compiler(tools), *build.flags_of(tools), *FLAGS, *LINK, *includes)
