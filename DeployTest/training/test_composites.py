@@ -82,7 +82,7 @@ def model(parts: Sequence[str]) -> Model:
 @pytest.mark.parametrize("part", PARTS)
 def test_gradients(part: str, tmp_path: Path) -> None:
     """Those of all float parameters, and of the layer before, are those of central differences."""
-    report = built(tmp_path, model([part]))
+    report = built(tmp_path, model([part]), samples=1)
     floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name != "factors"}
     assert set(report.trained) == {"w1", *floats}
     check_differences(*opened(report.train))
