@@ -81,6 +81,8 @@ def attribute(name: str, value: AttrValue, kind: str = "") -> AttributeProto:
     if kind == "TENSOR":
         array = np.asarray(value)
         return helper.make_attribute(name, numpy_helper.from_array(array.astype(_wide(array)).reshape(-1)))
+    if kind == "STRING" and isinstance(value, int):  # version 1 of Cast has the name of a type
+        value = TensorProto.DataType.Name(value)
     if kind.endswith("S") and not isinstance(value, tuple):
         value = (value,)  # type: ignore[assignment]
     return helper.make_attribute(name, value, attr_type=getattr(AttributeProto, kind) if kind else None)
@@ -109,7 +111,7 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
             array = np.asarray(attrs.pop(name))
             names += [""] * (position + 1 - len(names))
             names[position] = name
-            values[name] = array.astype(_wide(array)).reshape(() if array.dtype.kind == "f" and array.size else -1)
+            values[name] = array.astype(_wide(array)).reshape(() if array.dtype.kind == "f" and array.size == 1 else -1)
             static.add(name)
     attrs = {OLD_NAMES.get((operator.name, version, name), name): value for name, value in attrs.items()}
     attrs |= {name: REQUIRED[name] for name in form.required if name in REQUIRED}

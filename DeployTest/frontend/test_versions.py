@@ -24,7 +24,11 @@ LARGEST = 1500
 FEW = 3
 """Samples in a version that the operator takes as it is; of others all count."""
 
-UNKNOWN = {("Tile", 1): "its inputs tiles and axis are read by nobody"}
+UNKNOWN = {
+    ("Cast", 1): "it has the name of a type, which nobody reads",
+    ("Tile", 1): "its inputs tiles and axis are read by nobody",
+    ("Resize", 10): "it has other inputs, and pixels in another place",
+}
 """Versions that are refused, and why."""
 
 

@@ -29,7 +29,8 @@ def run_by_onnx(step: Step) -> list[Array]:
             names += [""] * (position + 1 - len(names))
             names[position] = attribute
             setting = attrs.pop(attribute)
-            value = np.float32(setting) if isinstance(setting, float) else np.array(_as_list(setting), np.int64)
+            floats = any(isinstance(number, float) for number in _as_list(setting))
+            value = np.array(setting, np.float32) if floats else np.array(_as_list(setting), np.int64)
             constants.append(numpy_helper.from_array(np.asarray(value), attribute))
     of_bool = {step.node.inputs[position] for position in truths(step.operator)}
     values = {

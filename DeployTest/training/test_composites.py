@@ -36,8 +36,15 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
     "tile": ([node("Tile", ("h", "times"), ("y",))], (constant("times", np.array([1, 2, 1, 3])),)),
     "log_softmax": ([node("LogSoftmax", ("h",), ("y",), axis=1)], ()),
     "pool": ([node("GlobalMaxPool", ("h",), ("y",))], ()),
+    "resize": (
+        [node("Resize", ("h", "", "factors"), ("y",))],
+        (constant("factors", np.array([1, 1, 2, 3], np.float32)),),
+    ),
+    "trilu": ([node("Trilu", ("h",), ("t",), upper=0), node("Cast", ("t",), ("y",), to=onnx.TensorProto.FLOAT)], ()),
+    "depth": ([node("DepthToSpace", ("h",), ("y",), blocksize=2)], ()),
     "reductions": (
         [
+            node("ReduceL1", ("h", "two"), ("l1",)),
             node("ReduceL2", ("h", "two"), ("l2",)),
             node("ReduceLogSumExp", ("h", "two"), ("lse",)),
             node("ReduceMin", ("h", "two"), ("least",)),
@@ -45,12 +52,14 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
             node("ReduceSumSquare", ("h", "two"), ("squares",)),
             node("Exp", ("h",), ("above",)),
             node("ReduceLogSum", ("above", "two"), ("logs",)),
-            node("Sum", ("l2", "lse", "least", "most", "squares", "logs"), ("y",)),
+            node("Sum", ("l1", "l2", "lse", "least", "most", "squares", "logs"), ("y",)),
         ],
         (constant("two", np.array([2, 3])),),
     ),
 }
 OPSET = (("", 23),)
+MOVES = ("resize", "trilu", "depth")
+"""What only moves elements, by operators that others here are made of too."""
 
 
 def model(parts: Sequence[str]) -> Model:
@@ -73,15 +82,15 @@ def model(parts: Sequence[str]) -> Model:
 @pytest.mark.parametrize("part", PARTS)
 def test_gradients(part: str, tmp_path: Path) -> None:
     """Those of all float parameters, and of the layer before, are those of central differences."""
-    report = built(tmp_path, model([part]))
-    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT}
+    report = built(tmp_path, model([part]), samples=1)
+    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name != "factors"}
     assert set(report.trained) == {"w1", *floats}
     check_differences(*opened(report.train))
 
 
 def test_training(tmp_path: Path) -> None:
     """All of them in one program, in little memory, reach the losses and weights of the reference."""
-    chain = tuple(PARTS)
+    chain = [part for part in PARTS if part not in MOVES]
     report = built(tmp_path, model(chain), samples=2, n_accum=2)
     assert deployer("train", "-t", report.train, "-o", tmp_path, "--l1", 8000) == 0
 

@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from deployer.core.errors import DatasetMismatch, ShapeMismatch
+from deployer.core.errors import DatasetMismatch, ShapeMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
 from DeployTest.support.built_cases import built, check_differences, graph_of, mlp, opened, random
 from DeployTest.support.command_line import deployer
@@ -179,3 +179,29 @@ def test_parts_that_do_not_fit(attrs: dict[str, int], outputs: int, text: str, t
     model = chain(node("Split", ("x",), names, **attrs), x=(4, 2), opsets=(("", 18 if attrs else 17),))
     with raises(ShapeMismatch, "node 'Split_y' (Split)", text):
         infer(tmp_path, model)
+
+
+def test_casts_of_constants(tmp_path: Path) -> None:
+    """Lengths go through floats and back, as exporters scale images; ids become the target's integers."""
+    nodes = (
+        node("Shape", ("x",), ("s",)),
+        node("Cast", ("s",), ("f",), to=onnx.TensorProto.FLOAT),
+        node("Mul", ("f", "half"), ("g",)),
+        node("Cast", ("g",), ("n",), to=onnx.TensorProto.INT64),
+        node("Slice", ("x", "zeros", "n"), ("y",)),
+    )
+    constants = (constant("half", np.float32(0.7)), ints("zeros", 0, 0))
+    program = infer(tmp_path, chain(*nodes, x=(5, 4), initializers=constants))
+    assert program.tensors["y"].type.shape == (3, 2)
+    with raises(UnsupportedOperator, "node 'Cast_t' (Cast)", "at run time becomes integers"):
+        back = node("Cast", ("t",), ("y",), to=onnx.TensorProto.FLOAT)
+        infer(tmp_path, chain(node("Cast", ("x",), ("t",), to=onnx.TensorProto.BOOL), back))
+    with raises(UnsupportedOperator, "(Cast)", "it casts to UINT8, which no target has"):
+        infer(tmp_path, chain(node("Cast", ("x",), ("y",), to=onnx.TensorProto.UINT8)))
+
+
+def test_positions_are_folded(tmp_path: Path) -> None:
+    """Rows of a table by numbers that Range counts are the table's first rows, a Slice."""
+    nodes = (node("Range", ("zero", "four", "one"), ("at",)), node("Gather", ("x", "at"), ("y",)))
+    constants = tuple(constant(name, np.int64(n)) for name, n in (("zero", 0), ("four", 4), ("one", 1)))
+    assert ops(infer(tmp_path, chain(*nodes, x=(6, 3), initializers=constants))) == ["Slice"]

@@ -63,6 +63,7 @@ class Gather(Operator):
         """X's shape with that of the indices in place of the axis."""
         x = operands(node, inputs, 1)[0]
         axis = table_axis(node, x.shape, inputs)
+        shape: tuple[int, ...]
         if "indices" in node.attrs:
             shape = () if isinstance(node.attrs["indices"], int) else (_pick(node, x.shape[axis]).count,)
         else:

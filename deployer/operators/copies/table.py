@@ -32,7 +32,7 @@ def row_indices(ids: str, rows: int) -> Indices:
 
 def from_the_front(ids: Array, rows: int) -> Array:
     """The numbers of rows from the front; -1 where there is no such row."""
-    front = ids.astype("i8")
+    front: Array = ids.astype("i8")
     front = front + rows * (front < 0)
     front[(front < 0) | (front >= rows)] = -1
     return front

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, mismatch
 from deployer.operators.inputs import floats
 
@@ -54,7 +54,7 @@ def group_nodes(node: Node, x: TensorType, groups: int, factors: tuple[str, str]
             rows = f"{name}_rows"
             nodes.append(Node(rows, "Expand", (source,), (rows,), {"shape": (shape[0], groups)}))
             nodes.append(Node(name, "Reshape", (rows,), (name,), {"shape": (count,)}))
-    attrs = {"epsilon": node.attr_float("epsilon", EPSILON), "training_mode": 1}
+    attrs: dict[str, AttrValue] = {"epsilon": node.attr_float("epsilon", EPSILON), "training_mode": 1}
     nodes.append(Node(result, "BatchNormalization", (image, scale, bias, zeros, zeros), (result,), attrs))
     nodes.append(Node(f"{node.name}/y", "Reshape", (result,), (y,), {"shape": shape}))
     return nodes

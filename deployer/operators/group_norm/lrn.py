@@ -65,12 +65,9 @@ class LRN(Operator):
         """Windows of odd and even length, wider than the channels, with all factors."""
         r = rng(123)
         factors: dict[str, AttrValue] = {"alpha": 0.5, "beta": 0.6, "bias": 2.0}
-        for label, shape, attrs in (
-            ("default", (1, 6, 3, 4), {"size": 3}),
-            ("factors", (2, 5, 2, 3), {"size": 3, **factors}),
-            ("wide", (1, 4, 2, 2), {"size": 7, **factors}),
-        ):
-            yield Sample(label, (normal(r, *shape),), attrs)
+        yield Sample("default", (normal(r, 1, 6, 3, 4),), {"size": 3})
+        yield Sample("factors", (normal(r, 2, 5, 2, 3),), {"size": 3, **factors})
+        yield Sample("wide", (normal(r, 1, 4, 2, 2),), {"size": 7, **factors})
         yield Sample("even", (normal(r, 1, 5, 2, 2),), {"size": 4, **factors}, onnx=False)
 
 

@@ -14,7 +14,7 @@ from deployer.operators.reduction.composed import number
 
 @register
 class RMSNormalization(Operator):
-    """Made of Mul, ReduceMean, Add and Pow."""
+    """Made of Mul, ReduceMean, Add, Sqrt and Div."""
 
     name = "RMSNormalization"
     versions = (23,)
@@ -39,11 +39,11 @@ class RMSNormalization(Operator):
         return (np.asarray(x / np.sqrt(mean + x.dtype.type(node.attr_float("epsilon", EPSILON))) * scale, x.dtype),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The mean of the squares, to the power of minus one half, times X and scale."""
+        """X over the root of the mean of its squares, times scale."""
         shape = floats(node, inputs, 2)[0].shape
         axes = tuple(range(first_axis(node, shape), len(shape)))
-        squares, mean, epsilon, above, power, inverse, unit = (
-            f"{node.name}/{label}" for label in ("squares", "mean", "epsilon", "above", "power", "inverse", "unit")
+        squares, mean, epsilon, above, root, unit = (
+            f"{node.name}/{label}" for label in ("squares", "mean", "epsilon", "above", "root", "unit")
         )
         x, scale = node.inputs
         return [
@@ -51,9 +51,8 @@ class RMSNormalization(Operator):
             Node(mean, "ReduceMean", (squares,), (mean,), {"axes": axes, "keepdims": 1}),
             number(epsilon, node.attr_float("epsilon", EPSILON)),
             Node(above, "Add", (mean, epsilon), (above,)),
-            number(power, -1 / 2),
-            Node(inverse, "Pow", (above, power), (inverse,)),
-            Node(unit, "Mul", (x, inverse), (unit,)),
+            Node(root, "Sqrt", (above,), (root,)),
+            Node(unit, "Div", (x, root), (unit,)),
             Node(node.name, "Mul", (unit, scale), node.outputs),
         ]
 

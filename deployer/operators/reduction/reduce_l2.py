@@ -7,7 +7,7 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register
 from deployer.operators.inputs import floats
-from deployer.operators.reduction.composed import ComposedReduction, number
+from deployer.operators.reduction.composed import ComposedReduction
 
 SMALLEST = 2.0**-64
 """A norm below this is that in its gradient, so that X of zeros has zeros and nothing undefined, as in PyTorch."""
@@ -26,13 +26,11 @@ class ReduceL2(ComposedReduction):
         return (np.asarray(np.sqrt(np.square(x).sum(axes, dtype=x.dtype, keepdims=keep))),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The sum of squares to the power of one half."""
-        x = floats(node, inputs, 1)[0]
-        total, half = (f"{node.name}/{label}" for label in ("total", "half"))
+        """The root of the sum of squares."""
+        x, total = floats(node, inputs, 1)[0], f"{node.name}/total"
         return [
             Node(total, "ReduceSumSquare", node.inputs[:1], (total,), self.along(node, x)),
-            number(half, 1 / 2),
-            Node(node.name, "Pow", (total, half), node.outputs),
+            Node(node.name, "Sqrt", (total,), node.outputs),
         ]
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
