@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
             self.late = None
             late(self)
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Parse with all options."""
         self.complete()
         return super().parse_known_args(args, namespace)

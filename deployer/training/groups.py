@@ -116,9 +116,9 @@ def rules(
             check_rate(group.rate, f"{group.text}: {RATE}")
     found = {}
     for name, original in trained.items():
-        group = next((g for g in groups if g.has(original)), None)
-        given = {**settings, **(group.settings if group else {})}
+        own, given = rate, dict(settings)
+        for group in (g for g in groups if g.has(original)):
+            own, given = own if group.rate is None else group.rate, {**given, **group.settings}
         operator, attributes = with_settings(choice, given)
-        own = rate if group is None or group.rate is None else group.rate
         found[name] = Rule(operator, own, attributes)
     return found

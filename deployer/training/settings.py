@@ -15,9 +15,9 @@ def declared_settings() -> dict[str, list[tuple[str, Setting]]]:
     """Every setting by its name, with the losses and optimizers that have it."""
     found: dict[str, dict[str, Setting]] = {}
     for operator in registry().values():
-        for declared in filter(None, (operator.loss, operator.optimizer)):
-            for setting in declared.settings:
-                found.setdefault(setting.name, {}).setdefault(declared.choice, setting)
+        for declared in (operator.loss, operator.optimizer):
+            for setting in declared.settings if declared else ():
+                found.setdefault(setting.name, {}).setdefault(declared.choice if declared else "", setting)
     return {name: sorted(found[name].items(), key=lambda pair: pair[0]) for name in sorted(found)}
 
 

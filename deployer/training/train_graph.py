@@ -219,7 +219,7 @@ def write_train(case: TrainGraph, path: Path) -> None:
         nodes,
         [*inputs, flag_value(FLAG)],
         [loss, *(flag_value(_flag(n)) for n in types)],
-        frozen | case.loss.constants | backward.constants,
+        {**frozen, **case.loss.constants, **backward.constants},
         {n: kind for n, kind in infos.items() if kind.dtype == "float32"},
         case.model.opset,
     ).save(path)

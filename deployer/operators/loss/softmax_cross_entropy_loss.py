@@ -86,9 +86,10 @@ class SoftmaxCrossEntropyLoss(Operator):
         """LogSoftmax and NegativeLogLikelihoodLoss."""
         log_prob = node.outputs[1] if len(node.outputs) > 1 else ""
         log_prob = log_prob or f"{node.outputs[0]}_log_prob"
-        operator, operands, attrs = "NegativeLogLikelihoodLoss", (log_prob, node.inputs[1]), _reduction(node)
+        operator, attrs, weights = "NegativeLogLikelihoodLoss", _reduction(node), tuple[str, ...]()
         if _weighs(node):
-            operator, operands, attrs = WeightedNLLLoss.name, (*operands, *node.inputs[2:]), label_attrs(node)
+            operator, attrs, weights = WeightedNLLLoss.name, label_attrs(node), node.inputs[2:]
+        operands = (log_prob, node.inputs[1], *weights)
         return [
             Node(f"{node.name}_log_softmax", "LogSoftmax", node.inputs[:1], (log_prob,), {"axis": 1}),
             Node(f"{node.name}_nll", operator, operands, node.outputs[:1], attrs),

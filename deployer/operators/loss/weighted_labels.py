@@ -49,11 +49,12 @@ def shares(node: Node, labels: Array, weights: Array) -> Array:
 
 
 def divisor(node: Node, labels: Array, weights: Array) -> Array:
-    """The weights of all labels that count, or 1 unless the loss is a mean."""
+    """The weights of all labels that count, 1 for one outside of all classes; or 1 unless the loss is a mean."""
     if node.attr_str("reduction", "mean") != "mean":
         return np.asarray(1, weights.dtype)
-    valid = label_mask(node, labels) & (labels >= 0) & (labels < weights.size)
-    return np.asarray(weights[labels[valid]].sum(dtype=weights.dtype))
+    counted = labels[label_mask(node, labels)]
+    inside = (counted >= 0) & (counted < weights.size)
+    return np.asarray(np.where(inside, weights[np.where(inside, counted, 0)], 1).sum(dtype=weights.dtype))
 
 
 def weighted_loss(node: Node, log_prob: Array, labels: Array, weights: Array | None) -> Array:

@@ -25,7 +25,7 @@ class L1Loss(MeanLoss):
 
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
         """|pred - target|."""
-        return np.abs(pred - target)
+        return np.asarray(np.abs(pred - target))
 
     def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
         """Each element decides by its side of the target which sign its gradient has."""

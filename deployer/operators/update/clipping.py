@@ -26,7 +26,7 @@ def by_norm(
 
     The squares are summed weight by weight, in the order of `gradients`.
     """
-    nodes, total = [], ()
+    nodes, total = list[Node](), tuple[str, ...]()
     for weight, gradient in gradients.items():
         result = fresh(f"{weight}_grad_squares")
         nodes.append(Node(f"squares_{weight}", SquareSum.name, (gradient, *total), (result,)))

@@ -21,15 +21,15 @@ static inline float class_sum(const float *weights, uint32_t classes, const floa
 }
 
 /* `count`, or the sum of the weights of the first `counted` labels that are not ignored; one outside of all classes has
- * none. */
+ * the weight 1. */
 static inline float weight_divisor(const float *weights, uint32_t classes, const int32_t *labels, uint32_t counted,
                                    uint32_t has_ignore, int32_t ignore, float count) {
     if (counted == 0) return count;
     sum_t sum = sum_begin(1, SUM_BLOCK, 0.0f, 0);
     for (uint32_t i = 0; i < counted;)
         for (const uint32_t end = i + sum_next(&sum, SUM_BLOCK, i, counted - i); i < end; i++)
-            if (!label_ignored(labels[i], has_ignore, ignore) && (uint32_t)labels[i] < classes)
-                sum.block += class_weight(weights, (uint32_t)labels[i]);
+            if (!label_ignored(labels[i], has_ignore, ignore))
+                sum.block += (uint32_t)labels[i] < classes ? class_weight(weights, (uint32_t)labels[i]) : 1.0f;
     return sum_value(&sum, SUM_BLOCK);
 }
 
