@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -163,10 +163,13 @@ Lowering = Callable[..., Any]
 LOWERINGS: dict[str, Lowering] = {}
 
 
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+_Lowering = TypeVar("_Lowering", bound=Lowering)
+
+
+def lowers(*names: str) -> Callable[[_Lowering], _Lowering]:
     """Register the lowering of ATen operators by name, without overload: `relu` is `aten.relu` in all its forms."""
 
-    def register(function: Lowering) -> Lowering:
+    def register(function: _Lowering) -> _Lowering:
         for name in names:
             if name in LOWERINGS:
                 raise ValueError(f"aten.{name} has a lowering already")
