@@ -4,7 +4,7 @@ Kullback and Leibler, On information and sufficiency, 1951: the divergence of ea
 as PyTorch's kl_div has it under reduction "batchmean". A target of 0 adds nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from deployer.core.declarations import Loss
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Array, GradientBuilder, register
+from deployer.core.operator import Array, GradientBuilder, Sample, register
 from deployer.operators.inputs import operands
 from deployer.operators.mean_loss.terms import UNIT, MeanLoss, loss_kernel
 
@@ -71,3 +71,8 @@ class KLDivLoss(MeanLoss):
         """Logarithms of probabilities, and targets from 0 to 1, both included."""
         pred, target = np.log(r.uniform(0.01, 1, shape)), r.uniform(-0.5, 1.5, shape).clip(0, 1)
         return pred.astype(np.float32), target.astype(np.float32)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Those of its samples and of losses in general, with the batch that the kernel takes."""
+        for sample in super().sweep():
+            yield Sample(sample.label, sample.inputs, {BATCH: 2} | sample.attrs, onnx=False)

@@ -25,7 +25,7 @@ from deployer.core.operator import (
 )
 from deployer.operators.copies.selection import Pick
 from deployer.operators.copies.slice import put_back
-from deployer.operators.copies.table import (
+from deployer.operators.lookup.table import (
     TABLE_SCALARS,
     check_ids,
     from_the_front,

@@ -21,7 +21,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.copies.table import (
+from deployer.operators.lookup.table import (
     TABLE_SCALARS,
     check_ids,
     from_the_front,
