@@ -25,6 +25,7 @@ from deployer.core.operator import (
 )
 from deployer.operators.copies.selection import Pick
 from deployer.operators.copies.slice import put_back
+from deployer.operators.inputs import normal, operands
 from deployer.operators.lookup.table import (
     TABLE_SCALARS,
     check_ids,
@@ -34,7 +35,6 @@ from deployer.operators.lookup.table import (
     table_args,
     table_axis,
 )
-from deployer.operators.inputs import normal, operands
 from deployer.operators.view import reshape_to
 
 

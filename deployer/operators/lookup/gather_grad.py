@@ -21,6 +21,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
+from deployer.operators.inputs import normal
 from deployer.operators.lookup.table import (
     TABLE_SCALARS,
     check_ids,
@@ -30,7 +31,6 @@ from deployer.operators.lookup.table import (
     table_args,
     table_axis,
 )
-from deployer.operators.inputs import normal
 
 
 @register
