@@ -128,18 +128,19 @@ def test_steps_of_the_compiler_are_in_no_file(operator: Operator, domain: str, t
 def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> None:
     """Those that overwrite an input stand in training cases alone, so their nodes are looked at one by one."""
     assert operator.custom is not None
-    names, most = [f"x{i}" for i in range(operator.custom.inputs[1])], operator.custom.outputs[1]
+    (least, most), names = operator.custom.outputs, [f"x{i}" for i in range(operator.custom.inputs[1])]
+    results = [f"y{i}" for i in range(least)]
     imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
 
     def read(proto: onnx.NodeProto) -> None:
         versions_of(proto, Node("n", proto.op_type, tuple(proto.input), tuple(proto.output)), imports)
 
     for domain in ("", "com.microsoft"):
-        read(helper.make_node(operator.name, names, ["y"], domain=domain))
+        read(helper.make_node(operator.name, names, results, domain=domain))
     wrong = {
-        "domain 'evil'": helper.make_node(operator.name, names, ["y"], domain="evil"),
-        "attribute 'activation' is unknown": helper.make_node(operator.name, names, ["y"], activation="Relu"),
-        f"it has {len(names) + 1} inputs": helper.make_node(operator.name, [*names, "z"], ["y"]),
+        "domain 'evil'": helper.make_node(operator.name, names, results, domain="evil"),
+        "attribute 'activation' is unknown": helper.make_node(operator.name, names, results, activation="Relu"),
+        f"it has {len(names) + 1} inputs": helper.make_node(operator.name, [*names, "z"], results),
         f"it has {most + 1} outputs": helper.make_node(operator.name, names, [f"y{i}" for i in range(most + 1)]),
     }
     for text, proto in wrong.items():

@@ -203,7 +203,11 @@ NAME_CLASHES = {
     ),
     "an optimizer": (
         "operators",
-        ("momentum_sgd.py", 'Optimizer("momentum"', 'Optimizer("sgd"'),
+        (
+            "momentum_sgd.py",
+            'Optimizer("momentum", rate="lr", states={2: State("_velocity")}, settings=(MOMENTUM,))',
+            'Optimizer("sgd", rate="lr", states={2: State("_velocity")})',
+        ),
         ("optimizer 'sgd' is registered twice", "deployer.operators.update.sgd.SGD", "momentum_sgd.MomentumSGD"),
     ),
     "a part is missing": ("operators", ("soft_ratio.py", "def gradient", "def other"), ("SoftRatio lacks gradient",)),

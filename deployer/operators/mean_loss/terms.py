@@ -152,6 +152,7 @@ class MeanLoss(Flat):
             yield Sample(label, self.drawn(r, *shape), onnx=False)
         if self.given:
             yield Sample("given", self.drawn(r, 3, 13), dict(self.given), onnx=False)
+            yield Sample("given_long", self.drawn(r, 5, 67), dict(self.given), onnx=False)
 
 
 class MeanLossGrad(Flat):
