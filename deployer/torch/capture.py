@@ -126,16 +126,21 @@ class _Walk:
     def _check_supported(self) -> None:
         """UnsupportedOperator for all operators that have no lowering at once."""
         missing: dict[str, list[str]] = {}
+        computed: set[torch.fx.Node] = set()
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and not self._folds(node) and _name(node) not in LOWERINGS:
+            called = node.op == "call_function" and not computed.isdisjoint(node.all_input_nodes)
+            if called or (node.op == "placeholder" and not self._is_count(node)):
+                computed.add(node)
+            if called and node.target is not operator.getitem and _name(node) not in LOWERINGS:
                 missing.setdefault(_name(node), []).append(_place(node))
         if missing:
             places = [(f"aten.{n}", f"{len(p)} times, first in {p[0] or 'the module'}") for n, p in missing.items()]
             hint = "other operators in the module"
             raise UnsupportedOperator(f"{len(missing)} operators of PyTorch have no lowering", places, hint)
 
-    def _folds(self, node: torch.fx.Node) -> bool:
-        return node.target is operator.getitem or _count(node)
+    def _is_count(self, node: torch.fx.Node) -> bool:
+        """Whether the input is a buffer of integers, such as the number of batches: it is known."""
+        return node.name in self.buffers and not node.meta["val"].is_floating_point()
 
     def _placeholder(self, node: torch.fx.Node, state: dict[str, Any]) -> None:
         name = self.parameters.get(node.name) or self.buffers.get(node.name)
@@ -147,7 +152,7 @@ class _Walk:
             self.inputs.append(value)
         else:
             tensor = state[name].detach()
-            if node.name not in self.parameters and not tensor.is_floating_point():
+            if self._is_count(node):
                 self.values[node.name] = tensor.numpy()
                 return
             self.builder.initializers[name] = tensor.numpy()
@@ -196,14 +201,6 @@ def _place(node: torch.fx.Node) -> str:
     """The submodule that called the operator."""
     stack = node.meta.get("nn_module_stack") or {}
     return str(next(reversed(stack.values()))[0]).removeprefix("L['self'].").strip("'") if stack else ""
-
-
-def _count(node: torch.fx.Node) -> bool:
-    """Whether the node only counts batches, or nothing that is computed comes in."""
-    example = node.meta.get("val")
-    if isinstance(example, torch.Tensor) and not example.is_floating_point():
-        return _name(node) not in LOWERINGS
-    return not node.all_input_nodes
 
 
 def _dtype(tensor: torch.Tensor) -> str:

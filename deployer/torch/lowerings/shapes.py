@@ -95,6 +95,17 @@ def expand(g: GraphBuilder, x: Value, sizes: Sequence[int], implicit: bool = Fal
     return x if tuple(shape) == x.shape else g.emit("Expand", [x, g.ints(shape)], shape, x.dtype)
 
 
+@lowers("copy")
+def copy(g: GraphBuilder, x: Value, source: Operand, non_blocking: bool = False) -> Value:
+    """The source in the shape of x, whose elements it replaces."""
+    return expand(g, g.value(source), x.shape)
+
+
+@lowers("_assert_tensor_metadata")
+def asserted(g: GraphBuilder, *args: Any, **options: Any) -> None:
+    """Nothing: shapes and dtypes are checked while the graph is walked."""
+
+
 @lowers("repeat")
 def repeat(g: GraphBuilder, x: Value, repeats: Sequence[int]) -> Value:
     """Copies of x beside each other along each axis."""

@@ -1,8 +1,12 @@
 """Convolutions, pools and resizing: what slides over one, two or three axes behind batch and channels."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from deployer.core.operator import Array
 from deployer.torch.graph import GraphBuilder, Value, lowers
 
 
@@ -90,11 +94,24 @@ def _pool(
         _output(s, k, t, (p, p), d, ceil)
         for s, k, t, p, d in zip(batched.shape[2:], kernels, strides, pads, dilations, strict=True)
     ]
+    shape = (*batched.shape[:2], *sizes)
+    if n == 3 and (kernels[2], strides[2], pads[2]) == (
+        1,
+        1,
+        0,
+    ):  # windows of one place along an axis: it joins another
+        batched = g.reshape(batched, (*batched.shape[:3], batched.shape[3] * batched.shape[4]))
+        if (kernels[1], strides[1], pads[1]) != (1, 1, 0):
+            raise g.refusal(f"windows of {kernels} in three axes", "windows over two axes")
+        kernels, strides, pads, dilations, sizes = (
+            [*part[:1], one]
+            for part, one in ((kernels, 1), (strides, 1), (pads, 0), (dilations, 1), (sizes, batched.shape[3]))
+        )
     y = g.emit(
         op, [batched], (*batched.shape[:2], *sizes), kernel_shape=kernels, strides=strides, pads=[*pads, *pads],
         dilations=None if set(dilations) == {1} else dilations, ceil_mode=int(ceil), **attrs,
     )  # fmt: skip
-    return y if x.rank == n + 2 else g.reshape(y, y.shape[1:])
+    return g.reshape(y, shape if x.rank == n + 2 else shape[1:])
 
 
 @lowers("max_pool1d", "max_pool2d", "max_pool3d")
@@ -176,7 +193,36 @@ def nearest(g: GraphBuilder, x: Value, size: Any, factors: Any = None, *more: An
     return _resize(g, x, size, factors, "nearest", "asymmetric")
 
 
-@lowers("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def _weights(size: int, result: int, align_corners: bool, factor: float | None) -> Array:
+    """The share of each place of an axis in each of the result: a row per result, of two shares at most."""
+    at = np.arange(result, dtype=np.float64)
+    if align_corners:
+        source = at * ((size - 1) / (result - 1)) if result > 1 else at * 0
+    else:
+        source = np.maximum((at + 0.5) * (size / result if factor is None else 1 / factor) - 0.5, 0)
+    low = np.minimum(source.astype(np.int64), size - 1)
+    weights = np.zeros((result, size))
+    np.add.at(weights, (np.arange(result), low), 1 - (source - low))
+    np.add.at(weights, (np.arange(result), np.minimum(low + 1, size - 1)), source - low)
+    return weights.astype(np.float32)
+
+
+@lowers("upsample_linear1d", "upsample_bilinear2d")
 def linear(g: GraphBuilder, x: Value, size: Any, align_corners: bool, factors: Any = None, *more: Any) -> Value:
-    """Between places in proportion to the distance."""
-    return _resize(g, x, size, factors, "linear", "align_corners" if align_corners else "half_pixel")
+    """Between places in proportion to the distance: along each axis a product with a constant matrix."""
+    n = x.rank - 2
+    scales = [None] * n if factors is None else _each(factors, n) if not isinstance(factors, float) else [factors] * n
+    if size is None:
+        sizes = [int(s * (f or 1)) for s, f in zip(x.shape[2:], scales, strict=True)]
+    else:
+        sizes, scales = _each(size, n), [None] * n
+    tables = [_weights(s, m, align_corners, f) for s, m, f in zip(x.shape[2:], sizes, scales, strict=True)]
+    rows = g.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+    wide = g.emit("MatMul", [rows, tables[-1].T], (rows.shape[0], sizes[-1]))
+    if n == 1:
+        return g.reshape(wide, (*x.shape[:2], *sizes))
+    planes = g.reshape(wide, (*x.shape[:2], x.shape[2], sizes[1]))
+    columns = g.transpose(planes, (0, 1, 3, 2))
+    flat = g.reshape(columns, (math.prod(columns.shape[:-1]), x.shape[2]))
+    high = g.emit("MatMul", [flat, tables[0].T], (flat.shape[0], sizes[0]))
+    return g.transpose(g.reshape(high, (*x.shape[:2], sizes[1], sizes[0])), (0, 1, 3, 2))
