@@ -175,8 +175,7 @@ def _judge(
     timings: dict[str, float],
 ) -> int:
     relative = TOLERANCES.relative if a.command == "infer" else 0.0
-    judge = judging.judge_of(case, plan, outcome, a.tolerance)
-    result = report.make_report(plan, outcome, pipeline.expectation(case, plan), a.tolerance, relative, judge)
+    result, judge = judging.judged(case, plan, outcome, a.tolerance, relative)
     if judge and result.checks.failed is not None:
         first, text = judging.divergence(case, plan, judge, directory, result.checks.failed)
         result = replace(result, divergence=first, diverged=text)

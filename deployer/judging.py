@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.core.plan import Plan
-from deployer.pipeline import Case
+from deployer.pipeline import Case, expectation
 from deployer.planning import fuse
+from deployer.running.report import Report, make_report
 from deployer.running.run import Outcome
 from deployer.running.watch import Divergence, can_watch, computed, first_divergence
 from deployer.verify.checked import state_homes
@@ -23,6 +24,14 @@ def judge_of(case: Case, plan: Plan, outcome: Outcome, tolerance: float) -> Judg
     recorded = Recorded(outcome.states, {n: a for n, a in final.items() if a is not None}, outcome.losses)
     passes = recorded_passes(case.program, case.dataset, recorded, plan.running.checked)
     return Judge(case.program, case.dataset, tolerance, passes)
+
+
+def judged(
+    case: Case, plan: Plan, outcome: Outcome, tolerance: float, relative: float = 0.0
+) -> tuple[Report, Judge | None]:
+    """The report of a run with its verdict, and the judge of its states."""
+    judge = judge_of(case, plan, outcome, tolerance)
+    return make_report(plan, outcome, expectation(case, plan), tolerance, relative, judge), judge
 
 
 def divergence(case: Case, plan: Plan, judge: Judge, directory: Path, index: int) -> tuple[Divergence | None, str]:

@@ -34,10 +34,11 @@ from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
 from DeployTest.models import autoencoder, transformer
 from DeployTest.support.cases import load_case, result_hash
+from DeployTest.support.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"
-BEGIN, END = "<!-- flat table -->", "<!-- end of flat table -->"
+MARKS = ("<!-- flat table -->", "<!-- end of flat table -->")
 PEAKS = Path(__file__).with_name("flat_peaks.c")
 NATIVE, SIMULATED = "host_flat", "host"
 PASSES, COMPARED, COUNTED = 60, 4, 1
@@ -279,8 +280,7 @@ def write(rows: list[Row]) -> None:
         "rows": [asdict(row) for row in rows],
     }
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
-    head, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{page_table(record)}\n{END}{rest.split(END)[1]}")
+    renew(PAGE, MARKS, page_table(record))
 
 
 def page_table(record: Mapping[str, Any]) -> str:

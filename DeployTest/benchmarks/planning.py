@@ -27,10 +27,11 @@ from DeployTest.benchmarks.drawn import compare
 from DeployTest.models import mobilenet_v1, resnet8, transformer
 from DeployTest.support.cases import SHARED, Built, faults
 from DeployTest.support.other_levels import ROOMY, add_targets
+from DeployTest.support.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
-BEGIN, END = "<!-- planning table -->", "<!-- end of planning table -->"
+MARKS = ("<!-- planning table -->", "<!-- end of planning table -->")
 LARGEST = 300_000
 """Layers times width squared, above which weights and gradients of an encoder take more than 32 MB."""
 PAIR: dict[str, Any] = {"samples": 2, "n_batches": 2}
@@ -153,8 +154,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print("\n".join(lines))
     if not a.only:
         RESULT.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{rest.partition(END)[2]}")
+        renew(PAGE, MARKS, "\n".join(lines))
     return 0 if all(row.verdict in ("", "right") for row in rows) else 1
 
 

@@ -19,11 +19,12 @@ from rich.console import Console
 from deployer.core import target as targets
 from deployer.core.operator import operator_of
 from DeployTest.support.cases import Built, compile_case, load_case, result_hash, worst_difference
+from DeployTest.support.pages import renew
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")
 README = Path(__file__).resolve().parent.parent.parent / "README.md"
-BEGIN, END = "<!-- siracusa table -->", "<!-- end of siracusa table -->"
+MARKS = ("<!-- siracusa table -->", "<!-- end of siracusa table -->")
 CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
     ("simple_mlp", (64000,), (None,)),
     ("autoencoder", (128000, 32000), (None,)),
@@ -145,11 +146,7 @@ def main() -> None:
     )
     text = markdown(found, arguments.simulator)
     print(text)
-    readme = README.read_text()
-    if BEGIN in readme:
-        head, rest = readme.split(BEGIN, 1)
-        tail = rest.split(END, 1)[1] if END in rest else rest
-        README.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+    renew(README, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,11 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.models import dscnn, mobilenet_v1
 from DeployTest.models.generator import Generate
 from DeployTest.support.cases import Built, compile_case, worst_difference
+from DeployTest.support.pages import renew
 from DeployTest.support.turned import recorded_run
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "verdict.md"
-BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
+MARKS = ("<!-- verdicts -->", "<!-- end of verdicts -->")
 L1 = 128000
 
 
@@ -128,8 +129,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 rows.append(f"| {net.name} | {whose} | {' | '.join(count.cells())} |")
     print("\n".join(rows))
     if a.seeds == parser.get_default("seeds") and not a.only:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(rows) + f"\n{END}{rest.partition(END)[2]}")
+        renew(PAGE, MARKS, "\n".join(rows))
     return 1 if failed else 0
 
 

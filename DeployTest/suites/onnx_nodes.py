@@ -28,9 +28,10 @@ from deployer import pipeline
 from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from DeployTest.support.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "onnx-tests.md"
-BEGIN, END = "<!-- score -->", "<!-- end of score -->"
+MARKS = ("<!-- score -->", "<!-- end of score -->")
 TOGETHER = 24
 """Models of equal opsets that share one program."""
 IR_VERSION = 10
@@ -314,9 +315,7 @@ def main(words: list[str] | None = None) -> int:
             if a.list or outcome.outcome in (WRONG, UNFORESEEN):
                 print(f"{outcome.outcome:14} {outcome.test:48} {outcome.reason}", flush=True)
     if a.write:
-        text = DOCUMENT.read_text()
-        head, rest = text.split(BEGIN)[0], text.split(END)[1]
-        DOCUMENT.write_text(f"{head}{BEGIN}\n{document(outcomes)}{END}{rest}")
+        renew(DOCUMENT, MARKS, document(outcomes))
     count = Counter(o.outcome for o in outcomes)
     print(f"{len(outcomes)} tests: " + ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES))
     return 1 if count[WRONG] or count[UNFORESEEN] else 0

@@ -10,10 +10,9 @@ import pytest
 
 from deployer.codegen import generate
 from DeployTest.suites.onnx_nodes import (
-    BEGIN,
     CONSTANTS,
     DOCUMENT,
-    END,
+    MARKS,
     PASSED,
     REFUSED,
     UNFORESEEN,
@@ -24,6 +23,7 @@ from DeployTest.suites.onnx_nodes import (
     run,
     with_constants,
 )
+from DeployTest.support.pages import generated
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 
@@ -91,4 +91,4 @@ def test_score(tmp_path: Path) -> None:
     """All tests: the docs hold what comes out; no value is wrong and nothing unforeseen happens."""
     outcomes = list(run(tmp_path))
     assert [o for o in outcomes if o.outcome in (WRONG, UNFORESEEN)] == []
-    assert document(outcomes) == DOCUMENT.read_text().split(BEGIN + "\n")[1].split(END)[0]
+    assert document(outcomes).strip() == generated(DOCUMENT, MARKS)

@@ -16,7 +16,6 @@ import pytest
 from deployer import judging, pipeline
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.pipeline import Case
-from deployer.running import report
 from deployer.running.run import Outcome
 from deployer.verify import verdict
 from deployer.verify.tolerances import TOLERANCES
@@ -193,9 +192,7 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     """What the verdict has against a run: values, movements of tensors, accumulators."""
-    expected = pipeline.expectation(built.case, built.plan)
-    judge = judging.judge_of(built.case, built.plan, outcome, TOLERANCES.weight)
-    return report.make_report(built.plan, outcome, expected, TOLERANCES.weight, judge=judge).faults
+    return judging.judged(built.case, built.plan, outcome, TOLERANCES.weight)[0].faults
 
 
 _canonical: dict[str, str] = {}

@@ -17,7 +17,7 @@ import onnx
 import torch
 from torch import nn
 
-from deployer.core.errors import GraphProblem, UnsupportedOperator
+from deployer.core.errors import GraphProblem, InternalError, UnsupportedOperator
 from deployer.core.packages import walk
 from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
@@ -51,32 +51,32 @@ class Captured:
 
 
 @contextlib.contextmanager
-def _training(module: nn.Module, dropout: str) -> Iterator[None]:
-    """The module in its present mode, but without dropout where that is "off"."""
-    layers = [m for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd)] if dropout == "off" else []
-    others = [m for m in module.modules() if dropout == "off" and isinstance(getattr(m, "dropout", None), float)]
-    rates, more = [m.p for m in layers], [m.dropout for m in others]
+def _with_dropout(module: nn.Module, drops: bool) -> Iterator[None]:
+    """The module with its rates of dropout, or meanwhile with rates of 0.
+
+    The rates are set and not the graph's operators changed: of some layers torch.export draws the mask by itself.
+    """
+    kind = nn.modules.dropout._DropoutNd
+    layers = [(m, "p" if isinstance(m, kind) else "dropout") for m in module.modules() if not drops]
+    rates = [(m, name, rate) for m, name in layers if isinstance(rate := getattr(m, name, None), int | float)]
     try:
-        for layer in layers:
-            layer.p = 0.0
-        for layer in others:
-            layer.dropout = 0.0
+        for layer, name, _ in rates:
+            setattr(layer, name, 0.0)
         yield
     finally:
-        for layer, rate in zip(layers, rates, strict=True):
-            layer.p = rate
-        for layer, rate in zip(others, more, strict=True):
-            layer.dropout = rate
+        for layer, name, rate in rates:
+            setattr(layer, name, rate)
 
 
 def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on") -> Captured:
     """The module's forward pass at the shapes of `inputs`, in the mode the module is in.
 
-    `output` is the number of the result to keep, where there are several. Dropout "off" trains without it.
+    `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out; else it is
+    refused where it drops anything.
     Raises UnsupportedOperator with the place in the module for what has no lowering.
     """
     walk(lowerings)
-    with _training(module, dropout):
+    with _with_dropout(module, dropout != "off"):
         program = torch.export.export(module, tuple(inputs)).run_decompositions({})
     first: dict[int, str] = {}
     names = {n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)}
@@ -234,9 +234,9 @@ def _computed(node: torch.fx.Node, arguments: Any, options: Any) -> Any:
 
 
 def _check_shapes(node: torch.fx.Node, result: Any) -> None:
-    """InternalError's kin: a lowering whose result is not of the shape that PyTorch has is a fault of ours."""
+    """Raise InternalError where a lowering's result is not of the shape that PyTorch's is."""
     examples = node.meta.get("val")
     pairs = zip(examples, result, strict=False) if isinstance(examples, tuple | list) else [(examples, result)]
     for example, value in pairs:
         if isinstance(value, Value) and isinstance(example, torch.Tensor) and tuple(example.shape) != value.shape:
-            raise AssertionError(f"{node.target}: lowered to {value.shape}, and PyTorch has {tuple(example.shape)}")
+            raise InternalError(f"{node.target}: lowered to {value.shape}, and PyTorch has {tuple(example.shape)}")

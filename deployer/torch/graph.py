@@ -38,7 +38,10 @@ Operand = Value | Array | float | int
 
 @dataclass(eq=False)
 class GraphBuilder:
-    """Nodes and initializers in the order they are added. `place` says which line of the module a node comes from."""
+    """Nodes and initializers in the order they are added.
+
+    `operator` is the ATen operator that is lowered now, `place` the submodule that called it.
+    """
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     initializers: dict[str, Array] = field(default_factory=dict)
@@ -140,6 +143,11 @@ class GraphBuilder:
         of = sorted({x.axis(a) for a in axes}) or list(range(x.rank))
         shape = [1 if a in of else n for a, n in enumerate(x.shape) if keep or a not in of]
         return self.emit(op, [x, self.ints(of)], shape, x.dtype, keepdims=int(keep))
+
+    def check_dropout(self, share: float, train: bool | None = True) -> None:
+        """Raise UnsupportedOperator where elements are dropped."""
+        if share and train:
+            raise self.refusal(f"it drops {share:g} of its elements at random", "dropout='off', or a share of 0")
 
     def refusal(self, reason: str, hint: str) -> UnsupportedOperator:
         """The error for a form of the operator that is walked now."""

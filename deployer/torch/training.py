@@ -15,7 +15,6 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed
 from deployer.core.operator import Array, losses
 from deployer.core.plan import Options
 from deployer.core.target import load
-from deployer.running import report
 from deployer.torch.capture import Captured, capture
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
@@ -37,13 +36,13 @@ def train(
     module: nn.Module,
     data: Sequence[Any],
     loss: str,
-    optimizer: str = "sgd",
+    optimizer: str = "",
     *,
     learning_rate: float = 0.01,
     batch: int = 1,
     epochs: int = 1,
     target: str = Options.target,
-    buffering: str = "auto",
+    buffering: str = Options.strategy,
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     dropout: str = "on",
@@ -53,9 +52,10 @@ def train(
     """Train the module on `data`, its inputs and then its labels or target, samples along the first axis of each.
 
     Each batch of an epoch is an update, in the order of the data. `loss`, `optimizer` and `settings` are as in
-    `deployer train-graph`, `target`, `buffering`, `budgets` (bytes by level) and `outermost` (the last level tensors
-    may lie in, by default the target's) as in `deployer train`. Files go to `folder`, by default to one that is
-    removed. The module keeps its weights; `load_into` gives it the trained ones.
+    `deployer train-graph` (an empty optimizer is the usual one), `target`, `buffering`, `budgets` (bytes by level) and
+    `outermost` (the last level tensors may lie in, by default the target's) as in `deployer train`. Files go to
+    `folder`, by default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
+    Batch norms train with the statistics of the batch; their running statistics are not renewed.
     Raises OptionProblem and DatasetMismatch for data that does not fit, RunFailed where the check has something against
     what was computed, and what capturing, planning and running raise.
     """
@@ -74,7 +74,10 @@ def train(
 
 
 def load_into(module: nn.Module, trained: Trained) -> nn.Module:
-    """Give the module the trained weights; KeyError, and nothing changed, where it has no parameter of a name."""
+    """Give the module the trained weights; buffers, running statistics among them, stay as they are.
+
+    KeyError, and nothing changed, where it has no parameter of a name.
+    """
     parameters = dict(module.named_parameters())
     missing = sorted(trained.weights.keys() - parameters.keys())
     if missing:
@@ -128,8 +131,7 @@ def _run(built: Report, options: Options, place: Path) -> Trained:
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory)
     outcome = pipeline.execute(case, plan, directory)
-    judge = judging.judge_of(case, plan, outcome, TOLERANCES.weight)
-    result = report.make_report(plan, outcome, pipeline.expectation(case, plan), TOLERANCES.weight, judge=judge)
+    result, _ = judging.judged(case, plan, outcome, TOLERANCES.weight)
     if not result.passed:
         raise RunFailed("the check has something against what was computed", [("found", "\n".join(result.faults))])
     weights = {built.trained[n]: array for n, array in outcome.arrays.items() if n in built.trained}

@@ -106,6 +106,11 @@ def _keeps(model: Forward, node: Node) -> bool:
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 
 
+def matches(expression: re.Pattern[str], parameter: str) -> bool:
+    """Whether an expression is found in a parameter's name, or in its name in C."""
+    return bool(expression.search(parameter) or expression.search(parameter_name(parameter)))
+
+
 def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
     """The initializers to train, in file order.
 
@@ -126,7 +131,7 @@ def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
         expression = re.compile(pattern)
     except re.error as error:
         raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
-    parameters = tuple(n for n in model.initializers if expression.search(n) or expression.search(parameter_name(n)))
+    parameters = tuple(n for n in model.initializers if matches(expression, n))
     if not parameters:
         raise OptionProblem(
             f"--trainable {pattern!r} matches no initializer",

@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Operator
-from deployer.core.safe_text import parameter_name
+from deployer.training.forward import matches
 from deployer.training.settings import Given, with_settings
 
 RATE, FROZEN = "rate", "frozen"
@@ -37,10 +37,6 @@ class Group:
     def text(self) -> str:
         """The option that made it, as far as it names the group."""
         return f"--group {self.pattern.pattern!r}"
-
-    def has(self, parameter: str) -> bool:
-        """Whether the expression is found in the parameter's name, or in its name in C."""
-        return bool(self.pattern.search(parameter) or self.pattern.search(parameter_name(parameter)))
 
 
 def read_group(text: str) -> Group:
@@ -88,7 +84,7 @@ def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tu
     """The parameters that no group freezes; OptionProblem where a group has none, two share one, or none is left."""
     owners: dict[str, Group] = {}
     for group in groups:
-        members = [name for name in parameters if group.has(name)]
+        members = [name for name in parameters if matches(group.pattern, name)]
         if not members:
             listing = [("parameters", ", ".join(parameters) or "none")]
             raise OptionProblem(f"{group.text} matches no trained parameter", listing, "an expression that is found")
@@ -117,7 +113,7 @@ def rules(
     found = {}
     for name, original in trained.items():
         own, given = rate, dict(settings)
-        for group in (g for g in groups if g.has(original)):
+        for group in (g for g in groups if matches(g.pattern, original)):
             own, given = own if group.rate is None else group.rate, {**given, **group.settings}
         operator, attributes = with_settings(choice, given)
         found[name] = Rule(operator, own, attributes)

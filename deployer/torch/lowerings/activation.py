@@ -126,9 +126,15 @@ def log_softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Va
     return _softmax(g, "LogSoftmax", x, dim)
 
 
-@lowers("dropout", "native_dropout", "feature_dropout", "alpha_dropout")
-def dropout(g: GraphBuilder, x: Value, p: float, train: bool | None = True) -> Operand:
-    """x itself where nothing is dropped."""
-    if p and train:
-        raise g.refusal(f"it drops {p:g} of its elements at random", "dropout='off', or p = 0")
+@lowers("dropout")
+def dropout(g: GraphBuilder, x: Value, p: float, train: bool) -> Operand:
+    """x itself."""
+    g.check_dropout(p, train)
     return x
+
+
+@lowers("native_dropout")
+def native_dropout(g: GraphBuilder, x: Value, p: float, train: bool | None) -> tuple[Operand, None]:
+    """The same with a mask besides, which nothing here reads."""
+    g.check_dropout(p, train)
+    return x, None

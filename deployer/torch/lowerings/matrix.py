@@ -75,8 +75,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """softmax(scale Q K^T + mask) V over the last two axes."""
-    if dropout_p:
-        raise g.refusal(f"dropout_p is {dropout_p:g}", "dropout='off', or dropout_p = 0")
+    g.check_dropout(dropout_p)
     if enable_gqa:
         raise g.refusal("heads of queries share heads of keys", "as many heads of keys as of queries")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale

@@ -60,8 +60,8 @@ def layers(
     batch_first: bool,
 ) -> tuple[Value, ...]:
     """All layers and directions; the outputs of the last, and the last state of each."""
-    if dropout and train and count > 1:
-        raise g.refusal(f"it drops {dropout:g} of its elements between layers", "dropout='off', or dropout = 0")
+    if count > 1:
+        g.check_dropout(dropout, train)
     if x.rank != 3:
         raise g.refusal("its input has no batch axis", "an input of [time, batch, features]")
     directions, each = 2 if bidirectional else 1, 4 if has_bias else 2
