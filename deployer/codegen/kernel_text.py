@@ -1,6 +1,5 @@
 """C files of kernels that operators declare by a formula."""
 
-import re
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from deployer.operators.declared import Declared, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12
+GLUE = "\0"
+"""Stands for a space at which no line ends."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +75,16 @@ def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CT
         if isinstance(part, Call) and reads[part] > 1:
             name = f"part{len(lines)}"
             kind = "float" if part.kind == "real" else "int"
-            lines.append(_folded(f"const {kind} {name} = {_bare(texts[part])}"))
+            lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
             texts[part] = name
-    return tuple(lines), _folded(_bare(texts[formula]))
+    return tuple(lines), _folded(_whole(formula, texts))
 
 
 def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
     """A node as C, from the texts of what it is computed from."""
     match part:
         case Number(value):
-            text = float_literal(value)
+            text = float_literal(value).replace(" ", GLUE)
             plain = value in (0.0, 1.0) or not literals
             return (f"({text})" if value < 0 else text) if plain else f"LITERAL_F32({text})"
         case Input(name):
@@ -95,17 +96,16 @@ def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
     raise InternalError(f"{part} has no C form")
 
 
-def _bare(text: str) -> str:
-    """The text without brackets around all of it."""
-    depth = 0
-    for place, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and place < len(text) - 1:
-            return text
-    return text[1:-1] if text.startswith("(") else text
+def _whole(part: Formula, texts: dict[Formula, str]) -> str:
+    """The text of a node that stands alone, for which the brackets of its form are not needed."""
+    if isinstance(part, Call):
+        form = FUNCTIONS[part.function].c
+        if form.startswith("("):
+            return form[1:-1].format(*(texts[x] for x in part.operands))
+    return texts[part]
 
 
 def _folded(text: str) -> CText:
-    glued = re.sub(r"/\* (\S+) \*/", "/*\0\\1\0*/", text)
-    lines = textwrap.wrap(glued, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)
-    return code(f"\n{' ' * INDENT}    ".join(lines).replace("\0", " "))
+    """The text in lines, broken at spaces but not inside of a literal."""
+    lines = textwrap.wrap(text, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)
+    return code(f"\n{' ' * INDENT}    ".join(lines).replace(GLUE, " "))
