@@ -245,6 +245,17 @@ class Finish:
     operand: int = 0
 
 
+@dataclass(frozen=True)
+class Addend:
+    """An optional input, by its position, that a kernel adds to its complete result, which is rounded once more.
+
+    The attribute `factor` is what it is multiplied by, 1 by default.
+    """
+
+    position: int
+    factor: str
+
+
 @dataclass(frozen=True, eq=False)
 class Borders:
     """Elements of an input that decide something by being on one side of a border: gate, clip, win a window.
@@ -285,6 +296,20 @@ class Indices:
     word: str = "label"
     among: str = "classes"
     hint: str = "renumber the labels, or set ignore_index"
+
+
+class Fusible:
+    """The part of an operator that says which others its kernel can take in, and how another takes in this one.
+
+    `finish` says how another kernel applies this operator, `pointed` maps a kernel pointer to the position of an input
+    for such a finish alone; `addend` is an input that the kernel adds to its result, `total` says that the operator
+    adds two inputs and does no more.
+    """
+
+    finish: ClassVar[Finish | None] = None
+    pointed: ClassVar[Mapping[str, int]] = {}
+    addend: ClassVar[Addend | None] = None
+    total: ClassVar[bool] = False
 
 
 class Choices:

@@ -17,7 +17,7 @@ from deployer.core.declarations import (
     Choices,
     Counter,
     Decisions,
-    Finish,
+    Fusible,
     Loss,
     Optimizer,
     Recomputed,
@@ -185,7 +185,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, ABC):
+class Operator(Decisions, Choices, Fusible, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
@@ -197,9 +197,8 @@ class Operator(Decisions, Choices, ABC):
     default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `finish` says how another
-    kernel applies this one, `pointed` maps a kernel pointer to the position of an input for such a finish alone.
-    `literal` says that a node is a constant, `type_only` that its result depends on the type of its input alone.
+    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `literal` says that a node is a
+    constant, `type_only` that its result depends on the type of its input alone.
     """
 
     name: ClassVar[str]
@@ -212,9 +211,7 @@ class Operator(Decisions, Choices, ABC):
     optimizer: ClassVar[Optimizer | None] = None
     accumulator: ClassVar[Accumulator | None] = None
     counter: ClassVar[Counter | None] = None
-    finish: ClassVar[Finish | None] = None
     sums: ClassVar[Sums | None] = None
-    pointed: ClassVar[Mapping[str, int]] = {}
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None

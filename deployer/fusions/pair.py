@@ -10,8 +10,8 @@ Join = Callable[[Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
-def absorb(program: Program, options: Options, op: str, join: Join) -> Program:
-    """Fuse each node of operator `op` into the producer of its first input, if `join` returns a joint node.
+def absorb(program: Program, options: Options, op: str, join: Join, place: int = 0) -> Program:
+    """Fuse each node of operator `op` into the producer of its input `place`, if `join` returns a joint node.
 
     The value between the two must be computed, have memory of its own and a single reader. The result must have the
     same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node replaces
@@ -20,13 +20,13 @@ def absorb(program: Program, options: Options, op: str, join: Join) -> Program:
     for graph in program.graphs:
         for consumer in graph.nodes:
             if consumer.op == op:
-                program = _absorbed(program, options, graph.name, consumer, join)
+                program = _absorbed(program, options, graph.name, consumer, join, place)
     return program
 
 
-def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join) -> Program:
+def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, place: int) -> Program:
     graph = next(g for g in program.graphs if g.name == graph_name)
-    value, result = consumer.inputs[0], consumer.outputs[0]
+    value, result = consumer.inputs[place], consumer.outputs[0]
     producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
     if producer is None or {producer.name, consumer.name} & set(options.opt_out):
         return program
@@ -52,3 +52,16 @@ def _is_private(program: Program, value: str, reader: Node) -> bool:
     reads = [name for node in program.nodes for name in node.inputs if name == value]
     outlives = value in program.outputs or value in program.updated
     return tensor.role == "value" and tensor.storage == value and not views and not outlives and reads == [value]
+
+
+def has_input(node: Node, position: int) -> bool:
+    """Whether the node has an input at that position."""
+    return len(node.inputs) > position and bool(node.inputs[position])
+
+
+def is_available(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:
+    """Whether the operand has been computed before the producer, and is not overwritten before the consumer."""
+    place, end = graph.nodes.index(producer), graph.nodes.index(consumer)
+    root = program.storage(operand)
+    writers = [i for i, n in enumerate(graph.nodes) for name in n.outputs if name and program.storage(name) == root]
+    return not any(place <= i < end for i in writers)

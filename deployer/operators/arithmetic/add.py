@@ -47,6 +47,7 @@ class Add(Binary):
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
     pointed: ClassVar[dict[str, int]] = {GATE: 2}
+    total = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""

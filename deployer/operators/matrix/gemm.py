@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.declarations import ACTIVATION
+from deployer.core.declarations import ACTIVATION, Addend
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
@@ -64,13 +64,15 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
 
-    Fusion sets attribute `activation` where Relu follows, and a fourth input where the gradient of a Relu does: its Y.
+    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; and
+    C where an Add follows.
     """
 
     name = "Gemm"
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     pointed: ClassVar[dict[str, int]] = {GATE: 3}
+    addend = Addend(2, "beta")
     flags = ("transA", "transB")
     kernel = Kernel(
         "gemm_f32",

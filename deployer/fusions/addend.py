@@ -1,0 +1,48 @@
+"""Fusion of a sum of two into the producer of one of them, if the producer's kernel can add the other to its result.
+
+That is how a bias or a residual branch reaches a product, and a gradient that of another branch. The kernel adds when
+its own result is complete, and rounds as a step of its own would.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from deployer.core.declarations import ACTIVATION, Addend
+from deployer.core.errors import UnsupportedOperator
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of, registry
+from deployer.core.plan import Options
+from deployer.fusions.pair import absorb, is_available
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Fuse every sum of two, into the producer of its first input, or else into that of its second."""
+    for name in (name for name, operator in registry().items() if operator.total):
+        for place in (0, 1):
+            program = absorb(program, options, name, partial(_join, program, place), place)
+    return program
+
+
+def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+    """The producer with the consumer's other input as its addend; None where its kernel cannot add that."""
+    operator, other = operator_of(producer), consumer.inputs[1 - place]
+    addend = operator.addend
+    if addend is None or len(consumer.inputs) > 2 or consumer.attrs:
+        return None
+    if ACTIVATION in producer.attrs or any(producer.inputs[addend.position :]):
+        return None
+    if not is_available(program, graph, producer, consumer, other):
+        return None
+    joint = _with_addend(producer, addend, other)
+    try:
+        operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
+    except UnsupportedOperator:
+        return None
+    return joint
+
+
+def _with_addend(producer: Node, addend: Addend, other: str) -> Node:
+    """The producer that adds `other` once; an absent addend may have had any factor."""
+    inputs = (*producer.inputs, *[""] * (addend.position - len(producer.inputs)))[: addend.position]
+    attrs = {name: value for name, value in producer.attrs.items() if name != addend.factor}
+    return replace(producer, inputs=(*inputs, other), attrs=attrs)
