@@ -1,7 +1,7 @@
 """What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
 
-C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h`: every target gives the same bits. A
-derivative is of the whole call, from those of its operands; terms that are zero vanish while it is made.
+C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`: every target gives the
+same bits. A derivative is of the whole call, from those of its operands; terms that are zero vanish while it is made.
 """
 
 import math
@@ -15,7 +15,9 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
-MATH, WHOLE = "math_f32.h", "whole_f32.h"
+MATH, TRIG, WHOLE = "math_f32.h", "trig_f32.h", "whole_f32.h"
+APPROXIMATIONS = frozenset({MATH, TRIG})
+"""Headers whose functions are within units of the last place."""
 ZERO, ONE = Number(0.0), Number(1.0)
 Slope = Callable[[Formula, Sequence[Formula]], Formula]
 
@@ -37,7 +39,7 @@ class Function:
     @property
     def exact(self) -> bool:
         """Whether IEEE 754, or the choice of an operand, leaves it one result in float32."""
-        return not (self.rounds or self.header == MATH)
+        return not (self.rounds or self.header in APPROXIMATIONS)
 
 
 def plus(a: Formula, b: Formula) -> Formula:
@@ -102,6 +104,11 @@ def _sigmoid(x: Array) -> Array:
 
 def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _circle(u: Formula) -> Formula:
+    """1 - u^2, as accurate near 1 as elsewhere."""
+    return (ONE - u) * (ONE + u)
 
 
 def _of_sign(u: Formula, d: Formula) -> Formula:
@@ -178,6 +185,23 @@ FUNCTIONS: dict[str, Function] = {
     "softplus": Function(
         _softplus, "softplusf_f32({0})", _outer(lambda u, f: call("sigmoid", u)), 2 * TRANSCENDENTAL, MATH
     ),
+}
+_TRIG: dict[str, tuple[Callable[..., Any], Slope]] = {
+    "sin": (np.sin, _outer(lambda u, f: call("cos", u))),
+    "cos": (np.cos, _outer(lambda u, f: -call("sin", u))),
+    "tan": (np.tan, _outer(lambda u, f: ONE + f * f)),
+    "asin": (np.arcsin, lambda f, d: over(d[0], call("sqrt", _circle(f.operands[0])))),
+    "acos": (np.arccos, lambda f, d: negative(over(d[0], call("sqrt", _circle(f.operands[0]))))),
+    "atan": (np.arctan, lambda f, d: over(d[0], ONE + f.operands[0] * f.operands[0])),
+    "sinh": (np.sinh, _outer(lambda u, f: call("cosh", u))),
+    "cosh": (np.cosh, _outer(lambda u, f: call("sinh", u))),
+    "asinh": (np.arcsinh, lambda f, d: over(d[0], call("sqrt", ONE + f.operands[0] * f.operands[0]))),
+    "acosh": (np.arccosh, lambda f, d: over(d[0], call("sqrt", (f.operands[0] - ONE) * (f.operands[0] + ONE)))),
+    "atanh": (np.arctanh, lambda f, d: over(d[0], _circle(f.operands[0]))),
+}
+FUNCTIONS |= {
+    name: Function(meaning, f"{name}f_f32({{0}})", slope, TRANSCENDENTAL, TRIG)
+    for name, (meaning, slope) in _TRIG.items()
 }
 
 

@@ -12,6 +12,8 @@ Kind = Literal["real", "truth"]
 SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
     **dict.fromkeys(("neg", "abs", "floor", "ceil", "round", "sqrt", "exp", "log"), (("real",), "real")),
     **dict.fromkeys(("expm1", "log1p", "erf", "tanh", "sigmoid", "softplus"), (("real",), "real")),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (("real",), "real")),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh"), (("real",), "real")),
     **dict.fromkeys(("add", "sub", "mul", "div", "least", "most", "remainder"), (("real", "real"), "real")),
     **dict.fromkeys(("less", "at_most", "equal"), (("real", "real"), "truth")),
     **dict.fromkeys(("both", "either", "differ"), (("truth", "truth"), "truth")),
