@@ -41,7 +41,9 @@ class ArgEqual(Operator):
     kernel = Kernel(
         "arg_equal_f32",
         pointers=(("x", "float32", False), ("value", "float32", False), ("y", "int32", True)),
-        scalars=tuple((n, "u32") for n in ("o", "r", "i", "r_start", "x_o", "x_r", "value_o", "y_o", "first", "latest")),
+        scalars=tuple(
+            (n, "u32") for n in ("o", "r", "i", "r_start", "x_o", "x_r", "value_o", "y_o", "first", "latest")
+        ),
     )
     flags = ("keepdims", "last")
     no_gradient = "a position has none"

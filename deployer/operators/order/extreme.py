@@ -50,7 +50,11 @@ class ArgExtreme(Operator):
         return [
             Node(value, self.extreme, node.inputs, (value,), {"axes": (axis,), "keepdims": 1}),
             Node(
-                node.name, "ArgEqual", (*node.inputs, value), node.outputs, {"axis": axis, "keepdims": keep, "last": last}
+                node.name,
+                "ArgEqual",
+                (*node.inputs, value),
+                node.outputs,
+                {"axis": axis, "keepdims": keep, "last": last},
             ),
         ]
 

@@ -15,7 +15,7 @@ void top_k_f32(const void *args) {
         const uint32_t o = at / p->i, i = at - o * p->i;
         const float *x = p->x + o * p->x_o + i;
         float *y = p->y + o * p->y_o + i;
-        int32_t *ids = p->ids + o * p->ids_o + i;
+        int32_t *ids = p->ids ? p->ids + o * p->ids_o + i : 0;
         for (uint32_t n = 0; n < p->n; n++) {
             const float value = x[n * p->x_n];
             uint32_t k = n < p->k ? n : p->k;
@@ -23,10 +23,10 @@ void top_k_f32(const void *args) {
             if (k == p->k) k--;
             for (; k > 0 && beats(value, y[(k - 1) * p->y_n], p->largest); k--) {
                 y[k * p->y_n] = y[(k - 1) * p->y_n];
-                if (p->ids) ids[k * p->ids_n] = ids[(k - 1) * p->ids_n];
+                if (ids) ids[k * p->ids_n] = ids[(k - 1) * p->ids_n];
             }
             y[k * p->y_n] = value;
-            if (p->ids) ids[k * p->ids_n] = (int32_t)n;
+            if (ids) ids[k * p->ids_n] = (int32_t)n;
         }
     }
 }
