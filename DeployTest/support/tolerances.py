@@ -22,8 +22,8 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.kernel_bench import step_of
 from DeployTest.support.kernel_runs import KernelRuns
 
-ROUNDING = re.compile(r"fmaf|(?:math|trig)_f32\.h|sum_f32\.h|\+= [^;)]*;")
-"""What rounds more than once in the C of a kernel: fused operations, functions, and sums as they grow."""
+ROUNDING = re.compile(r"fmaf|(?:math|trig)_f32\.h|sum_f32\.h|[+*]= [^;)]*;")
+"""What rounds more than once in the C of a kernel: fused operations, functions, and sums and products as they grow."""
 
 
 @dataclass(frozen=True)

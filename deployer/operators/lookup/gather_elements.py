@@ -108,7 +108,7 @@ class GatherElements(Operator):
         """Each axis, more and fewer numbers than rows, negative and repeated ones; other axes that are left out."""
         r = rng(150)
         forms: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
-            "rows": ((6, 5), 0, (4, 5)),
+            "rows": ((6, 6), 0, (4, 6)),
             "columns": ((4, 7), 1, (4, 9)),
             "middle": ((3, 5, 4), 1, (3, 6, 4)),
             "last": ((2, 3, 7), -1, (2, 3, 5)),

@@ -70,4 +70,6 @@ class GatherND(Operator):
         for label, (shape, places, count, batch) in forms.items():
             axes = shape[batch : batch + count]
             ids = np.stack([r.integers(-n, n, places) for n in axes], -1).astype(np.int64)
-            yield Sample(label, (normal(r, *shape), ids.astype(np.int32)), {"batch_dims": batch}, onnx=False)
+            yield Sample(
+                label, (normal(r, *shape), ids.astype(np.int32)), {"batch_dims": batch} if batch else {}, onnx=False
+            )

@@ -109,8 +109,11 @@ class OneHot(Operator):
         return Work(macs=0, elements=count, parallel=count)
 
     def samples(self) -> Iterator[Sample]:
-        """A new axis at the end, in front and between; negative numbers, and such that are outside."""
+        """A new axis at the end, in front and between; negative numbers, and such that are outside; as floats."""
         r = rng(155)
+        for axis in (-1, 0, 1):
+            numbers = np.asarray(r.integers(-4, 4, (3, 5)), np.int32)
+            yield Sample(f"integers{axis}", (numbers, None, normal(r, 2)), {"depth": 4, "axis": axis}, onnx=False)
         forms: dict[str, tuple[tuple[int, ...], int, int]] = {
             "vector": ((7,), 5, -1),
             "matrix": ((3, 5), 6, -1),

@@ -79,7 +79,7 @@ class ScatterElements(Scattering):
         """Each axis and reduction; numbers that repeat where terms are added."""
         r = rng(154)
         forms: dict[str, tuple[tuple[int, ...], int, int]] = {
-            "rows": ((6, 5), 0, 4),
+            "rows": ((6, 6), 0, 4),
             "middle": ((3, 5, 4), 1, 3),
             "last": ((2, 3, 7), -1, 5),
         }
