@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng, unsupported
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.lines import axis_of
@@ -40,7 +40,7 @@ class LpNormalization(Operator):
         """The norm, one in place of zero, the quotient."""
         axis = axis_of(node, floats(node, inputs, 1)[0].shape, -1)
         norm, zero, one, none, divisor = (f"{node.name}/{x}" for x in ("norm", "zero", "one", "none", "divisor"))
-        reduced = {"axes": (axis,), "keepdims": 1}
+        reduced: dict[str, AttrValue] = {"axes": (axis,), "keepdims": 1}
         return [
             Node(norm, NORMS[node.attr_int("p", 2)], node.inputs, (norm,), reduced),
             number(zero, 0.0),

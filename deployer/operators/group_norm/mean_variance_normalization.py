@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.reduction.composed import number
@@ -38,7 +38,7 @@ class MeanVarianceNormalization(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The mean, what is left of X, its squares, their mean, the root, the quotient."""
-        attrs = {"axes": _axes(node, floats(node, inputs, 1)[0].shape), "keepdims": 1}
+        attrs: dict[str, AttrValue] = {"axes": _axes(node, floats(node, inputs, 1)[0].shape), "keepdims": 1}
         mean, rest, squares, variance, deviation, least, divisor = (
             f"{node.name}/{label}" for label in ("mean", "rest", "squares", "variance", "deviation", "least", "divisor")
         )

@@ -72,7 +72,7 @@ def check_elements_ids(
 def grid(ids: Array, rows: int, axis: int) -> tuple[tuple[Array, ...], Array]:
     """The place in the table of each number, as numpy takes it, and where there is such a row."""
     front = from_the_front(ids, rows)
-    places = list(np.indices(ids.shape, sparse=True))
+    places: list[Array] = list(np.indices(ids.shape, sparse=True))
     places[axis] = np.maximum(front, 0)
     return tuple(np.broadcast_arrays(*places)), np.asarray(front >= 0)
 

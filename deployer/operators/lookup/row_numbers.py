@@ -89,7 +89,12 @@ class RowNumbers(Operator):
         sizes = node.attr_ints("sizes", ())
         each = node.attr_int("each", access.dim("n").size)
         lengths = {f"size{i}": Const(sizes[i] if i < len(sizes) else 1) for i in range(AXES)}
-        own = {"n": Extent("n"), "n_start": Start("n"), "each": Const(each), "ids_n": Stride("ids", 0)}
+        own: dict[str, ArgValue] = {
+            "n": Extent("n"),
+            "n_start": Start("n"),
+            "each": Const(each),
+            "ids_n": Stride("ids", 0),
+        }
         return {**own, "axes": Const(len(sizes)), **lengths}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:

@@ -58,7 +58,7 @@ class Running(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, flags and strides."""
         flags: dict[str, ArgValue] = {name: Const(node.attr_int(name, 0)) for name in self.flags}
-        lengths = {"o": Extent("o"), "n": Const(access.operands[0].view[1]), "i": Extent("i")}
+        lengths: dict[str, ArgValue] = {"o": Extent("o"), "n": Const(access.operands[0].view[1]), "i": Extent("i")}
         return {**lengths, **flags, **line_strides(access, ("x", "y"))}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
