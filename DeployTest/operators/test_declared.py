@@ -23,7 +23,7 @@ from DeployTest.support.tolerances import assert_close
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 DECLARED = {name: op for name, op in registry().items() if isinstance(op, Declared)}
 FORWARD = {name: op for name, op in DECLARED.items() if not op.declared_by}
-POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise)]
+POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise) and op.operands[0].kind != "whole"]
 ODD = np.array(
     [
         0.0,
@@ -58,10 +58,13 @@ ODD = np.array(
     np.float32,
 )
 
+WHOLE = np.array([0, 1, -1, 2, -2, 7, -7, 31, 32, 33, 255, 2**31 - 1, -(2**31)], np.int32)
+
 
 def _odd(operator: Declared) -> list[Array]:
     """Odd values of each operand: of one all of them, of several each beside each."""
-    values = [ODD if x.kind == "real" else np.array([0, 1], np.int32) for x in operator.operands]
+    odd = {"real": ODD, "truth": np.array([0, 1], np.int32), "whole": WHOLE}
+    values = [odd[x.kind] for x in operator.operands]
     return [np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(*values, indexing="ij")]
 
 

@@ -74,7 +74,7 @@ def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CT
         texts[part] = _text(part, texts, literals)
         if isinstance(part, Call) and reads[part] > 1:
             name = f"part{len(lines)}"
-            kind = "float" if part.kind == "real" else "int"
+            kind = {"real": "float", "truth": "int", "whole": "int32_t"}[part.kind]
             lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
             texts[part] = name
     return tuple(lines), _folded(_whole(formula, texts))

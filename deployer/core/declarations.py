@@ -292,8 +292,12 @@ class Choices:
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
-    which numbers the elements of an input lie.
+    which numbers the elements of an input lie; `overflows` that its result may leave the integer type of its operands;
+    `wraps` that it brings integers back into a type of `bits` bits, `signed` or not.
     """
+
+    overflows: ClassVar[bool] = False
+    wraps: ClassVar[bool] = False
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}

@@ -16,7 +16,7 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
-MATH, TRIG, WHOLE = "math_f32.h", "trig_f32.h", "whole_f32.h"
+MATH, TRIG, WHOLE, INTEGER = "math_f32.h", "trig_f32.h", "whole_f32.h", "integer_i32.h"
 APPROXIMATIONS = frozenset({MATH, TRIG})
 """Headers whose functions are within units of the last place."""
 ZERO, ONE = Number(0.0), Number(1.0)
@@ -112,6 +112,24 @@ def _circle(u: Formula) -> Formula:
     return (ONE - u) * (ONE + u)
 
 
+def _quotient(a: Array, b: Array) -> Array:
+    """Towards zero, and 0 where b is."""
+    wide = np.where(b == 0, 0, np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1))
+    return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.int32))
+
+
+def _left(a: Array, b: Array) -> Array:
+    """0 where b is below zero, or not below the bits of a."""
+    bits = 8 * a.dtype.itemsize
+    return np.asarray(np.where((b < 0) | (b >= bits), 0, np.left_shift(a, np.clip(b, 0, bits - 1))), a.dtype)
+
+
+def _right(a: Array, b: Array) -> Array:
+    """The sign alone where b is below zero, or not below the bits of a."""
+    most = 8 * a.dtype.itemsize - 1
+    return np.asarray(np.right_shift(a, np.where((b < 0) | (b > most), most, b)), a.dtype)
+
+
 def _of_sign(u: Formula, d: Formula) -> Formula:
     return select(Number(0.0) < u, d, select(u < 0.0, negative(d), ZERO))
 
@@ -203,6 +221,31 @@ _TRIG: dict[str, tuple[Callable[..., Any], Slope]] = {
 FUNCTIONS |= {
     name: Function(meaning, f"{name}f_f32({{0}})", slope, TRANSCENDENTAL, TRIG)
     for name, (meaning, slope) in _TRIG.items()
+}
+
+_INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "whole_less": (np.less, "({0} < {1})"),
+    "whole_at_most": (np.less_equal, "({0} <= {1})"),
+    "whole_equal": (np.equal, "({0} == {1})"),
+    "whole_choose": (np.where, "({0} ? {1} : {2})"),
+    "sum": (np.add, "sum_i32({0}, {1})"),
+    "difference": (np.subtract, "difference_i32({0}, {1})"),
+    "product": (np.multiply, "product_i32({0}, {1})"),
+    "quotient": (_quotient, "quotient_i32({0}, {1})"),
+    "rest": (np.fmod, "remainder_i32({0}, {1})"),
+    "modulo": (np.mod, "modulo_i32({0}, {1})"),
+    "smaller": (np.minimum, "smaller_i32({0}, {1})"),
+    "larger": (np.maximum, "larger_i32({0}, {1})"),
+    "left": (_left, "left_i32({0}, {1})"),
+    "right": (_right, "right_i32({0}, {1})"),
+    "bits_and": (np.bitwise_and, "({0} & {1})"),
+    "bits_or": (np.bitwise_or, "({0} | {1})"),
+    "bits_xor": (np.bitwise_xor, "({0} ^ {1})"),
+    "bits_not": (np.invert, "(~{0})"),
+}
+FUNCTIONS |= {
+    name: Function(meaning, c, _zero, header="" if c.startswith("(") else INTEGER)
+    for name, (meaning, c) in _INTEGERS.items()
 }
 
 

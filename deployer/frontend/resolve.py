@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+from onnx import TensorProto
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
@@ -17,6 +19,13 @@ from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
 
+BITS = {
+    **{TensorProto.INT8: (8, 1), TensorProto.UINT8: (8, 0)},
+    **{TensorProto.INT16: (16, 1), TensorProto.UINT16: (16, 0)},
+}
+"""Bits of integers that a target holds in more of them, and whether they have a sign."""
+WIDE = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
+"""Integers of which a target holds those that fit int32."""
 FOLD_LIMIT = 1 << 20
 """Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""
 
@@ -37,6 +46,7 @@ class Resolved:
     dropped: dict[str, Node] = field(default_factory=dict)
     read: list[Node] = field(default_factory=list)
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
+    elements: dict[str, int] = field(default_factory=dict)
 
     def check_computed(self, name: str, reader: str) -> None:
         """Raise UnsupportedOperator if `name` is an output that no node computes; `reader` names the node or graph."""
@@ -58,14 +68,48 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    state.elements.update(graph.elements)
     for node in nodes:
         _find(node, graph.domains.get(node.name, ""))
         known = _with_sources(state, node)
-        for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
+        versions = graph.versions.get(node.name, ())
+        elements = _elements(state, known, versions)
+        kept, wraps = _within_types(known, elements)
+        for part in (*_in_current_form(state, kept, versions), *wraps):
             for piece in _pieces(state, part):
                 state.read.append(piece)
                 _add(state, graph, piece, _find(piece, ""))
+        _check_wide(state, known, elements)
+        state.elements |= elements
     return state
+
+
+def _elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> dict[str, int]:
+    """ONNX's integer types of the node's outputs that have those of inputs."""
+    named = [type_names(node.op, version) for version in versions if version]
+    return named[-1].elements(node, state.elements) if named else {}
+
+
+def _within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
+    """The node, and the nodes by which integers of its results that leave their types wrap, as ONNX Runtime's do."""
+    if not _find(node, "").overflows:
+        return node, []
+    wrap = next(name for name, operator in registry().items() if operator.wraps)
+    wide = {name: f"{name}/wide" for name, kind in elements.items() if kind in BITS}
+    wraps = [
+        Node(f"{node.name}/{name}", wrap, (wide[name],), (name,), {"bits": BITS[kind][0], "signed": BITS[kind][1]})
+        for name, kind in elements.items()
+        if kind in BITS
+    ]
+    return replace(node, outputs=tuple(wide.get(name, name) for name in node.outputs)), wraps
+
+
+def _check_wide(state: Resolved, node: Node, elements: Mapping[str, int]) -> None:
+    """UnsupportedOperator where integers that a target does not have are computed at run time."""
+    for name, kind in elements.items():
+        if kind in WIDE and _find(node, "").overflows and name not in state.constants:
+            text = f"its integers are {WIDE[kind]}, and may be beyond int32, which is what targets compute"
+            raise unsupported(node, text, "int32 operands, or constants")
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:

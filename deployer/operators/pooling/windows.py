@@ -38,6 +38,10 @@ POOL_ATTRS = {
 """Kinds of the attributes that say where windows lie."""
 
 
+SAME = ("SAME_UPPER", "SAME_LOWER")
+"""Ways to pad so that the number of windows depends on the strides alone."""
+
+
 @dataclass(frozen=True)
 class AxisWindows:
     """Windows along one axis of `size` elements: window i holds `i * stride + k * dilation - pad` for k < kernel."""
@@ -78,12 +82,14 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
     auto = node.attr_str("auto_pad", "NOTSET")
-    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
+    if auto not in ("NOTSET", "VALID", "", *SAME) or (auto in ("VALID", *SAME) and any(pads)):
         raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
+    if auto in SAME:
+        pads = _same_pads(shape[2:], kernel, strides, dilations, auto)
     sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
     check_elements(node, "X and its padding", (*shape[:2], *sides))
     axes = []
@@ -101,6 +107,19 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     taps, outputs = math.prod(kernel), math.prod(a.count for a in axes)
     check_elements(node, "all its windows", (*shape[:2], outputs, taps))
     return tuple(axes)
+
+
+def _same_pads(
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto: str
+) -> tuple[int, ...]:
+    """Pads under which there is a window for each stride that has begun; what is odd goes to the end, or the begin."""
+    begins, ends = [], []
+    for size, taps, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        total = max((-(-size // stride) - 1) * stride + (taps - 1) * dilation + 1 - size, 0)
+        less, more = total // 2, total - total // 2
+        begins.append(less if auto == "SAME_UPPER" else more)
+        ends.append(more if auto == "SAME_UPPER" else less)
+    return (*begins, *ends)
 
 
 def plane(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, AxisWindows]:
