@@ -19,12 +19,12 @@ from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
 
-BITS = {
+BITS: dict[int, tuple[int, int]] = {
     **{TensorProto.INT8: (8, 1), TensorProto.UINT8: (8, 0)},
     **{TensorProto.INT16: (16, 1), TensorProto.UINT16: (16, 0)},
 }
 """Bits of integers that a target holds in more of them, and whether they have a sign."""
-WIDE = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
+WIDE: dict[int, str] = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
 """Integers of which a target holds those that fit int32."""
 FOLD_LIMIT = 1 << 20
 """Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""

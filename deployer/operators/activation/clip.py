@@ -67,9 +67,10 @@ class Clip(Clipping):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """min(max(X, low), high); NaN stays NaN."""
         x = arrays(inputs, 1)[0]
-        low, high = bounds(node)
         _, *limits = (*inputs, None, None)[: len(BOUNDS)]
-        low, high = (bound if limit is None else limit for bound, limit in zip((low, high), limits, strict=True))
+        low, high = (
+            np.asarray(bound if limit is None else limit) for bound, limit in zip(bounds(node), limits, strict=True)
+        )
         return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
 
     def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
