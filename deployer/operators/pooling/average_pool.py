@@ -10,18 +10,7 @@ from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Sample, register, rng, unsupported
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.pooling.windows import (
-    FORMS,
-    FORWARD,
-    VOLUME,
-    Pool,
-    check_planes,
-    divisors,
-    padded,
-    plane,
-    pool_kernel,
-    stacked,
-)
+from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, divisors, padded, plane, pool_kernel, stacked
 
 
 def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -33,7 +22,7 @@ def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 @register
 class AveragePool(Pool):
-    """X[N, C, ...] of one to three spatial axes; `count_include_pad` counts padding too."""
+    """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
 
     name = "AveragePool"
     versions = (7, 10, 11, 19, 22)
@@ -50,9 +39,6 @@ class AveragePool(Pool):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The sum over the window's positions, divided."""
         x = arrays(inputs, 1)[0]
-        volumes = self.of_volumes(node, x)
-        if volumes is not None:
-            return (volumes,)
         h, w = plane(node, x.shape)
         y = stacked(padded(x, h, w, 0.0), h, w).sum(0, dtype=x.dtype) / divisors(node, h, w).astype(x.dtype)
         shape = self.infer(node, (TensorType("float32", x.shape),))[0].shape
@@ -61,7 +47,6 @@ class AveragePool(Pool):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY over the count, to each element of its window."""
         if b.needs_grad(0):
-            check_planes(node, b.type(node.inputs[0]))
             attrs = {**node.attrs, "input_shape": b.type(node.inputs[0]).shape}
             b.emit("AveragePoolGrad", (douts[0],), (b.grad(0),), **attrs)
 
@@ -74,6 +59,5 @@ class AveragePool(Pool):
         r = rng(82)
         for label, (shape, attrs) in FORMS.items():
             yield Sample(label, (normal(r, *shape),), attrs)
-        yield Sample("volume", (normal(r, *VOLUME[0]),), VOLUME[1])
         shape, attrs = FORMS["overlap"]
         yield Sample("include_pad", (normal(r, *shape),), {**attrs, "count_include_pad": 1})

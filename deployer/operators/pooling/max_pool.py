@@ -8,22 +8,12 @@ from deployer.core.declarations import Borders
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.inputs import arrays, normal
-from deployer.operators.pooling.windows import (
-    FORMS,
-    FORWARD,
-    VOLUME,
-    Pool,
-    check_planes,
-    padded,
-    plane,
-    pool_kernel,
-    stacked,
-)
+from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, padded, plane, pool_kernel, stacked
 
 
 @register
 class MaxPool(Pool):
-    """X[N, C, ...] of one to three spatial axes; the second output may be named but not read."""
+    """X[N, C, ...] of one or two spatial axes; the second output may be named but not read."""
 
     name = "MaxPool"
     versions = (1, 8, 10, 11, 12, 22)
@@ -38,9 +28,6 @@ class MaxPool(Pool):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The maximum of the numbers in each window; NaN is not a number here."""
         x = arrays(inputs, 1)[0]
-        volumes = self.of_volumes(node, x)
-        if volumes is not None:
-            return (volumes,)
         x = np.where(np.isnan(x), x.dtype.type(-np.inf), x)
         h, w = plane(node, x.shape)
         y = stacked(padded(x, h, w, -np.inf), h, w).max(0)
@@ -63,13 +50,12 @@ class MaxPool(Pool):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node without the output of indices, which no kernel computes."""
         if len(node.outputs) < 2:
-            return super().lower(node, inputs)
+            return None
         return [Node(node.name, self.name, node.inputs, node.outputs[:1], dict(node.attrs))]
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY goes to the first maximum of its window."""
         if b.needs_grad(0):
-            check_planes(node, b.type(node.inputs[0]))
             b.emit("MaxPoolGrad", (douts[0], node.inputs[0]), (b.grad(0),), **node.attrs)
 
     def samples(self) -> Iterator[Sample]:
@@ -77,4 +63,3 @@ class MaxPool(Pool):
         r = rng(81)
         for label, (shape, attrs) in FORMS.items():
             yield Sample(label, (normal(r, *shape),), attrs)
-        yield Sample("volume", (normal(r, *VOLUME[0]),), VOLUME[1])

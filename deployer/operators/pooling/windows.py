@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
-from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.limits import check_elements
@@ -37,10 +36,6 @@ POOL_ATTRS = {
     **{"auto_pad": "STRING", "ceil_mode": "INT"},
 }
 """Kinds of the attributes that say where windows lie."""
-
-
-SAME = ("SAME_UPPER", "SAME_LOWER")
-"""Ways to pad so that the number of windows depends on the strides alone."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +71,19 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     """The windows along each spatial axis of X; a rule's errors name the node."""
     x = TensorType("float32", shape)
     rank = len(shape) - 2
-    if rank not in (1, 2, 3):
-        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, W], X[N, C, H, W] or X[N, C, D, H, W]")
+    if rank not in (1, 2):
+        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, W] or X[N, C, H, W]")
     kernel = node.attr_ints("kernel_shape", (0,) * rank)
     strides = node.attr_ints("strides", (1,) * rank)
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
     auto = node.attr_str("auto_pad", "NOTSET")
-    if auto not in ("NOTSET", "VALID", "", *SAME) or (auto in ("VALID", *SAME) and any(pads)):
+    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
         raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
-    if auto in SAME:
-        pads = _same_pads(shape[2:], kernel, strides, dilations, auto)
     sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
     check_elements(node, "X and its padding", (*shape[:2], *sides))
     axes = []
@@ -110,24 +103,9 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     return tuple(axes)
 
 
-def _same_pads(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto: str
-) -> tuple[int, ...]:
-    """Pads under which there is a window for each stride that has begun; what is odd goes to the end, or the begin."""
-    begins, ends = [], []
-    for size, taps, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
-        total = max((-(-size // stride) - 1) * stride + (taps - 1) * dilation + 1 - size, 0)
-        less, more = total // 2, total - total // 2
-        begins.append(less if auto == "SAME_UPPER" else more)
-        ends.append(more if auto == "SAME_UPPER" else less)
-    return (*begins, *ends)
-
-
 def plane(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, AxisWindows]:
     """The windows of rows and columns; a signal is an image of one row."""
     axes = windows(node, shape)
-    if len(axes) > 2:
-        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, W] or X[N, C, H, W]")
     return (axes[0], axes[1]) if len(axes) == 2 else (AxisWindows(1), axes[0])
 
 
@@ -193,23 +171,6 @@ class Pool(Operator):
             raise unsupported(node, f"X is {x.dtype}", "float32")
         return (TensorType(x.dtype, x.shape[:2] + tuple(a.count for a in windows(node, x.shape))),)
 
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Volumes in two turns: over rows and columns, then over what is before them."""
-        shape = operands(node, inputs, 1)[0].shape
-        return in_turns(node, shape, self.infer(node, inputs)[0].shape) if len(shape) - 2 > 2 else None
-
-    def of_volumes(self, node: Node, x: Array) -> Array | None:
-        """The meaning for volumes, from that of planes; None for planes."""
-        if x.ndim - 2 <= 2:
-            return None
-        kind = TensorType("float32", x.shape)
-        for turn in self.lower(node, [kind]) or ():
-            if turn.op == node.op:
-                [x] = self.reference(turn, [x])
-            else:
-                x = x.reshape(turn.attr_ints("shape", ()))
-        return x
-
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims c over images and channels, h and w over windows, all parallel."""
         shape = types[node.inputs[0]].shape
@@ -243,40 +204,6 @@ class Pool(Operator):
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
             label = f"{channels}x{side}x{side} {kernel}"
             yield Sample(label, (normal(r, 1, channels, side, side),), attrs, onnx=False)
-
-
-def in_turns(node: Node, shape: tuple[int, ...], result: tuple[int, ...]) -> list[Node]:
-    """A pool over X[N, C, D, H, W] as one over each image, and one over D with all places of an image side by side.
-
-    Both maxima and means are those of maxima and means: the elements of a window that count are a product of axes.
-    """
-    first, second = dict(node.attrs), dict(node.attrs)
-    for name in ("kernel_shape", "strides", "dilations"):
-        if name in node.attrs:
-            values = node.attr_ints(name, ())
-            first[name], second[name] = values[1:], (values[0], 1)
-    if "pads" in node.attrs:
-        (begin, *begins), (end, *ends) = np.split(np.array(node.attr_ints("pads", ())), 2)
-        first["pads"] = tuple(int(n) for n in (*begins, *ends))
-        second["pads"] = (int(begin), 0, int(end), 0)
-    n, c, depth, *_ = shape
-    images, planes, stack, lines = (f"{node.name}/{label}" for label in ("images", "planes", "stack", "lines"))
-    height, width = result[-2:]
-    return [
-        Node(images, "Reshape", node.inputs[:1], (images,), {"shape": (n, c * depth, *shape[-2:])}),
-        Node(planes, node.op, (images,), (planes,), first),
-        Node(stack, "Reshape", (planes,), (stack,), {"shape": (n, c, depth, height * width)}),
-        Node(lines, node.op, (stack,), (lines,), second),
-        Node(node.name, "Reshape", (lines,), node.outputs[:1], {"shape": result}),
-    ]
-
-
-def check_planes(node: Node, x: TensorType) -> None:
-    """NotDifferentiable for volumes, whose pools have no gradient."""
-    if len(x.shape) - 2 > 2:
-        raise NotDifferentiable(
-            f"node {node.name!r} ({node.op}) has no gradient: X is {x}, which has three spatial axes"
-        )
 
 
 class PoolGrad(Operator):
@@ -335,8 +262,3 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "gaps": ((1, 2, 11, 9), {"kernel_shape": (2, 1), "strides": (4, 3)}),
     "dilated": ((1, 2, 8, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
 }
-VOLUME: tuple[tuple[int, ...], dict[str, AttrValue]] = (
-    (1, 2, 5, 6, 4),
-    {"kernel_shape": (2, 3, 2), "strides": (2, 2, 1), "pads": (0, 1, 0, 1, 1, 1)},
-)
-"""Windows over three spatial axes, which have no gradient."""
