@@ -75,14 +75,6 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, elements)
 
 
-def _integer_types(graph: onnx.GraphProto, literals: Iterable[onnx.NodeProto]) -> dict[str, int]:
-    """ONNX's element types of graph inputs and constants that are integers by their declarations."""
-    types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
-    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-    types |= {node.output[0]: a.t.data_type for node in literals for a in node.attribute if a.name == "value"}
-    return {name: kind for name, kind in types.items() if kind != TensorProto.BOOL and ELEMENTS.get(kind) == "int32"}
-
-
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
     """Raise ShapeMismatch where a graph input has an initializer of another shape or kind of element than declared."""
     declared, kind = _declared(item, _kind), _kind(item.name, default.data_type)
@@ -245,3 +237,11 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     if not tensor.HasField("shape"):
         return Declared(dtype)
     return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
+
+
+def _integer_types(graph: onnx.GraphProto, literals: Iterable[onnx.NodeProto]) -> dict[str, int]:
+    """ONNX's element types of graph inputs and constants that are integers by their declarations."""
+    types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    types |= {node.output[0]: a.t.data_type for node in literals for a in node.attribute if a.name == "value"}
+    return {name: kind for name, kind in types.items() if kind != TensorProto.BOOL and ELEMENTS.get(kind) == "int32"}

@@ -6,26 +6,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from onnx import TensorProto
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
-from deployer.frontend.node_checks import form_of, inferred
+from deployer.frontend.node_checks import check_wide, form_of, inferred, integer_types, within_types
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
 
-BITS: dict[int, tuple[int, int]] = {
-    **{TensorProto.INT8: (8, 1), TensorProto.UINT8: (8, 0)},
-    **{TensorProto.INT16: (16, 1), TensorProto.UINT16: (16, 0)},
-}
-"""Bits of integers that a target holds in more of them, and whether they have a sign."""
-WIDE: dict[int, str] = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
-"""Integers of which a target holds those that fit int32."""
 FOLD_LIMIT = 1 << 20
 """Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""
 
@@ -73,43 +64,15 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         _find(node, graph.domains.get(node.name, ""))
         known = _with_sources(state, node)
         versions = graph.versions.get(node.name, ())
-        elements = _elements(state, known, versions)
-        kept, wraps = _within_types(known, elements)
+        elements = integer_types(known, versions, state.elements)
+        kept, wraps = within_types(known, elements)
         for part in (*_in_current_form(state, kept, versions), *wraps):
             for piece in _pieces(state, part):
                 state.read.append(piece)
                 _add(state, graph, piece, _find(piece, ""))
-        _check_wide(state, known, elements)
+        check_wide(known, elements, state.constants)
         state.elements |= elements
     return state
-
-
-def _elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> dict[str, int]:
-    """ONNX's integer types of the node's outputs that have those of inputs."""
-    named = [type_names(node.op, version) for version in versions if version]
-    return named[-1].elements(node, state.elements) if named else {}
-
-
-def _within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
-    """The node, and the nodes by which integers of its results that leave their types wrap, as ONNX Runtime's do."""
-    if not _find(node, "").overflows:
-        return node, []
-    wrap = next(name for name, operator in registry().items() if operator.wraps)
-    wide = {name: f"{name}/wide" for name, kind in elements.items() if kind in BITS}
-    wraps = [
-        Node(f"{node.name}/{name}", wrap, (wide[name],), (name,), {"bits": BITS[kind][0], "signed": BITS[kind][1]})
-        for name, kind in elements.items()
-        if kind in BITS
-    ]
-    return replace(node, outputs=tuple(wide.get(name, name) for name in node.outputs)), wraps
-
-
-def _check_wide(state: Resolved, node: Node, elements: Mapping[str, int]) -> None:
-    """UnsupportedOperator where integers that a target does not have are computed at run time."""
-    for name, kind in elements.items():
-        if kind in WIDE and _find(node, "").overflows and name not in state.constants:
-            text = f"its integers are {WIDE[kind]}, and may be beyond int32, which is what targets compute"
-            raise unsupported(node, text, "int32 operands, or constants")
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:
