@@ -26,7 +26,6 @@ FEW = 3
 
 UNKNOWN = {
     ("Cast", 1): "it has the name of a type, which nobody reads",
-    ("Scatter", 11): "it is ScatterElements from then on",
     ("Tile", 1): "its inputs tiles and axis are read by nobody",
     ("Resize", 10): "it has other inputs, and pixels in another place",
 }

@@ -23,6 +23,7 @@ BITS: dict[int, tuple[int, int]] = {
 """Bits of integers that a target holds in more of them, and whether they have a sign."""
 WIDE: dict[int, str] = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
 """Integers of which a target holds those that fit int32."""
+UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
 
 
 @contextmanager
@@ -99,22 +100,28 @@ def integer_types(node: Node, versions: Sequence[int], known: Mapping[str, int])
 
 def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
     """The node, and the nodes by which integers of its results that leave their types wrap, as ONNX Runtime's do."""
-    operators = registry()
-    if node.op not in operators or not operators[node.op].overflows:
+    kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_leave(node, kind)}
+    if not kinds:
         return node, []
-    wrap = next(name for name, operator in operators.items() if operator.wraps)
-    wide = {name: f"{name}/wide" for name, kind in elements.items() if kind in BITS}
+    wrap = next(name for name, operator in registry().items() if operator.wraps)
     wraps = [
-        Node(f"{node.name}/{name}", wrap, (wide[name],), (name,), {"bits": BITS[kind][0], "signed": BITS[kind][1]})
-        for name, kind in elements.items()
-        if kind in BITS
+        Node(f"{node.name}/{name}", wrap, (f"{name}/wide",), (name,), {"bits": bits, "signed": signed})
+        for name, (bits, signed) in kinds.items()
     ]
-    return replace(node, outputs=tuple(wide.get(name, name) for name in node.outputs)), wraps
+    return replace(node, outputs=tuple(f"{name}/wide" if name in kinds else name for name in node.outputs)), wraps
 
 
 def check_wide(node: Node, elements: Mapping[str, int], constants: Collection[str]) -> None:
     """UnsupportedOperator where integers that may be beyond int32 are computed at run time."""
     for name, kind in elements.items():
-        if kind in WIDE and registry()[node.op].overflows and name not in constants:
+        if kind in WIDE and name not in constants and _may_leave(node, kind):
             text = f"its integers are {WIDE[kind]}, and may be beyond int32, which is what targets compute"
             raise unsupported(node, text, "int32 operands, or constants")
+
+
+def _may_leave(node: Node, kind: int) -> bool:
+    """Whether results of the node may be no integers of ONNX's type."""
+    operator = registry().get(node.op)
+    with form_of(node):
+        leaves = operator.leaves(node) if operator else "none"
+    return leaves == "any" or (leaves == "unsigned" and kind in UNSIGNED)

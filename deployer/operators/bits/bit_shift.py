@@ -9,7 +9,7 @@ from deployer.core.operator import Array, Operator, Sample, mismatch, register, 
 from deployer.formulas.functions import FUNCTIONS
 from deployer.operators.inputs import arrays, operands
 
-DIRECTIONS = {"LEFT": ("IntegerShiftLeft", "left"), "RIGHT": ("IntegerShiftRight", "right")}
+DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "right"), "LEFT": ("IntegerShiftLeft", "left")}
 
 
 @register
@@ -18,8 +18,11 @@ class BitShift(Operator):
 
     name = "BitShift"
     versions = (11, 28)
-    overflows = True
     no_gradient = "integers have none"
+
+    def leaves(self, node: Node) -> str:
+        """To the left any; to the right none."""
+        return "any" if node.attr_str("direction", "") == "LEFT" else "none"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands that are integers."""
