@@ -1,13 +1,17 @@
 """Positions, orders and tables by numbers: equal elements, NaN, and numbers that are no row."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Sample, registry
+from DeployTest.support.command_line import deployer
 from DeployTest.support.kernel_bench import run_step, step_of
 from DeployTest.support.kernel_runs import KernelRuns
 from DeployTest.support.peers import run_by_onnx
+from DeployTest.support.small_graphs import chain, constant, node
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 EQUAL = np.array([[2, 3, 3, 1, 3, 2], [0, 0, 0, 0, 0, 0], [1, 2, 3, 3, 2, 1]], np.float32)
@@ -82,3 +86,38 @@ def test_a_lost_term_is_noticed() -> None:
     for length in (1, 2, 3, 4):
         [y] = run_step(step, {**step.access.sizes, "k": length})
         np.testing.assert_array_equal(y, [[1], [0]])
+
+
+def test_a_network_trains(tmp_path: Path) -> None:
+    """Products, orders, running sums and elements by number, forward and backward in one program of many tiles."""
+    draw = np.random.default_rng(4)
+
+    def weight(*shape: int) -> Array:
+        return np.asarray(draw.standard_normal(shape) * 0.5, np.float32)
+
+    weights = {"w1": weight(5, 12), "w2": weight(12, 4), "w3": weight(4, 2)}
+    ids = np.asarray(draw.integers(0, 12, (6, 12)), np.int64)
+    nodes = (
+        node("Gemm", ("x", "w1"), ("h",)),
+        node("Sin", ("h",), ("s",)),
+        node("GatherElements", ("s", "ids"), ("g",), axis=1),
+        node("CumSum", ("g", "axis"), ("c",), reverse=1),
+        node("TopK", ("c", "k"), ("t", "places"), axis=0),
+        node("ReduceProd", ("t",), ("p",), axes=[0], keepdims=1),
+        node("Add", ("c", "p"), ("q",)),
+        node("Gemm", ("q", "w2"), ("r",)),
+        node("Atan", ("r",), ("a",)),
+        node("Gemm", ("a", "w3"), ("y",)),
+    )
+    numbers = {"ids": ids, "axis": np.array(1, np.int64), "k": np.array([3], np.int64)}
+    constants = tuple(constant(name, array) for name, array in {**weights, **numbers}.items())
+    model = chain(*nodes, x=(6, 5), initializers=constants)
+    model.save(tmp_path / "model.onnx")
+    np.savez(tmp_path / "data.npz", x=weight(3, 6, 5), target=weight(3, 6, 2))
+    words = ["--loss", "mse", "--lr", 0.05, "--data", tmp_path / "data.npz", "--n-steps", 4, "-o", tmp_path]
+    assert deployer("train-graph", tmp_path / "model.onnx", *words) == 0
+    assert deployer("train", "-t", tmp_path / "model_train", "-o", tmp_path / "c", "--l1", 1600) == 0
+    text = (tmp_path / "c" / "TrainingNetwork.c").read_text()
+    assert all(
+        f"{name}_f32" in text for name in ("scatter_elements", "reduce_prod_grad", "top_k", "cum_sum", "sin_grad")
+    )
