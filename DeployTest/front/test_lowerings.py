@@ -63,6 +63,15 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "variance": (lambda x: x.var(1) + x.std(1, correction=0), (3, 7)),
     "norm": (lambda x: x.norm(dim=1) + x.norm(1, dim=1), (3, 7)),
     "logsumexp": (lambda x: x.logsumexp(1), (3, 7)),
+    "circular functions": (lambda x: x.tan() + x.tanh().asin() + x.tanh().acos() + x.atan(), (3, 5)),
+    "hyperbolic functions": (lambda x: x.sinh() + x.cosh().acosh() + x.asinh() + (x / 9).atanh(), (3, 5)),
+    "product": (lambda x: x.prod(1) + x.prod(0, keepdim=True)[:, :1], (4, 5)),
+    "gather": (lambda x: x.gather(1, torch.tensor([[2, 0, 2], [1, 4, 3]])), (3, 5)),
+    "scatter": (lambda x: _scattered(x), (3, 5)),
+    "top k": (lambda x: x.topk(3, 1)[0] + x.topk(3, 1, largest=False)[0] + x.sort(1)[0][:, 1:4], (4, 7)),
+    "taken by rank": (lambda x: x.gather(1, x.topk(2, 1)[1]) + x.gather(1, x.argmin(1, keepdim=True)), (4, 7)),
+    "extremes": (lambda x: x.max(1)[0] * x.max() + x.min(1)[0] + torch.max(x, -x)[:, 0], (4, 7)),
+    "running sum": (lambda x: x.cumsum(1) + x.cumsum(-2), (4, 7)),
     "conv same": (lambda x: F.conv2d(x, torch.ones(2, 3, 2, 3), padding="same"), (1, 3, 5, 5)),
     "conv dilated": (lambda x: F.conv1d(x, torch.ones(2, 1, 3), dilation=2, groups=2), (1, 2, 9)),
     "conv transposed": (lambda x: F.conv_transpose2d(x, torch.ones(2, 3, 3, 3), None, 2, 1, 1), (1, 2, 4, 4)),
@@ -87,6 +96,12 @@ def _set(x: Any) -> Any:
     y[:, 1] = 2.0 * x[:, 0]
     y[0, 2:4] = x[1, 2:4]
     return y
+
+
+def _scattered(x: Any) -> Any:
+    """Elements that are replaced, and terms that are added to equal places."""
+    ids = torch.tensor([[2, 0, 1], [1, 4, 3]])
+    return x.scatter(1, ids, -x) + x.scatter_add(1, ids * 0, x) + x.scatter(1, ids, 0.5)
 
 
 class Module(torch.nn.Module):  # type: ignore[name-defined,misc]

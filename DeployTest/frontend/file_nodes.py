@@ -83,6 +83,8 @@ def attribute(name: str, value: AttrValue, kind: str = "") -> AttributeProto:
         return helper.make_attribute(name, numpy_helper.from_array(array.astype(_wide(array)).reshape(-1)))
     if kind == "STRING" and isinstance(value, int):  # version 1 of Cast has the name of a type
         value = TensorProto.DataType.Name(value)
+    if kind == "FLOAT":  # a whole number in later versions
+        value = float(value)  # type: ignore[arg-type]
     if kind.endswith("S") and not isinstance(value, tuple):
         value = (value,)  # type: ignore[assignment]
     return helper.make_attribute(name, value, attr_type=getattr(AttributeProto, kind) if kind else None)

@@ -55,7 +55,7 @@ INFOS = {
     "another rank": (value("y", ()), "float32[]"),
     "another type": (value("y", (2, 4), INT64), "int32[2,4]"),
     "a type without shape": (value("y", None, INT64), "int32[?]"),
-    "a type that no target has": (value("y", ("batch", 4), onnx.TensorProto.UINT8), "UINT8[?,4]"),
+    "a type that no target has": (value("y", ("batch", 4), onnx.TensorProto.UINT4), "UINT4[?,4]"),
     "a type that nobody has": (value("y", (2, 4), 99), "99[2,4]"),
 }
 

@@ -23,7 +23,7 @@ from DeployTest.support.small_graphs import DATA, TRAIN, Case, chain, constant, 
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 
-OPSET = 24
+OPSET = 26
 PUBLIC = [op for name, op in registry().items() if name == op.name and (op.versions or op.custom)]
 INTERNAL = [op for name, op in registry().items() if name == op.name and not (op.versions or op.custom)]
 IMPORTS = (("", OPSET), ("com.microsoft", 1))

@@ -1,4 +1,4 @@
-"""math_f32.h against float64, over all of float32."""
+"""math_f32.h and trig_f32.h against float64, over all of float32."""
 
 import math
 import re
@@ -26,6 +26,17 @@ DENSE: dict[str, list[tuple[float, float]]] = {
     "log1p": [(-1, 1), (-0.35, 0.5), (1, 1e8)],
     "sigmoid": [(-104, 20), (-2, 2)],
     "softplus": [(-104, 20), (-2, 2)],
+    "sin": [(-7, 7), (-1e5, 1e5)],
+    "cos": [(-7, 7), (-1e5, 1e5)],
+    "tan": [(-7, 7), (-1e5, 1e5)],
+    "asin": [(-1, 1), (0.49, 0.51)],
+    "acos": [(-1, 1), (0.49, 0.51)],
+    "atan": [(-4, 4), (0.9, 1.1)],
+    "sinh": [(-91, 91), (-1.1, 1.1)],
+    "cosh": [(-91, 91), (-1.1, 1.1)],
+    "asinh": [(-4, 4), (-1e4, 1e4)],
+    "acosh": [(0.9, 4), (1, 1e4)],
+    "atanh": [(-1, 1), (-0.1, 0.1)],
 }
 EXACT: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp,
@@ -36,6 +47,17 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "log1p": np.log1p,
     "sigmoid": lambda x: np.where(x < 0, np.exp(x), 1.0) / (1.0 + np.exp(-np.abs(x))),
     "softplus": lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
 }
 
 
@@ -74,7 +96,8 @@ def test_function_is_accurate(name: str) -> None:
 
 def test_odd_functions_keep_signed_zeros() -> None:
     """Of -0 they are -0, whole numbers included."""
-    for name in ("erf", "tanh", "expm1", "log1p", "floor", "ceil", "round"):
+    odd = ("erf", "tanh", "expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "asinh", "atanh")
+    for name in (*odd, "floor", "ceil", "round"):
         assert np.signbit(sweep(name, np.array([-0.0], np.float32))[0])
 
 

@@ -63,6 +63,7 @@ DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and _is_nu
 LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
+REFUSED |= {(name, label) for name in ("ScatterElements", "ScatterRows") for label in ("mul", "max", "min")}
 REFUSED |= {("Cast", label) for label in ("numbers", "integers")}
 """Samples of differentiable operators that have no rule, or that have nothing to differentiate."""
 UNTRAINED = {"BatchNormalization": (3, 4), "SoftmaxCrossEntropyLoss": (2,), "NegativeLogLikelihoodLoss": (2,)}

@@ -189,6 +189,17 @@ def _function_cases() -> Iterator[Case]:
     yield of("divide", "Div", ["between 1 9", "between 1 9"], lambda t, v: v[0] / v[1], 2)
     yield of("multiply", "Mul", ["between 1 9", "between 1 9"], lambda t, v: v[0] * v[1], 2)
     yield of("gelu", "Gelu", ["between 0 4"], lambda t, v: t.nn.functional.gelu(v[0]))
+    yield of("sine", "Sin", ["between -20 20"], lambda t, v: v[0].sin())
+    yield of("cosine", "Cos", ["between -20 20"], lambda t, v: v[0].cos())
+    yield of("tangent", "Tan", ["between -20 20"], lambda t, v: v[0].tan())
+    yield of("arc sine", "Asin", ["between -1 1"], lambda t, v: v[0].asin())
+    yield of("arc cosine", "Acos", ["between -1 1"], lambda t, v: v[0].acos())
+    yield of("arc tangent", "Atan", ["between -4 4"], lambda t, v: v[0].atan())
+    yield of("hyperbolic sine", "Sinh", ["between -4 4"], lambda t, v: v[0].sinh())
+    yield of("hyperbolic cosine", "Cosh", ["between -4 4"], lambda t, v: v[0].cosh())
+    yield of("area hyperbolic sine", "Asinh", ["between -4 4"], lambda t, v: v[0].asinh())
+    yield of("area hyperbolic cosine", "Acosh", ["between 1 9"], lambda t, v: v[0].acosh())
+    yield of("area hyperbolic tangent", "Atanh", ["between -1 1"], lambda t, v: v[0].atanh())
 
 
 CASES = (*_sum_cases(), *_normalization_cases(), *_probability_cases(), *_product_cases(), *_function_cases())

@@ -47,11 +47,13 @@ uint32_t hal_core_id(void) { return id; }
 uint32_t hal_core_count(void) { return count; }
 """
 _MATH = """
-#include "math_f32.h"
+#include "trig_f32.h"
 #include "whole_f32.h"
 #define SWEEP(name) void sweep_##name(const float *x, float *y, uint32_t n) { \\
     for (uint32_t i = 0; i < n; i++) y[i] = name##f_f32(x[i]); }
 SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh) SWEEP(expm1) SWEEP(log1p) SWEEP(sigmoid) SWEEP(softplus)
+SWEEP(sin) SWEEP(cos) SWEEP(tan) SWEEP(asin) SWEEP(acos) SWEEP(atan)
+SWEEP(sinh) SWEEP(cosh) SWEEP(asinh) SWEEP(acosh) SWEEP(atanh)
 SWEEP(floor) SWEEP(ceil) SWEEP(round)
 void sweep_rsqrt(const float *x, float *y, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) y[i] = rsqrt_f32(x[i]);

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from deployer.core.operator import Operator, registry
 from deployer.core.target import TARGETS_DIR
-from deployer.formulas.functions import FUNCTIONS, MATH
+from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
 from deployer.formulas.tree import Call, walk
 from deployer.operators.declared import printed_kernels
 from deployer.operators.elementwise import Broadcasting, Flat
@@ -22,8 +22,8 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.kernel_bench import step_of
 from DeployTest.support.kernel_runs import KernelRuns
 
-ROUNDING = re.compile(r"fmaf|math_f32\.h|sum_f32\.h|\+= [^;)]*;")
-"""What rounds more than once in the C of a kernel: fused operations, functions, and sums as they grow."""
+ROUNDING = re.compile(r"fmaf|(?:math|trig)_f32\.h|sum_f32\.h|[+*]= [^;)]*;")
+"""What rounds more than once in the C of a kernel: fused operations, functions, and sums and products as they grow."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _rounds(file: str) -> bool:
     if operator is None:
         return ROUNDING.search((TARGETS_DIR / file).read_text()) is not None
     functions = [FUNCTIONS[part.function] for part in walk(operator.formula) if isinstance(part, Call)]
-    return sum(not f.exact for f in functions) > 1 or any(f.header == MATH for f in functions)
+    return sum(not f.exact for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)
 
 
 def assert_close(name: str, result: npt.NDArray[Any], reference: npt.NDArray[Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.formulas.functions import FUNCTIONS, MATH
+from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
 from deployer.operators.declared import Declared, Pointwise, printed_kernels
 
@@ -51,7 +51,7 @@ def _view(operator: Declared) -> KernelView:
         raise InternalError(f"operator {operator.name} has no kernel")
     headers = {FUNCTIONS[part.function].header for part in walk(formula) if isinstance(part, Call)} - {""}
     pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
-    parts, value = _statements(formula, MATH in headers)
+    parts, value = _statements(formula, bool(APPROXIMATIONS & headers))
     return KernelView(
         note=c_comment(f"{operator.name}, as its formula says."),
         headers=tuple(identifier(name.removesuffix(".h")) for name in (kernel.symbol, *sorted(headers), "share_f32.h")),
@@ -74,7 +74,7 @@ def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CT
         texts[part] = _text(part, texts, literals)
         if isinstance(part, Call) and reads[part] > 1:
             name = f"part{len(lines)}"
-            kind = "float" if part.kind == "real" else "int"
+            kind = {"real": "float", "truth": "int", "whole": "int32_t"}[part.kind]
             lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
             texts[part] = name
     return tuple(lines), _folded(_whole(formula, texts))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -317,12 +317,20 @@ class Choices:
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
-    which numbers the elements of an input lie.
+    which numbers the elements of an input lie; `overflows` which integer types of operands its result may leave;
+    `wraps` that it brings integers back into a type of `bits` bits, `signed` or not.
     """
+
+    overflows: ClassVar[Literal["none", "unsigned", "any"]] = "none"
+    wraps: ClassVar[bool] = False
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     composite: ClassVar[bool] = False
+
+    def leaves(self, node: Node) -> str:
+        """The integer types that results of the node may leave, as `overflows` says it."""
+        return self.overflows
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

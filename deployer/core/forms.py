@@ -117,6 +117,30 @@ def _attribute_fault(
     return None
 
 
+@dataclass(frozen=True)
+class TypeNames:
+    """ONNX's names of the types of an operator's inputs and outputs; equal names mean equal types.
+
+    The last input's name is that of all further ones.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def elements(self, node: Node, known: Mapping[str, int]) -> dict[str, int]:
+        """The element types of the node's outputs that are those of inputs, by name."""
+        padded = (*self.inputs, *self.inputs[-1:] * max(len(node.inputs) - len(self.inputs), 0))
+        found = {name: known[x] for name, x in zip(padded, node.inputs, strict=False) if x in known}
+        return {x: found[name] for name, x in zip(self.outputs, node.outputs, strict=False) if x and name in found}
+
+
+@cache
+def type_names(op: str, version: int) -> TypeNames:
+    """The names of types in ONNX's schema of that operator and version."""
+    schema = onnx.defs.get_schema(op, version, "")
+    return TypeNames(tuple(x.type_str for x in schema.inputs), tuple(x.type_str for x in schema.outputs))
+
+
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
 """Turns a node of an older version, with its inputs' types, into nodes of today's operators with the same outputs."""
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...]
 DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
-"""Element types of a target, with their bytes. ONNX's int64 and bool become int32, its float64 float32."""
+"""Element types of a target, with their bytes. ONNX's other integers and bool become int32, its float64 float32."""
 
 Role = Literal["data", "weight", "accumulator", "flag", "constant", "value"]
 

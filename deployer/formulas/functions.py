@@ -1,7 +1,8 @@
 """What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
 
-C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h`: every target gives the same bits. A
-derivative is of the whole call, from those of its operands; terms that are zero vanish while it is made.
+C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`: every target gives
+the same bits. A derivative is of the whole call, from those of its operands; terms that are zero vanish while it is
+made.
 """
 
 import math
@@ -15,7 +16,9 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
-MATH, WHOLE = "math_f32.h", "whole_f32.h"
+MATH, TRIG, WHOLE, INTEGER = "math_f32.h", "trig_f32.h", "whole_f32.h", "integer_i32.h"
+APPROXIMATIONS = frozenset({MATH, TRIG})
+"""Headers whose functions are within units of the last place."""
 ZERO, ONE = Number(0.0), Number(1.0)
 Slope = Callable[[Formula, Sequence[Formula]], Formula]
 
@@ -37,7 +40,7 @@ class Function:
     @property
     def exact(self) -> bool:
         """Whether IEEE 754, or the choice of an operand, leaves it one result in float32."""
-        return not (self.rounds or self.header == MATH)
+        return not (self.rounds or self.header in APPROXIMATIONS)
 
 
 def plus(a: Formula, b: Formula) -> Formula:
@@ -102,6 +105,29 @@ def _sigmoid(x: Array) -> Array:
 
 def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _circle(u: Formula) -> Formula:
+    """1 - u^2, as accurate near 1 as elsewhere."""
+    return (ONE - u) * (ONE + u)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Towards zero, and 0 where b is."""
+    wide = np.where(b == 0, 0, np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1))
+    return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.int32))
+
+
+def _left(a: Array, b: Array) -> Array:
+    """0 where b is below zero, or not below the bits of a."""
+    bits = 8 * a.dtype.itemsize
+    return np.asarray(np.where((b < 0) | (b >= bits), 0, np.left_shift(a, np.clip(b, 0, bits - 1))), a.dtype)
+
+
+def _right(a: Array, b: Array) -> Array:
+    """The sign alone where b is below zero, or not below the bits of a."""
+    most = 8 * a.dtype.itemsize - 1
+    return np.asarray(np.right_shift(a, np.where((b < 0) | (b > most), most, b)), a.dtype)
 
 
 def _of_sign(u: Formula, d: Formula) -> Formula:
@@ -178,6 +204,48 @@ FUNCTIONS: dict[str, Function] = {
     "softplus": Function(
         _softplus, "softplusf_f32({0})", _outer(lambda u, f: call("sigmoid", u)), 2 * TRANSCENDENTAL, MATH
     ),
+}
+_TRIG: dict[str, tuple[Callable[..., Any], Slope]] = {
+    "sin": (np.sin, _outer(lambda u, f: call("cos", u))),
+    "cos": (np.cos, _outer(lambda u, f: -call("sin", u))),
+    "tan": (np.tan, _outer(lambda u, f: ONE + f * f)),
+    "asin": (np.arcsin, lambda f, d: over(d[0], call("sqrt", _circle(f.operands[0])))),
+    "acos": (np.arccos, lambda f, d: negative(over(d[0], call("sqrt", _circle(f.operands[0]))))),
+    "atan": (np.arctan, lambda f, d: over(d[0], ONE + f.operands[0] * f.operands[0])),
+    "sinh": (np.sinh, _outer(lambda u, f: call("cosh", u))),
+    "cosh": (np.cosh, _outer(lambda u, f: call("sinh", u))),
+    "asinh": (np.arcsinh, lambda f, d: over(d[0], call("sqrt", ONE + f.operands[0] * f.operands[0]))),
+    "acosh": (np.arccosh, lambda f, d: over(d[0], call("sqrt", (f.operands[0] - ONE) * (f.operands[0] + ONE)))),
+    "atanh": (np.arctanh, lambda f, d: over(d[0], _circle(f.operands[0]))),
+}
+FUNCTIONS |= {
+    name: Function(meaning, f"{name}f_f32({{0}})", slope, TRANSCENDENTAL, TRIG)
+    for name, (meaning, slope) in _TRIG.items()
+}
+
+_INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "whole_less": (np.less, "({0} < {1})"),
+    "whole_at_most": (np.less_equal, "({0} <= {1})"),
+    "whole_equal": (np.equal, "({0} == {1})"),
+    "whole_choose": (np.where, "({0} ? {1} : {2})"),
+    "sum": (np.add, "sum_i32({0}, {1})"),
+    "difference": (np.subtract, "difference_i32({0}, {1})"),
+    "product": (np.multiply, "product_i32({0}, {1})"),
+    "quotient": (_quotient, "quotient_i32({0}, {1})"),
+    "rest": (np.fmod, "remainder_i32({0}, {1})"),
+    "modulo": (np.mod, "modulo_i32({0}, {1})"),
+    "smaller": (np.minimum, "smaller_i32({0}, {1})"),
+    "larger": (np.maximum, "larger_i32({0}, {1})"),
+    "left": (_left, "left_i32({0}, {1})"),
+    "right": (_right, "right_i32({0}, {1})"),
+    "bits_and": (np.bitwise_and, "({0} & {1})"),
+    "bits_or": (np.bitwise_or, "({0} | {1})"),
+    "bits_xor": (np.bitwise_xor, "({0} ^ {1})"),
+    "bits_not": (np.invert, "(~{0})"),
+}
+FUNCTIONS |= {
+    name: Function(meaning, c, _zero, header="" if c.startswith("(") else INTEGER)
+    for name, (meaning, c) in _INTEGERS.items()
 }
 
 

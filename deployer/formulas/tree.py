@@ -1,6 +1,7 @@
 """The tree of a formula: numbers, inputs, attributes, and calls of the functions in `functions.py`.
 
-A formula is real, or a truth: what compares. Both kinds are checked where a call is made, so no reader has to.
+A formula is real, a truth (what compares), or whole: an integer of 32 bits. Kinds are checked where a call is
+made, so no reader has to.
 """
 
 from dataclasses import dataclass
@@ -8,14 +9,23 @@ from typing import Literal
 
 from deployer.core.errors import InternalError
 
-Kind = Literal["real", "truth"]
+Kind = Literal["real", "truth", "whole"]
 SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
     **dict.fromkeys(("neg", "abs", "floor", "ceil", "round", "sqrt", "exp", "log"), (("real",), "real")),
     **dict.fromkeys(("expm1", "log1p", "erf", "tanh", "sigmoid", "softplus"), (("real",), "real")),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (("real",), "real")),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh"), (("real",), "real")),
     **dict.fromkeys(("add", "sub", "mul", "div", "least", "most", "remainder"), (("real", "real"), "real")),
     **dict.fromkeys(("less", "at_most", "equal"), (("real", "real"), "truth")),
     **dict.fromkeys(("both", "either", "differ"), (("truth", "truth"), "truth")),
     "negation": (("truth",), "truth"),
+    **dict.fromkeys(("whole_less", "whole_at_most", "whole_equal"), (("whole", "whole"), "truth")),
+    **dict.fromkeys(("sum", "difference", "product", "quotient", "rest", "modulo"), (("whole", "whole"), "whole")),
+    **dict.fromkeys(
+        ("smaller", "larger", "left", "right", "bits_and", "bits_or", "bits_xor"), (("whole", "whole"), "whole")
+    ),
+    "bits_not": (("whole",), "whole"),
+    "whole_choose": (("truth", "whole", "whole"), "whole"),
     "fma": (("real", "real", "real"), "real"),
     "choose": (("truth", "real", "real"), "real"),
 }
@@ -88,15 +98,16 @@ class Number(Formula):
 
 @dataclass(frozen=True)
 class Input(Formula):
-    """An element of an operand; of an int32 one it is a truth, and true where it is not 0."""
+    """An element of an operand; of an int32 one it is a truth, and true where it is not 0, unless it is `whole`."""
 
     name: str
     dtype: str = "float32"
+    whole: bool = False
 
     @property
     def kind(self) -> Kind:
         """Whether this is a number or a truth."""
-        return "real" if self.dtype == "float32" else "truth"
+        return "real" if self.dtype == "float32" else "whole" if self.whole else "truth"
 
 
 @dataclass(frozen=True)

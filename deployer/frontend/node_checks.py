@@ -1,17 +1,29 @@
 """Checks of a node's inputs and attributes that all operators and kernels rely on."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from onnx import TensorProto
+
+from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import ArgValue, Const, Kernel, Operator, operator_of, unsupported
+from deployer.core.operator import ArgValue, Const, Kernel, Operator, operator_of, registry, unsupported
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
 MISFITS = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """The exceptions of an operator whose node has a wrong number or type of inputs or attributes."""
+BITS: dict[int, tuple[int, int]] = {
+    **{TensorProto.INT8: (8, 1), TensorProto.UINT8: (8, 0)},
+    **{TensorProto.INT16: (16, 1), TensorProto.UINT16: (16, 0)},
+}
+"""Bits of integers that a target holds in more of them, and whether they have a sign."""
+WIDE: dict[int, str] = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
+"""Integers of which a target holds those that fit int32."""
+UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
 
 
 @contextmanager
@@ -78,3 +90,38 @@ def _check_arguments(node: Node, kernel: Kernel, args: Mapping[str, ArgValue]) -
             least, most = ARGUMENTS[kind]
             if not least <= value.value <= most:
                 raise unsupported(node, f"kernel argument {name} would be {value.value}", f"{least} to {most}")
+
+
+def integer_types(node: Node, versions: Sequence[int], known: Mapping[str, int]) -> dict[str, int]:
+    """ONNX's integer types of a node's outputs where they are those of inputs, as `known` has them by name."""
+    named = [type_names(node.op, version) for version in versions if version]
+    return named[-1].elements(node, known) if named else {}
+
+
+def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
+    """The node, and the nodes by which integers of its results that leave their types wrap, as ONNX Runtime's do."""
+    kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_leave(node, kind)}
+    if not kinds:
+        return node, []
+    wrap = next(name for name, operator in registry().items() if operator.wraps)
+    wraps = [
+        Node(f"{node.name}/{name}", wrap, (f"{name}/wide",), (name,), {"bits": bits, "signed": signed})
+        for name, (bits, signed) in kinds.items()
+    ]
+    return replace(node, outputs=tuple(f"{name}/wide" if name in kinds else name for name in node.outputs)), wraps
+
+
+def check_wide(node: Node, elements: Mapping[str, int], constants: Collection[str]) -> None:
+    """UnsupportedOperator where integers that may be beyond int32 are computed at run time."""
+    for name, kind in elements.items():
+        if kind in WIDE and name not in constants and _may_leave(node, kind):
+            text = f"its integers are {WIDE[kind]}, and may be beyond int32, which is what targets compute"
+            raise unsupported(node, text, "int32 operands, or constants")
+
+
+def _may_leave(node: Node, kind: int) -> bool:
+    """Whether results of the node may be no integers of ONNX's type."""
+    operator = registry().get(node.op)
+    with form_of(node):
+        leaves = operator.leaves(node) if operator else "none"
+    return leaves == "any" or (leaves == "unsigned" and kind in UNSIGNED)

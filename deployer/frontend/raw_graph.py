@@ -1,6 +1,6 @@
 """Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,8 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds. `sequences` are the values that are sequences of tensors.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's
+    integer types of graph inputs and constants.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RawGraph:
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
+    elements: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

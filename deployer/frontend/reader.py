@@ -24,8 +24,10 @@ ELEMENTS: dict[int, str] = {
     TensorProto.INT64: "int32",
     TensorProto.INT32: "int32",
     TensorProto.BOOL: "int32",
+    **dict.fromkeys((TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16), "int32"),
+    **dict.fromkeys((TensorProto.UINT32, TensorProto.UINT64), "int32"),
 }
-"""Element types of ONNX that have a type on a target."""
+"""Element types of ONNX that have a type on a target; numbers of wider ones have to fit it."""
 
 _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
@@ -69,7 +71,8 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
     if not sequences:
         check_tensors(found)
-    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found)
+    elements = _integer_types(graph, [proto for proto, _ in calls if is_literal(proto)])
+    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, elements)
 
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
@@ -190,6 +193,8 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
 
 def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
     """The array as float32 or int64; raises ShapeMismatch for a float64 beyond float32."""
+    if array.dtype == np.uint64 and (array.view(np.int64) < 0).any():
+        raise ShapeMismatch(f"constant {name!r} holds numbers beyond int64", hint="smaller numbers")
     if array.dtype.kind != "f":
         return RawConstant("int64", array.shape, array.astype("<i8").tobytes())
     with np.errstate(over="ignore"):
@@ -206,7 +211,7 @@ def _element(name: str, element: int) -> str:
     if element not in ELEMENTS:
         raise ShapeMismatch(
             f"{name!r} has element type {_element_name(name, element)}, which no target has",
-            hint="cast it to float32, float64, float16, int32, int64 or bool in the exporter",
+            hint="cast it to float32, float64, float16, an integer of 8 to 64 bits or bool in the exporter",
         )
     return ELEMENTS[element]
 
@@ -232,3 +237,11 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     if not tensor.HasField("shape"):
         return Declared(dtype)
     return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
+
+
+def _integer_types(graph: onnx.GraphProto, literals: Iterable[onnx.NodeProto]) -> dict[str, int]:
+    """ONNX's element types of graph inputs and constants that are integers by their declarations."""
+    types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    types |= {node.output[0]: a.t.data_type for node in literals for a in node.attribute if a.name == "value"}
+    return {name: kind for name, kind in types.items() if kind != TensorProto.BOOL and ELEMENTS.get(kind) == "int32"}

@@ -13,7 +13,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
-from deployer.frontend.node_checks import form_of, inferred
+from deployer.frontend.node_checks import check_wide, form_of, inferred, integer_types, within_types
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
 
@@ -37,6 +37,7 @@ class Resolved:
     dropped: dict[str, Node] = field(default_factory=dict)
     read: list[Node] = field(default_factory=list)
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
+    elements: dict[str, int] = field(default_factory=dict)
 
     def check_computed(self, name: str, reader: str) -> None:
         """Raise UnsupportedOperator if `name` is an output that no node computes; `reader` names the node or graph."""
@@ -58,13 +59,19 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    state.elements.update(graph.elements)
     for node in nodes:
         _find(node, graph.domains.get(node.name, ""))
         known = _with_sources(state, node)
-        for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
+        versions = graph.versions.get(node.name, ())
+        elements = integer_types(known, versions, state.elements)
+        kept, wraps = within_types(known, elements)
+        for part in (*_in_current_form(state, kept, versions), *wraps):
             for piece in _pieces(state, part):
                 state.read.append(piece)
                 _add(state, graph, piece, _find(piece, ""))
+        check_wide(known, elements, state.constants)
+        state.elements |= elements
     return state
 
 

@@ -34,7 +34,7 @@ class Chained(Spread):
         """None for two operands, which the kernel takes; a chain for more, an Identity for one."""
         first, *others = node.inputs
         if len(others) == 1:
-            return None
+            return super().lower(node, inputs)
         if not others:
             return [replace(node, op="Identity")]
         nodes = []

@@ -35,12 +35,13 @@ from deployer.core.operator import (
 from deployer.formulas.functions import ZERO, derivative, times, work_of
 from deployer.formulas.tree import Formula, Input, inputs_of, replaced, settings_of
 from deployer.formulas.values import evaluate
-from deployer.operators.elementwise import Broadcasting, Flat
+from deployer.operators.elementwise import Broadcasting, Flat, integer_form
 from deployer.operators.inputs import normal
 
 X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
 TRUTHS = Input("a", "int32"), Input("b", "int32")
+INTEGERS = Input("a", "int32", whole=True), Input("b", "int32", whole=True)
 
 
 class Declared(Operator, ABC):
@@ -49,8 +50,9 @@ class Declared(Operator, ABC):
     `settings` are the attributes that the formula reads, with their values where the node has none. Where the value or
     the slope jumps, `kinks` gives for an input the places as formulas. `slopes` holds, for inputs whose derivative is
     better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that ONNX's operator takes
-    integers as well, which are folded. `spread` is the standard deviation of samples, `trials` are the attributes of
-    more of them. `declared_by` names the operator whose declaration this one follows from.
+    integers as well; constant ones are folded, for others `at_run_time` names the operator. `spread` is the standard
+    deviation of samples, `trials` are the attributes of more of them. `declared_by` names the operator that this one
+    follows from.
     """
 
     formula: ClassVar[Formula]
@@ -59,6 +61,7 @@ class Declared(Operator, ABC):
     kinks: ClassVar[Mapping[str, tuple[Formula, ...]]] = {}
     slopes: ClassVar[Mapping[str, Formula]] = {}
     integers: ClassVar[bool] = False
+    at_run_time: ClassVar[str] = ""
     spread: ClassVar[float] = 1.0
     trials: ClassVar[tuple[Mapping[str, float], ...]] = ()
     declared_by: ClassVar[str] = ""
@@ -82,11 +85,14 @@ class Declared(Operator, ABC):
             raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "float32 operands")
         if any(kind.dtype != "int32" for kind in truths):
             raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "truths, which are int32 here")
+        wholes = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "whole"]
+        if any(kind.dtype != "int32" for kind in wholes):
+            raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "integers")
         return present
 
     def dtype(self, present: Sequence[TensorType]) -> str:
         """The element type of the result."""
-        if self.formula.kind == "truth":
+        if self.formula.kind != "real":
             return "int32"
         return next(k.dtype for k, operand in zip(present, self.operands, strict=True) if operand.kind == "real")
 
@@ -147,9 +153,11 @@ class Declared(Operator, ABC):
             yield f"_{number}", dict(trial)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
-        """Values of an operand for samples: normal ones, or truths."""
+        """Values of an operand for samples: normal ones, truths, or integers."""
         if operand.kind == "truth":
             return generator.integers(0, 2, shape).astype(np.int32)
+        if operand.kind == "whole":
+            return generator.integers(-9, 10, shape).astype(np.int32)
         return np.asarray(normal(generator, *shape) * np.float32(self.spread), np.float32)
 
 
@@ -188,6 +196,10 @@ class Spread(Declared, Broadcasting):
     """A declared operator over operands that broadcast as numpy's."""
 
     shapes: ClassVar[Mapping[str, tuple[tuple[int, ...], ...]]] = SHAPES
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The operator over integers where the operands are some, and there is one."""
+        return integer_form(self, node, inputs)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""
@@ -279,7 +291,8 @@ def _kernel(cls: type[Declared]) -> Kernel:
     pointers = (*((x.name, x.dtype, False) for x in cls.operands), (cls.result, kind, True))
     form = Flat if issubclass(cls, Flat) else Broadcasting
     scalars: list[tuple[str, CType]] = list(form.form_scalars([name for name, _, _ in pointers]))
-    return Kernel(f"{words}_f32", pointers, (*scalars, *((name, "f32") for name in cls.settings)))
+    bits = "i32" if any(x.kind == "whole" for x in cls.operands) else "f32"
+    return Kernel(f"{words}_{bits}", pointers, (*scalars, *((name, "f32") for name in cls.settings)))
 
 
 def printed_kernels() -> dict[str, Declared]:

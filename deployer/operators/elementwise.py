@@ -123,8 +123,24 @@ class Broadcasting(Operator):
         return Work(macs=0, elements=count, parallel=count)
 
 
+def integer_form(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+    """The node of the operator that works on integers at run time; None for floats, and where there is none."""
+    form = getattr(operator, "at_run_time", "")
+    kinds = [kind.dtype for kind in inputs[-2:] if kind is not None]
+    return [replace(node, op=form)] if form and kinds == ["int32"] * len(inputs[-2:]) else None
+
+
 class Binary(Broadcasting):
-    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient."""
+    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient.
+
+    `at_run_time` names the operator for integers that are not constant.
+    """
+
+    at_run_time: ClassVar[str] = ""
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The operator over integers where the operands are some."""
+        return integer_form(self, node, inputs)
 
     @abstractmethod
     def apply(self, a: Array, b: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.declarations import Borders
+from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng
@@ -33,6 +34,28 @@ class Clip(Clipping):
     static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
     unbounded = ("min", "max")
 
+    def is_static(self, position: int, value: Array | None) -> bool:
+        """Where the bound is constant; others are operands of Max and Min."""
+        return value is not None
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Max and Min where a bound is not constant, and for integers."""
+        names = (*node.inputs, "", "")[: len(BOUNDS)]
+        if not any(names[1:]) and operands(node, inputs, 1)[0].dtype == "float32":
+            return None
+        nodes, result = [], names[0]
+        for name, bound, op in (("min", names[1], "Max"), ("max", names[2], "Min")):
+            if name in node.attrs:
+                bound = f"{node.name}/{name}"
+                value = node.attrs[name]
+                one = value[0] if isinstance(value, tuple) else value
+                kind = "value_float" if isinstance(one, float) else "value_int"
+                nodes.append(Node(bound, "Constant", (), (bound,), {kind: one}))
+            if bound:
+                nodes.append(Node(f"{node.name}/{op}", op, (result, bound), (f"{node.name}/{op}",)))
+                result = f"{node.name}/{op}"
+        return [*nodes, Node(node.name, "Identity", (result,), node.outputs)]
+
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         bounds(node)
@@ -44,7 +67,10 @@ class Clip(Clipping):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """min(max(X, low), high); NaN stays NaN."""
         x = arrays(inputs, 1)[0]
-        low, high = bounds(node)
+        _, *limits = (*inputs, None, None)[: len(BOUNDS)]
+        low, high = (
+            np.asarray(bound if limit is None else limit) for bound, limit in zip(bounds(node), limits, strict=True)
+        )
         return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
 
     def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
@@ -59,6 +85,8 @@ class Clip(Clipping):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""
+        if any(node.inputs[1:]):
+            raise NotDifferentiable(f"node {node.name!r} (Clip) has no gradient: its bounds are not constant")
         if b.needs_grad(0):
             values = dict(zip(("min", "max"), map(float, bounds(node)), strict=True))
             limits = {name: value for name, value in values.items() if name in node.attrs}

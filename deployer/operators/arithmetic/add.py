@@ -39,6 +39,8 @@ class Add(Binary):
     """
 
     name = "Add"
+    overflows = "any"
+    at_run_time = "IntegerAdd"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = Kernel(

@@ -20,3 +20,4 @@ class Max(Chained):
     formula = most(A, B)
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerMax"

@@ -20,3 +20,4 @@ class Min(Chained):
     formula = least(A, B)
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerMin"

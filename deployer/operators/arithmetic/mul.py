@@ -14,6 +14,8 @@ class Mul(Binary):
     """Elementwise product."""
 
     name = "Mul"
+    overflows = "any"
+    at_run_time = "IntegerMul"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = binary_kernel("mul_f32")

@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from onnx import TensorProto
 
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Rule
-from deployer.core.ir import Node
+from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, GradientBuilder, Sample, Work, register, rng, unsupported
 from deployer.operators.elementwise import Binary, binary_kernel, binary_samples, limited
-from deployer.operators.inputs import arrays
+from deployer.operators.inputs import arrays, operands
 
 
 @register
@@ -21,6 +23,7 @@ class Pow(Binary):
     """Elementwise power; a negative base has integer exponents, else the result is NaN."""
 
     name = "Pow"
+    overflows = "any"
     versions = (7, 12, 13, 15)
     older: ClassVar[dict[int, Rule]] = {1: limited}
     kernel = binary_kernel("pow_f32")
@@ -30,9 +33,27 @@ class Pow(Binary):
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.power(a, b))
 
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The broadcast shape, of A's type; a float's exponent may be an integer."""
+        a, b = operands(node, inputs, 2)
+        return super().infer(node, (a, TensorType(a.dtype, b.shape) if a.dtype == "float32" else b))
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """An integer exponent becomes a float first."""
+        a, b = operands(node, inputs, 2)
+        if (a.dtype, b.dtype) != ("float32", "int32"):
+            return None
+        exponent = f"{node.name}/exponent"
+        return [
+            Node(exponent, "Cast", node.inputs[1:], (exponent,), {"to": TensorProto.FLOAT}),
+            replace(node, inputs=(node.inputs[0], exponent)),
+        ]
+
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """A ^ B; UnsupportedOperator for integers with negative exponents, whose powers are not integers."""
         a, b = arrays(inputs, 2)
+        if a.dtype.kind == "f":
+            inputs = (a, b.astype(a.dtype))
         if a.dtype.kind != "f" and (b < 0).any():
             raise unsupported(node, "an integer has a negative exponent", "float operands")
         return super().reference(node, inputs)
@@ -43,6 +64,9 @@ class Pow(Binary):
         if b.needs_grad(1):
             raise NotDifferentiable(f"node {node.name!r} (Pow) has no gradient with respect to the exponent")
         if b.needs_grad(0):
+            if b.type(exponent).dtype != "float32":
+                exponent = b.temp("exponent")
+                b.emit("Cast", node.inputs[1:], (exponent,), to=TensorProto.FLOAT)
             reduced_exponent, power, slope, product = (b.temp(label) for label in ("less", "power", "slope", "product"))
             b.emit("Sub", (exponent, b.constant("one", np.array(1, np.float32))), (reduced_exponent,))
             b.emit("Pow", (base, reduced_exponent), (power,))

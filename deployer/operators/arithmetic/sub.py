@@ -16,6 +16,8 @@ class Sub(Binary):
     """Elementwise difference."""
 
     name = "Sub"
+    overflows = "any"
+    at_run_time = "IntegerSub"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
     kernel = binary_kernel("sub_f32")

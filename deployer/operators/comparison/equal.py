@@ -19,4 +19,5 @@ class Equal(Spread):
     formula = call("equal", A, B)
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerEqual"
     no_gradient = "a truth has none"

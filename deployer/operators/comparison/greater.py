@@ -18,4 +18,5 @@ class Greater(Spread):
     formula = A > B
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerGreater"
     no_gradient = "a truth has none"

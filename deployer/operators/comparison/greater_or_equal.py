@@ -15,4 +15,5 @@ class GreaterOrEqual(Spread):
     formula = A >= B
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerGreaterOrEqual"
     no_gradient = "a truth has none"

@@ -18,4 +18,5 @@ class Less(Spread):
     formula = A < B
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerLess"
     no_gradient = "a truth has none"

@@ -15,4 +15,5 @@ class LessOrEqual(Spread):
     formula = A <= B
     kinks: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
+    at_run_time = "IntegerLessOrEqual"
     no_gradient = "a truth has none"

@@ -15,3 +15,4 @@ class Where(Spread):
     operands = (CONDITION, X, OTHER)
     formula = choose(CONDITION, X, OTHER)
     integers = True
+    at_run_time = "IntegerWhere"

@@ -22,6 +22,7 @@ class Mod(Spread):
     formula = call("remainder", A, B)
     kinks: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
     integers = True
+    at_run_time = "IntegerMod"
     flags = ("fmod",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

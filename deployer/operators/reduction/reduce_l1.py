@@ -15,6 +15,7 @@ class ReduceL1(ComposedReduction):
     """ReduceSum of Abs."""
 
     name = "ReduceL1"
+    overflows = "any"
     versions = (1, 11, 13, 18)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -145,6 +145,7 @@ def same(aten: str, op: str, **attrs: Any) -> None:
 for _aten, _op in (
     ("neg", "Neg"), ("abs", "Abs"), ("exp", "Exp"), ("log", "Log"), ("sqrt", "Sqrt"), ("reciprocal", "Reciprocal"),
     ("erf", "Erf"), ("sign", "Sign"), ("floor", "Floor"), ("ceil", "Ceil"), ("round", "Round"), ("sin", "Sin"),
-    ("cos", "Cos"),
+    ("cos", "Cos"), ("tan", "Tan"), ("asin", "Asin"), ("acos", "Acos"), ("atan", "Atan"), ("sinh", "Sinh"),
+    ("cosh", "Cosh"), ("asinh", "Asinh"), ("acosh", "Acosh"), ("atanh", "Atanh"),
 ):  # fmt: skip
     same(_aten, _op)

@@ -16,7 +16,7 @@ def _reduced(op: str, *names: str) -> None:
 
 
 for _op, _name in (("ReduceMean", "mean"), ("ReduceSum", "sum"), ("ReduceMax", "amax"), ("ReduceMin", "amin"),
-                   ("ReduceLogSumExp", "logsumexp")):  # fmt: skip
+                   ("ReduceLogSumExp", "logsumexp"), ("ReduceProd", "prod")):  # fmt: skip
     _reduced(_op, _name)
 
 

@@ -1,0 +1,1 @@
+"""Operators over the bits of integers."""

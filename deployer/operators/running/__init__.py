@@ -1,0 +1,1 @@
+"""Sums and products of all elements so far along an axis."""

@@ -1,0 +1,30 @@
+"""CumSum: sums of all elements so far along an axis."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.core.ir import Node
+from deployer.core.operator import Array, GradientBuilder, register
+from deployer.operators.running.running import Running, running_kernel
+
+
+@register
+class CumSum(Running):
+    """One element after another."""
+
+    name = "CumSum"
+    versions = (11, 14)
+    kernel = running_kernel("cum_sum_f32")
+    neutral = 0.0
+
+    def so_far(self, x: Array, axis: int) -> Array:
+        """numpy's cumsum."""
+        return np.asarray(np.cumsum(x, axis, dtype=x.dtype))
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """The sums of dY from the other end."""
+        if b.needs_grad(0):
+            axis = b.constant("axis", np.array(node.attr_ints("axis", ())[0], np.int64))
+            flags = {"exclusive": node.attr_int("exclusive", 0), "reverse": 1 - node.attr_int("reverse", 0)}
+            b.emit("CumSum", (douts[0], axis), (b.grad(0),), **flags)
