@@ -67,6 +67,13 @@ def schema_form(op: str, version: int) -> Form:
     )
 
 
+@cache
+def has_body(op: str, version: int) -> bool:
+    """Whether ONNX's operator of that name and version is a function, with a body of other operators."""
+    schema = onnx.defs.get_schema(op, version, "")
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
     """What the node has and neither the form nor an accepted extra allows, and what they allow; None if all fits."""
     attributes = [attribute.name for attribute in proto.attribute]

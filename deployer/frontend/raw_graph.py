@@ -43,7 +43,8 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds. `sequences` are the values that are sequences of tensors.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors, `truths` inputs and constants
+    that are bools in the file.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RawGraph:
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
+    truths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A raw graph to typed nodes with kernels: static inputs, types, constant folding, lowering, views, in-place."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -9,10 +9,14 @@ import numpy as np
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import has_body
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
+from deployer.frontend.functions.bodies import Part, Scope, body
+from deployer.frontend.functions.truths import truths
+from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
@@ -27,7 +31,9 @@ class Resolved:
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
     the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
-    in the newest form of their operators. `warnings` holds each warning by the name of its value.
+    in the newest form of their operators, `fixed` the constants that come with bodies of functions. `bodies` holds
+    the operator of each node that is replaced by its body, `truths` the values that are bools in the file.
+    `warnings` holds each warning by the name of its value.
     """
 
     types: dict[str, TensorType]
@@ -37,6 +43,22 @@ class Resolved:
     dropped: dict[str, Node] = field(default_factory=dict)
     read: list[Node] = field(default_factory=list)
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
+    fixed: dict[str, Array] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
+    truths: set[str] = field(default_factory=set)
+
+    @property
+    def notes(self) -> tuple[DeployerWarning, ...]:
+        """What is to be said of the graph: the warnings, and which nodes are computed by bodies of functions."""
+        found = tuple(self.warnings.values())
+        if not self.bodies:
+            return found
+        facts = [
+            (op, ", ".join(n for n, of in self.bodies.items() if of == op)) for op in sorted({*self.bodies.values()})
+        ]
+        count = f"{len(facts)} operators of ONNX have" if len(facts) > 1 else f"{facts[0][0]} of ONNX has"
+        cause = f"{count} no form here of their own and are computed by their function bodies"
+        return (*found, DeployerWarning(cause, facts))
 
     def check_computed(self, name: str, reader: str) -> None:
         """Raise UnsupportedOperator if `name` is an output that no node computes; `reader` names the node or graph."""
@@ -58,14 +80,76 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    state.truths |= graph.truths
+    names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
+    scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
     for node in nodes:
-        _find(node, graph.domains.get(node.name, ""))
-        known = _with_sources(state, node)
-        for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
-            for piece in _pieces(state, part):
-                state.read.append(piece)
-                _add(state, graph, piece, _find(piece, ""))
+        _read(state, graph, node, graph.versions.get(node.name, ()), scope)
     return state
+
+
+def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> None:
+    """Type a node of the file, or of a function's body, and what it stands for."""
+    state.truths.update(truths(node, versions, state.truths))
+    if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
+        return
+    _find(node, graph.domains.get(node.name, ""))
+    known = _with_sources(state, node)
+    for part in _in_current_form(state, known, versions):
+        for piece in _pieces(state, part):
+            state.read.append(piece)
+            _add(state, graph, piece, _find(piece, ""))
+
+
+def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
+    """Whether the node is a function of ONNX without operator here, or with one that wants what is no constant."""
+    if not versions or not all(version and has_body(node.op, version) for version in versions):
+        return False
+    operator = registry().get(node.op)
+    if operator is None:
+        return True
+    given = {position: name for position, name in enumerate(node.inputs) if name and position in operator.static_inputs}
+    return any(n not in constants and operator.is_static(p, None) for p, n in given.items())
+
+
+def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> bool:
+    """Type the nodes of a function's body; False where that fails, and an operator of that name has a better reason."""
+    for name in node.inputs:
+        state.check_computed(name, f"node {node.name!r} ({node.op})")
+    before = len(state.read)
+    try:
+        for part in body(node, versions, scope):
+            _read_part(state, graph, part, scope)
+    except UnsupportedOperator:
+        del state.read[before:]
+        if node.op in registry():
+            return False
+        raise
+    state.bodies[node.name] = node.op
+    return True
+
+
+def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> None:
+    """Type a node of a body; where its results are the same for any values, they are constants, and it is no node."""
+    if part.bools:
+        state.truths.update(part.node.outputs)
+    if part.constant is not None:
+        name, array = part.node.outputs[0], part.constant.array
+        state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array
+        return
+    before = len(state.read)
+    _read(state, graph, part.node, part.versions, scope)
+    if _is_fixed(state, part.node):
+        del state.read[before:]
+        state.fixed |= {name: state.constants[name] for name in part.node.outputs if name}
+
+
+def _is_fixed(state: Resolved, node: Node) -> bool:
+    """Whether a node of a body gives constants that depend on types and on the body alone."""
+    operator = registry().get(node.op)
+    by_type = operator is not None and operator.type_only
+    known = by_type or all(name in state.fixed for name in node.inputs if name)
+    return known and all(name in state.constants for name in node.outputs if name)
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:
