@@ -40,8 +40,8 @@ def schema_version(op: str, opset: int) -> int:
 def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ...]:
     """The schema versions of a node: one, or several if the file imports several versions of the default domain.
 
-    Empty for an operator that neither the registry has nor ONNX as a function. Raises UnsupportedOperator where an imported version has no
-    supported schema of the operator, and where the node does not match its schema.
+    Empty for an operator that neither the registry has nor ONNX as a function. Raises UnsupportedOperator where an
+    imported version has no supported schema of the operator, and where the node does not match its schema.
     """
     operator = registry().get(proto.op_type)
     if operator is None:

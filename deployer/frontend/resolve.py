@@ -14,7 +14,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
-from deployer.frontend.functions.bodies import Part, Scope, body
+from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
 from deployer.frontend.functions.truths import truths
 from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import form_of, inferred
@@ -31,9 +31,10 @@ class Resolved:
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
     the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
-    in the newest form of their operators, `fixed` the constants that come with bodies of functions. `bodies` holds
-    the operator of each node that is replaced by its body, `truths` the values that are bools in the file.
-    `warnings` holds each warning by the name of its value.
+    in the newest form of their operators. `warnings` holds each warning by the name of its value.
+
+    `bodies` holds the operator of each node of the file that a function's body replaces, `fixed` the constants of
+    bodies, `empty` the values of theirs that have no elements, `truths` all values that are bools.
     """
 
     types: dict[str, TensorType]
@@ -46,6 +47,7 @@ class Resolved:
     fixed: dict[str, Array] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
     truths: set[str] = field(default_factory=set)
+    empty: set[str] = field(default_factory=set)
 
     @property
     def notes(self) -> tuple[DeployerWarning, ...]:
@@ -125,7 +127,8 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
         if node.op in registry():
             return False
         raise
-    state.bodies[node.name] = node.op
+    if node.name in graph.versions:
+        state.bodies[node.name] = node.op
     return True
 
 
@@ -138,10 +141,27 @@ def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> No
         state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array
         return
     before = len(state.read)
-    _read(state, graph, part.node, part.versions, scope)
+    node = without_empty(part.node, part.versions, state.empty)
+    if not state.empty.isdisjoint(node.inputs):
+        name = next(name for name in node.inputs if name in state.empty)
+        raise unsupported(node, f"its input {name!r} has no elements", "a call whose body computes no empty values")
+    node = _with_elements(state, node)
+    _read(state, graph, node, part.versions, scope)
     if _is_fixed(state, part.node):
         del state.read[before:]
         state.fixed |= {name: state.constants[name] for name in part.node.outputs if name}
+
+
+def _with_elements(state: Resolved, node: Node) -> Node:
+    """The node without outputs that have no elements, where it may leave out outputs; these are `empty`."""
+    operator = registry().get(node.op)
+    if operator is None or not operator.counts_outputs:
+        return node
+    fixed = static_form(state, node, operator)
+    types = inferred(operator, fixed, [state.types[n] if n else None for n in fixed.inputs])
+    floats = {n for n, kind in zip(node.outputs, types, strict=False) if kind.dtype == "float32" and not kind.size}
+    state.empty |= floats
+    return replace(node, outputs=tuple("" if name in floats else name for name in node.outputs))
 
 
 def _is_fixed(state: Resolved, node: Node) -> bool:

@@ -1,7 +1,8 @@
 """Nodes whose operator is a function of ONNX, as the nodes of the function's body."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
@@ -18,7 +19,7 @@ from deployer.frontend.reader import constant_node, holds_bools, is_literal, nod
 
 @dataclass(frozen=True)
 class Part:
-    """A node of a body with the versions of its schema, or a constant in its place; `bools` says that it is of bools."""
+    """A node of a body with the versions of its schema, or a constant in its place; `bools`: it holds bools."""
 
     node: Node
     bools: bool
@@ -63,9 +64,17 @@ def _part(proto: NodeProto, node: Node, imports: Imports) -> Part:
     return Part(inner, holds_bools(proto), versions_of(proto, inner, imports))
 
 
+def without_empty(node: Node, versions: Sequence[int], empty: Collection[str]) -> Node:
+    """The node of a body without values that have no elements, among those inputs that may be any number."""
+    formal = onnx.defs.get_schema(node.op, versions[0], "").inputs if versions and versions[0] else ()
+    if not formal or formal[-1].option != onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        return node
+    return replace(node, inputs=tuple(name for name in node.inputs if name not in empty))
+
+
 def _function(node: Node, version: int, scope: Scope) -> FunctionProto:
     """ONNX's newest body of that version of the operator, with the schema's defaults of attributes."""
-    schema = onnx.defs.get_schema(node.op, version, "")
+    schema: Any = onnx.defs.get_schema(node.op, version, "")  # the stub of its type does not know functions
     function = FunctionProto()
     if schema.has_function:
         function.ParseFromString(schema.get_function_with_opset_version(max(schema.function_opset_versions)))
