@@ -56,7 +56,7 @@ class RawGraph:
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
-    truths: frozenset[str] = frozenset()
+    truths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,11 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     )
 
 
-def _truths(graph: onnx.GraphProto, calls: Iterable[tuple[onnx.NodeProto, Imports]]) -> frozenset[str]:
+def _truths(graph: onnx.GraphProto, calls: Iterable[tuple[onnx.NodeProto, Imports]]) -> tuple[str, ...]:
     """Inputs, constants and results of nodes that are bools without regard to other values."""
     names = [v.name for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BOOL]
     names += [t.name for t in graph.initializer if t.data_type == TensorProto.BOOL]
-    return frozenset([*names, *(name for proto, _ in calls if holds_bools(proto) for name in proto.output)])
+    return (*names, *(name for proto, _ in calls if holds_bools(proto) for name in proto.output))
 
 
 def holds_bools(proto: onnx.NodeProto) -> bool:

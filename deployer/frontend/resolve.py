@@ -82,7 +82,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
-    state.truths |= graph.truths
+    state.truths.update(graph.truths)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
     scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
     for node in nodes:
