@@ -87,7 +87,7 @@ class Conv(Operator):
         y = np.zeros(shape.y)
         form = f"ngc{shape.axes},gmc->ngm{shape.axes}"
         for tap, places in shape.taps():
-            y += np.einsum(form, padded[(..., *places)], weights[(..., *tap)])
+            y += np.einsum(form, padded[places], weights[tap])
         bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None:
             y += bias.reshape(1, shape.group, shape.m, *[1] * len(shape.size))

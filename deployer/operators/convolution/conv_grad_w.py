@@ -83,7 +83,7 @@ class ConvGradW(Operator):
         dw = np.zeros(shape.w)
         form = f"ngm{shape.axes},ngc{shape.axes}->gmc"
         for tap, places in shape.taps():
-            dw[(..., *tap)] = np.einsum(form, douts, padded[(..., *places)])
+            dw[tap] = np.einsum(form, douts, padded[places])
         return (dw.reshape(w.shape).astype(dy.dtype),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

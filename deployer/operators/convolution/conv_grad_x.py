@@ -104,8 +104,8 @@ class ConvGradX(Operator):
         douts, weights = dy.reshape(shape.y).astype(np.float64), w.reshape(shape.w).astype(np.float64)
         form = f"ngm{shape.axes},gmc->ngc{shape.axes}"
         for tap, places in shape.taps():
-            padded[(..., *places)] += np.einsum(form, douts, weights[(..., *tap)])
-        dx = padded[(..., *(slice(a, a + n) for a, n in zip(shape.begin, shape.size, strict=True)))]
+            padded[places] += np.einsum(form, douts, weights[tap])
+        dx = padded[shape.inner]
         return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
+Index = tuple[Any, ...]
+"""An index of an array as numpy takes it."""
 RANKS = (3, 4, 5)
 """Axes of X: batch, channels and one to three spatial ones."""
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -133,6 +136,11 @@ class Geometry:
         return self.rank == RANKS[-1]
 
     @property
+    def inner(self) -> Index:
+        """The index of X in X with its padding."""
+        return (..., *(slice(a, a + n) for a, n in zip(self.begin, self.size, strict=True)))
+
+    @property
     def axes(self) -> str:
         """A letter for each spatial axis, as einsum takes them."""
         return "dhw"[-len(self.size) :]
@@ -142,13 +150,13 @@ class Geometry:
         around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
         return np.pad(x.reshape(self.x).astype(np.float64), around)
 
-    def taps(self) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
-        """Each tap, and the slices of padded X that it reads: on each spatial axis one index for each output."""
+    def taps(self) -> Iterator[tuple[Index, Index]]:
+        """Each tap as an index of W, and the index of padded X that it reads: an element for each output."""
         for tap in np.ndindex(*self.kernel):
             slices = []
             for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
                 slices.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
-            yield tap, tuple(slices)
+            yield (..., *tap), (..., *slices)
 
 
 def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
