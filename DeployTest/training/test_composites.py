@@ -40,6 +40,18 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
         [node("Resize", ("h", "", "factors"), ("y",))],
         (constant("factors", np.array([1, 1, 2, 3], np.float32)),),
     ),
+    "linear": (
+        [node("Resize", ("h", "", "", "sizes"), ("y",), mode="linear", coordinate_transformation_mode="align_corners")],
+        (constant("sizes", np.array([2, 4, 5, 2])),),
+    ),
+    "cubic": (
+        [node("Resize", ("h", "", "shares"), ("y",), mode="cubic")],
+        (constant("shares", np.array([1, 1, 2.5, 0.7], np.float32)),),
+    ),
+    "picked": (
+        [node("Resize", ("h", "", "", "sizes"), ("y",), nearest_mode="floor")],
+        (constant("sizes", np.array([2, 4, 3, 2])),),
+    ),
     "trilu": ([node("Trilu", ("h",), ("t",), upper=0), node("Cast", ("t",), ("y",), to=onnx.TensorProto.FLOAT)], ()),
     "depth": ([node("DepthToSpace", ("h",), ("y",), blocksize=2)], ()),
     "reductions": (
@@ -58,8 +70,8 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
     ),
 }
 OPSET = (("", 23),)
-MOVES = ("resize", "trilu", "depth")
-"""What only moves elements, by operators that others here are made of too."""
+MOVES = ("resize", "linear", "cubic", "picked", "trilu", "depth")
+"""What moves or mixes elements, by operators that others here are made of too."""
 
 
 def model(parts: Sequence[str]) -> Model:
@@ -83,7 +95,7 @@ def model(parts: Sequence[str]) -> Model:
 def test_gradients(part: str, tmp_path: Path) -> None:
     """Those of all float parameters, and of the layer before, are those of central differences."""
     report = built(tmp_path, model([part]), samples=1)
-    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name != "factors"}
+    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name not in ("factors", "shares")}
     assert set(report.trained) == {"w1", *floats}
     check_differences(*opened(report.train))
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from deployer.core.ir import AttrValue, Node
 from deployer.operators.convolution.geometry import Geometry, Shape
 
-SPATIAL = 3
-"""Spatial axes of a volume: depth, rows and columns."""
-
 
 @dataclass
 class Volume:
