@@ -75,6 +75,10 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "bilinear by corners": (lambda x: F.interpolate(x, (7, 9), mode="bilinear", align_corners=True), (1, 2, 4, 6)),
     "linear": (lambda x: F.interpolate(x, scale_factor=1.5, mode="linear"), (1, 2, 6)),
     "linear by no whole factor": (lambda x: F.interpolate(x, scale_factor=1.4, mode="linear"), (1, 2, 5)),
+    "linear by corners and factor": (
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="linear", align_corners=True),
+        (1, 2, 5),
+    ),
     "trilinear": (lambda x: F.interpolate(x, (3, 5, 2), mode="trilinear"), (1, 2, 2, 3, 4)),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), (1, 1, 4, 5)),
     "nearest by sizes": (lambda x: F.interpolate(x, (5, 3)), (1, 2, 3, 4)),

@@ -95,7 +95,9 @@ def model(parts: Sequence[str]) -> Model:
 def test_gradients(part: str, tmp_path: Path) -> None:
     """Those of all float parameters, and of the layer before, are those of central differences."""
     report = built(tmp_path, model([part]), samples=1)
-    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name not in ("factors", "shares")}
+    floats = {
+        t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name not in ("factors", "shares")
+    }
     assert set(report.trained) == {"w1", *floats}
     check_differences(*opened(report.train))
 

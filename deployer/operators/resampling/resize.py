@@ -25,6 +25,8 @@ from deployer.operators.resampling.places import (
 )
 from deployer.operators.view import normalized_axes
 
+ENDS = "align_corners"
+"""The place for which ONNX Runtime takes the length as rounded, and ONNX's reference evaluator as it was."""
 POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
 """Which of the scales of several axes holds for all of them."""
 
@@ -96,10 +98,12 @@ class Resize(Operator):
         for mode in (LINEAR, CUBIC):
             for place in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"):
                 attrs = {"mode": mode, "coordinate_transformation_mode": place}
-                yield Sample(f"{mode}_{place}_up", (normal(r, 1, 2, 4, 3),), {**attrs, "scales": (1.0, 1.0, 2.0, 2.5)})
+                yield Sample(f"{mode}_{place}_up", (normal(r, 1, 2, 4, 6),), {**attrs, "scales": (1.0, 1.0, 2.0, 2.5)})
                 yield Sample(f"{mode}_{place}_down", (normal(r, 1, 2, 7, 6),), {**attrs, "sizes": (1, 2, 3, 5)})
             down = {"mode": mode, "antialias": 1, "sizes": (1, 2, 3, 4)}
             yield Sample(f"{mode}_antialias", (normal(r, 1, 2, 7, 9),), down)
+        attrs = {"axes": (3, 2), "sizes": (5, 2), "mode": LINEAR, "keep_aspect_ratio_policy": "not_larger"}
+        yield Sample("axes", (normal(r, 1, 2, 4, 6),), attrs)
         yield Sample("linear_signal", (normal(r, 2, 3, 5),), {"mode": LINEAR, "scales": (1.0, 1.0, 2.0)})
         yield Sample("linear_volume", (normal(r, 1, 2, 2, 3, 3),), {"mode": LINEAR, "sizes": (1, 2, 4, 5, 4)})
         attrs = {"mode": CUBIC, "exclude_outside": 1, "cubic_coeff_a": -0.5, "sizes": (1, 1, 7, 3)}
@@ -176,7 +180,9 @@ def _manner(node: Node) -> Manner:
 def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
     """What becomes of each axis of X; ShapeMismatch or UnsupportedOperator where that is not said."""
     rank = len(x.shape)
-    chosen = normalized_axes(node, node.attr_ints("axes", tuple(range(rank))), rank, (x,))
+    named = node.attr_ints("axes", tuple(range(rank)))
+    normalized_axes(node, named, rank, (x,))
+    chosen = [axis % rank for axis in named]
     if ("scales" in node.attrs) == ("sizes" in node.attrs):
         raise unsupported(node, "there are no constant scales or sizes, or both", "one of both as a constant")
     given = _numbers(node, "scales" if "scales" in node.attrs else "sizes")
@@ -186,6 +192,7 @@ def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
     if min(given, default=1) <= 0:
         raise mismatch(node, f"scales or sizes {given} are not positive", (x,))
     axes = [Axis(n, n, 1.0) for n in x.shape]
+    place = node.attr_str("coordinate_transformation_mode", "")
     policy = node.attr_str("keep_aspect_ratio_policy", "stretch")
     if policy not in POLICIES:
         raise unsupported(node, f"there is no policy {policy!r}", f"one of {', '.join(POLICIES)}")
@@ -195,6 +202,9 @@ def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
         size, value = x.shape[number], given[position]
         if "scales" in node.attrs:
             result, scale = math.floor(np.float32(size) * np.float32(value)), value
+            if place == ENDS and result != np.float32(size) * np.float32(value):
+                why = f"scale {value} of {size} elements is no length, which {ENDS} needs"
+                raise unsupported(node, why, "sizes, or scales that give whole numbers")
         elif choice:
             result, scale = math.floor(size * shared + 0.5), shared
         else:

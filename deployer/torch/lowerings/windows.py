@@ -171,19 +171,25 @@ def max_pool_with_indices(g: GraphBuilder, x: Value, *args: Any) -> tuple[Value,
     return max_pool(g, x, *args), None
 
 
+def _factors(factors: Any, count: int) -> list[float]:
+    """A factor per axis."""
+    return [factors] * count if isinstance(factors, float) else list(_each(factors, count))
+
+
 def _resize(g: GraphBuilder, x: Value, size: Any, factors: Any, mode: str, coordinates: str) -> Value:
     """The places of an image, or of a signal or a volume, by sizes or by factors."""
     n = x.rank - 2
+    if size is None and coordinates == "align_corners":  # which sizes alone decide
+        size = [int(s * f) for s, f in zip(x.shape[2:], _factors(factors, n), strict=True)]
     names = {"mode": mode, "coordinate_transformation_mode": coordinates}
     names["nearest_mode"] = "floor" if mode == "nearest" else None
     if size is not None:
         sizes = _each(size, n)
         lengths = g.ints((*x.shape[:2], *sizes))
         return g.emit("Resize", [x, None, None, lengths], (*x.shape[:2], *sizes), **names)
-    factors = _each(factors, n) if not isinstance(factors, float) else [factors] * n
-    sizes = [int(s * f) for s, f in zip(x.shape[2:], factors, strict=True)]
-    scales = g.constant([1.0, 1.0, *factors])
-    return g.emit("Resize", [x, None, scales], (*x.shape[:2], *sizes), **names)
+    scales = _factors(factors, n)
+    sizes = [int(s * f) for s, f in zip(x.shape[2:], scales, strict=True)]
+    return g.emit("Resize", [x, None, g.constant([1.0, 1.0, *scales])], (*x.shape[:2], *sizes), **names)
 
 
 @lowers("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
