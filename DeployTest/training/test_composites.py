@@ -18,6 +18,22 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 IMAGE = (2, 4, 2, 3)
 PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = {
+    "volume": (
+        [
+            node("Reshape", ("h", "volume"), ("v0",)),
+            node("Conv", ("v0", "wc", "bc"), ("v1",), pads=[1] * 6),
+            node("MaxPool", ("v1",), ("v2",), kernel_shape=[2, 2, 2], pads=[1, 0, 1, 0, 1, 0]),
+            node("AveragePool", ("v2",), ("v3",), kernel_shape=[3, 3, 3], pads=[1] * 6),
+            node("ConvTranspose", ("v3", "wd"), ("v4",), pads=[1] * 6),
+            node("Reshape", ("v4", "image"), ("y",)),
+        ],
+        (
+            constant("volume", np.array((2, 2, 2, 2, 3))),
+            constant("wc", random(2, 2, 3, 3, 3, seed=5)),
+            constant("bc", random(2, seed=6)),
+            constant("wd", random(2, 2, 3, 3, 3, seed=7)),
+        ),
+    ),
     "instance": (
         [node("InstanceNormalization", ("h", "si", "bi"), ("y",))],
         (constant("si", random(4)), constant("bi", random(4, seed=1))),
