@@ -128,7 +128,7 @@ WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], 
     (
         "MaxPool",
         [(F32, (1, 2, 5, 5))],
-        {"kernel_shape": (2, 2), "auto_pad": "SAME_UPPER"},
+        {"kernel_shape": (1, 1), "strides": (3, 3), "auto_pad": "SAME_UPPER"},
         UnsupportedOperator,
         "auto_pad SAME_UPPER",
     ),

@@ -37,7 +37,6 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
         (constant("cosines", random(2, 3, 2, seed=2)), constant("sines", random(2, 3, 2, seed=3))),
     ),
     "shrink": ([node("Shrink", ("h",), ("y",), lambd=0.25, bias=0.125)], ()),
-    "mean_variance": ([node("MeanVarianceNormalization", ("h",), ("y",), axes=[0, 2])], ()),
     "cropped": (
         [node("CenterCropPad", ("h", "size"), ("y",), axes=[1, 2])],
         (constant("size", np.array([5, 6])),),

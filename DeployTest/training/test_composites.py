@@ -43,6 +43,8 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
         (constant("sg", random(4, seed=2)), constant("bg", random(4, seed=3))),
     ),
     "rms": ([node("RMSNormalization", ("h", "sr"), ("y",), axis=-2)], (constant("sr", random(2, 3)),)),
+    "mean_variance": ([node("MeanVarianceNormalization", ("h",), ("y",), axes=[0, 2])], ()),
+    "norm": ([node("LpNormalization", ("h",), ("y",), axis=1)], ()),
     "lrn": ([node("LRN", ("h",), ("y",), size=3, alpha=0.5)], ()),
     "einsum": ([node("Einsum", ("h", "we"), ("y",), equation="nchw,wd->nchd")], (constant("we", random(3, 3)),)),
     "transposed": (

@@ -37,6 +37,8 @@ POOL_ATTRS = {
 }
 """Kinds of the attributes that say where windows lie."""
 
+SAME = ("SAME_UPPER", "SAME_LOWER")
+AUTO_PADS = ("NOTSET", "VALID", *SAME)
 SPATIAL = 3
 """The most axes of windows: depth, rows and columns."""
 
@@ -85,12 +87,14 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
     auto = node.attr_str("auto_pad", "NOTSET")
-    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
-        raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
+    if auto not in (*AUTO_PADS, "") or (auto not in ("NOTSET", "") and any(pads)):
+        raise unsupported(node, f"auto_pad {auto} with pads {pads}", f"one of {', '.join(AUTO_PADS)}, or pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
+    if auto in SAME:
+        pads = _same(node, shape[2:], kernel, strides, dilations, auto)
     sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
     check_elements(node, "X and its padding", (*shape[:2], *sides))
     axes = []
@@ -108,6 +112,18 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     taps, outputs = math.prod(kernel), math.prod(a.count for a in axes)
     check_elements(node, "all its windows", (*shape[:2], outputs, taps))
     return tuple(axes)
+
+
+def _same(
+    node: Node, size: tuple[int, ...], kernel: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...], auto: str
+) -> tuple[int, ...]:
+    """The padding with which there is a window for each step of X; an odd element lies behind, or in front."""
+    reach = [(k - 1) * gap + 1 for k, gap in zip(kernel, gaps, strict=True)]
+    missing = [(-(-n // step) - 1) * step + r - n for n, step, r in zip(size, steps, reach, strict=True)]
+    if min(missing) < 0:
+        raise unsupported(node, f"auto_pad {auto} would cut X: strides {steps} leave gaps", "pads in numbers")
+    less, more = [m // 2 for m in missing], [-(-m // 2) for m in missing]
+    return (*less, *more) if auto == SAME[0] else (*more, *less)
 
 
 def plane(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, AxisWindows]:
@@ -277,6 +293,8 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "ceil": ((1, 2, 6, 7), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
     "gaps": ((1, 2, 11, 9), {"kernel_shape": (2, 1), "strides": (4, 3)}),
     "dilated": ((1, 2, 8, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
+    "upper": ((1, 2, 7, 6), {"kernel_shape": (3, 2), "auto_pad": "SAME_UPPER", "strides": (2, 1)}),
+    "lower": ((1, 2, 7, 6), {"kernel_shape": (2, 4), "auto_pad": "SAME_LOWER", "strides": (1, 2)}),
     "volume": ((2, 2, 4, 5, 4), {"kernel_shape": (2, 3, 2), "strides": (2, 2, 1), "pads": (1, 1, 0, 0, 1, 1)}),
     "volume_ceil": ((1, 2, 6, 4, 5), {"kernel_shape": (3, 2, 2), "strides": (2, 1, 2), "ceil_mode": 1}),
 }
