@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng, unsupported
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.reduction.composed import number
@@ -44,7 +44,7 @@ class LpNormalization(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The norm, at least the smallest float, and the quotient."""
         norm, least, bound = (f"{node.name}/{label}" for label in ("norm", "least", "bound"))
-        along = {"axes": (node.attr_int("axis", -1),), "keepdims": 1}
+        along: dict[str, AttrValue] = {"axes": (node.attr_int("axis", -1),), "keepdims": 1}
         return [
             Node(norm, NORMS[node.attr_int("p", 2)], node.inputs[:1], (norm,), along),
             number(least, LEAST),

@@ -100,7 +100,7 @@ class Resize(Operator):
                 attrs = {"mode": mode, "coordinate_transformation_mode": place}
                 yield Sample(f"{mode}_{place}_up", (normal(r, 1, 2, 4, 6),), {**attrs, "scales": (1.0, 1.0, 2.0, 2.5)})
                 yield Sample(f"{mode}_{place}_down", (normal(r, 1, 2, 7, 6),), {**attrs, "sizes": (1, 2, 3, 5)})
-            down = {"mode": mode, "antialias": 1, "sizes": (1, 2, 3, 4)}
+            down: dict[str, AttrValue] = {"mode": mode, "antialias": 1, "sizes": (1, 2, 3, 4)}
             yield Sample(f"{mode}_antialias", (normal(r, 1, 2, 7, 9),), down)
         attrs = {"axes": (3, 2), "sizes": (5, 2), "mode": LINEAR, "keep_aspect_ratio_policy": "not_larger"}
         yield Sample("axes", (normal(r, 1, 2, 4, 6),), attrs)

@@ -181,7 +181,7 @@ def _resize(g: GraphBuilder, x: Value, size: Any, factors: Any, mode: str, coord
     n = x.rank - 2
     if size is None and coordinates == "align_corners":  # which sizes alone decide
         size = [int(s * f) for s, f in zip(x.shape[2:], _factors(factors, n), strict=True)]
-    names = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    names: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     names["nearest_mode"] = "floor" if mode == "nearest" else None
     if size is not None:
         sizes = _each(size, n)
