@@ -172,6 +172,10 @@ def _manner(node: Node) -> Manner:
     for value, known in ((manner.mode, (NEAREST, LINEAR, CUBIC)), (manner.place, PLACES), (manner.rounding, ROUNDINGS)):
         if value not in known:
             raise unsupported(node, f"there is no mode {value!r}", f"one of {', '.join(known)}")
+    if manner.antialias and manner.mode == NEAREST:
+        raise unsupported(node, "antialias has no meaning for nearest elements", f"mode {LINEAR} or {CUBIC}")
+    if manner.exclude_outside and manner.mode != CUBIC:
+        raise unsupported(node, "exclude_outside has a meaning for cubic shares alone", f"mode {CUBIC}")
     if manner.place == OUTSIDE and node.attr_float("extrapolation_value", 0.0) != 0:
         raise unsupported(node, f"extrapolation_value is {node.attrs['extrapolation_value']}", "0")
     return manner
