@@ -126,6 +126,23 @@ def test_without_a_better_body(tmp_path: Path) -> None:
         check.check_program(parse.read_graphs(whole.save(tmp_path / "network.onnx"), None))
 
 
+def test_versions_to_come(tmp_path: Path) -> None:
+    """A version of the domain that is not known may have another function of that name."""
+    call = node("Shrink", ("x",), ("y",), lambd=0.5)
+    later = Model((call,), (value("x", (2, 3)),), (value("y", (2, 3)),), opsets=(("", 999),))
+    with raises(UnsupportedOperator, "(Shrink)", "version 999", "no such version is known"):
+        parse.read_graphs(later.save(tmp_path / "network.onnx"), None)
+
+
+def test_bodies_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are short, what they become is not: it is counted before it is typed."""
+    monkeypatch.setattr("deployer.frontend.functions.bodies.MOST_NODES", 20)
+    names = ("x", "a", "b", "y")
+    path = chain(*(node("Shrink", (a,), (b,)) for a, b in itertools.pairwise(names))).save(tmp_path / "network.onnx")
+    with raises(UnsupportedOperator, "(Shrink)", "at most 20"):
+        check.check_program(parse.read_graphs(path, None))
+
+
 def test_of_several_imports(tmp_path: Path) -> None:
     """Bodies of several versions are taken where they are one."""
     call = node("Shrink", ("x",), ("y",), lambd=0.5)

@@ -52,10 +52,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     if proto.overload:
         raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
     opsets = imports.get("", ())
-    newest = onnx.defs.onnx_opset_version()
-    for number in opsets if domain_of(proto.domain) == "" else ():
-        if not 1 <= number <= newest:
-            raise _refused(node, "no such version is known", number, opsets, f"versions 1 to {newest}")
+    _check_known(node, opsets if domain_of(proto.domain) == "" else ())
     schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)
     for opset, version in schemas.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
@@ -65,9 +62,18 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     return tuple(sorted(set(schemas.values())))
 
 
+def _check_known(node: Node, opsets: Sequence[int]) -> None:
+    """UnsupportedOperator for a version of the default domain that the onnx package does not have."""
+    newest = onnx.defs.onnx_opset_version()
+    for number in opsets:
+        if not 1 <= number <= newest:
+            raise _refused(node, "no such version is known", number, opsets, f"versions 1 to {newest}")
+
+
 def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ...]:
     """The schema versions of a node whose operator is a function of ONNX; empty where it is none."""
     opsets = imports.get("", ()) if domain_of(proto.domain) == "" and not proto.overload else ()
+    _check_known(node, opsets)
     schemas = {opset: schema_version(node.op, opset) for opset in opsets}
     if not all(version != CUSTOM and has_body(node.op, version) for version in schemas.values()):
         return ()

@@ -9,9 +9,10 @@ from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.limits import too_large
 from deployer.core.operator import unsupported
 from deployer.frontend.graph_sort import live_nodes
-from deployer.frontend.model_parts import ValueNames, expansion
+from deployer.frontend.model_parts import MOST_NODES, ValueNames, expansion
 from deployer.frontend.opsets import Imports, imports_of, versions_of
 from deployer.frontend.raw_graph import RawConstant
 from deployer.frontend.reader import constant_node, holds_bools, is_literal, node_of
@@ -53,6 +54,8 @@ def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:
         name = scope.nodes.fresh(f"{node.name}/{proto.op_type}")
         protos[name] = proto
         nodes.append(Node(name, proto.op_type, tuple(proto.input), tuple(proto.output)))
+    if len(scope.nodes.reserved) > MOST_NODES:
+        raise too_large(node, "nodes of the graph and of bodies are more", MOST_NODES)
     needed = live_nodes(nodes, [name for name in node.outputs if name], {}, lambda n: False)
     return [_part(protos[inner.name], inner, imports) for inner in needed]
 
