@@ -83,6 +83,14 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "bilinear": (lambda x: F.interpolate(x, (7, 5), mode="bilinear"), (1, 2, 4, 6)),
     "bilinear by corners": (lambda x: F.interpolate(x, (7, 9), mode="bilinear", align_corners=True), (1, 2, 4, 6)),
     "linear": (lambda x: F.interpolate(x, scale_factor=1.5, mode="linear"), (1, 2, 6)),
+    "linear by no whole factor": (lambda x: F.interpolate(x, scale_factor=1.4, mode="linear"), (1, 2, 5)),
+    "linear by corners and factor": (
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="linear", align_corners=True),
+        (1, 2, 5),
+    ),
+    "trilinear": (lambda x: F.interpolate(x, (3, 5, 2), mode="trilinear"), (1, 2, 2, 3, 4)),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), (1, 1, 4, 5)),
+    "nearest by sizes": (lambda x: F.interpolate(x, (5, 3)), (1, 2, 3, 4)),
     "layer norm": (lambda x: F.layer_norm(x, (3, 4)), (2, 3, 4)),
     "group norm": (lambda x: F.group_norm(x, 2), (2, 4, 5)),
     "rms norm": (lambda x: F.rms_norm(x, (4,)), (3, 4)),
@@ -131,7 +139,7 @@ def test_form(form: str) -> None:
 @pytest.mark.parametrize(
     ("function", "shape", "word"),
     [
-        (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), (1, 1, 4, 4), "upsample_bicubic2d"),
+        (lambda x: F.interpolate(x, (2, 2), mode="bilinear", antialias=True), (1, 1, 4, 4), "upsample_bilinear2d_aa"),
         (lambda x: F.adaptive_avg_pool2d(x, 3), (1, 1, 5, 5), "a size that divides"),
         (lambda x: F.pad(x, (1, 1), mode="reflect"), (1, 2, 4), "mode is 'reflect'"),
         (lambda x: torch.div(x, 2.0, rounding_mode="floor"), (3,), "rounding_mode"),

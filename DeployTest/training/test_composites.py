@@ -19,6 +19,22 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 IMAGE = (2, 4, 2, 3)
 PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = {
+    "volume": (
+        [
+            node("Reshape", ("h", "volume"), ("v0",)),
+            node("Conv", ("v0", "wc", "bc"), ("v1",), pads=[1] * 6),
+            node("MaxPool", ("v1",), ("v2",), kernel_shape=[2, 2, 2], pads=[1, 0, 1, 0, 1, 0]),
+            node("AveragePool", ("v2",), ("v3",), kernel_shape=[3, 3, 3], pads=[1] * 6),
+            node("ConvTranspose", ("v3", "wd"), ("v4",), pads=[1] * 6),
+            node("Reshape", ("v4", "image"), ("y",)),
+        ],
+        (
+            constant("volume", np.array((2, 2, 2, 2, 3))),
+            constant("wc", random(2, 2, 3, 3, 3, seed=5)),
+            constant("bc", random(2, seed=6)),
+            constant("wd", random(2, 2, 3, 3, 3, seed=7)),
+        ),
+    ),
     "instance": (
         [node("InstanceNormalization", ("h", "si", "bi"), ("y",))],
         (constant("si", random(4)), constant("bi", random(4, seed=1))),
@@ -28,6 +44,8 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
         (constant("sg", random(4, seed=2)), constant("bg", random(4, seed=3))),
     ),
     "rms": ([node("RMSNormalization", ("h", "sr"), ("y",), axis=-2)], (constant("sr", random(2, 3)),)),
+    "mean_variance": ([node("MeanVarianceNormalization", ("h",), ("y",), axes=[0, 2])], ()),
+    "norm": ([node("LpNormalization", ("h",), ("y",), axis=1)], ()),
     "lrn": ([node("LRN", ("h",), ("y",), size=3, alpha=0.5)], ()),
     "einsum": ([node("Einsum", ("h", "we"), ("y",), equation="nchw,wd->nchd")], (constant("we", random(3, 3)),)),
     "transposed": (
@@ -40,6 +58,18 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
     "resize": (
         [node("Resize", ("h", "", "factors"), ("y",))],
         (constant("factors", np.array([1, 1, 2, 3], np.float32)),),
+    ),
+    "linear": (
+        [node("Resize", ("h", "", "", "sizes"), ("y",), mode="linear", coordinate_transformation_mode="align_corners")],
+        (constant("sizes", np.array([2, 4, 5, 2])),),
+    ),
+    "cubic": (
+        [node("Resize", ("h", "", "shares"), ("y",), mode="cubic")],
+        (constant("shares", np.array([1, 1, 2.5, 0.7], np.float32)),),
+    ),
+    "picked": (
+        [node("Resize", ("h", "", "", "sizes"), ("y",), nearest_mode="floor")],
+        (constant("sizes", np.array([2, 4, 3, 2])),),
     ),
     "trilu": ([node("Trilu", ("h",), ("t",), upper=0), node("Cast", ("t",), ("y",), to=onnx.TensorProto.FLOAT)], ()),
     "depth": ([node("DepthToSpace", ("h",), ("y",), blocksize=2)], ()),
@@ -59,8 +89,8 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
     ),
 }
 OPSET = (("", 23),)
-MOVES = ("resize", "trilu", "depth")
-"""What only moves elements, by operators that others here are made of too."""
+MOVES = ("resize", "linear", "cubic", "picked", "trilu", "depth")
+"""What moves or mixes elements, by operators that others here are made of too."""
 
 
 def model(parts: Sequence[str]) -> Model:
@@ -84,7 +114,9 @@ def model(parts: Sequence[str]) -> Model:
 def test_gradients(part: str, tmp_path: Path) -> None:
     """Those of all float parameters, and of the layer before, are those of central differences."""
     report = built(tmp_path, model([part]), samples=1)
-    floats = {t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name != "factors"}
+    floats = {
+        t.name for t in PARTS[part][1] if t.data_type == onnx.TensorProto.FLOAT and t.name not in ("factors", "shares")
+    }
     assert set(report.trained) == {"w1", *floats}
     check_differences(*opened(report.train))
 

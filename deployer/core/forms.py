@@ -7,6 +7,7 @@ Rules, which operators share, turn nodes of older versions into today's form.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import onnx
 from onnx import AttributeProto, NodeProto
@@ -65,6 +66,13 @@ def schema_form(op: str, version: int) -> Form:
         {name: str(attribute.type).rpartition(".")[2] for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
     )
+
+
+@cache
+def has_body(op: str, version: int) -> bool:
+    """Whether ONNX's operator of that name and version is a function, with a body of other operators."""
+    schema: Any = onnx.defs.get_schema(op, version, "")  # the stub of its type does not know functions
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:

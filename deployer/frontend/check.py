@@ -93,7 +93,7 @@ def _resolved(graph: RawGraph, outputs: Sequence[str], inputs: dict[str, TensorT
     state = resolve(graph, nodes, inputs)
     for name in outputs:
         state.check_computed(name, f"the {graph.name} graph")
-    for warning in state.warnings.values():
+    for warning in state.notes:
         warn(warning)
     return state
 

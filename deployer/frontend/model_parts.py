@@ -48,7 +48,7 @@ def inlined(model: ModelProto) -> list[Call]:
     if not model.functions:
         return [(node, imports) for node in model.graph.node]
     functions = _functions(model.functions)
-    names = _Names({n for node in model.graph.node for n in (*node.input, *node.output)})
+    names = ValueNames({n for node in model.graph.node for n in (*node.input, *node.output)})
     _check_size(model, functions)
     names.reserved |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     nodes: list[Call] = []
@@ -60,7 +60,7 @@ def inlined(model: ModelProto) -> list[Call]:
             nodes.append((node, node_imports))
             continue
         body = _inner_imports(function, imports)
-        waiting.extend((inner, body) for inner in reversed(_expansion(node, function, names)))
+        waiting.extend((inner, body) for inner in reversed(expansion(node, function, names)))
     return nodes
 
 
@@ -74,8 +74,8 @@ def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
 
 
 @dataclass
-class _Names:
-    """The value names of the graph, the number of requests for each base name, and the bytes of all expanded nodes."""
+class ValueNames:
+    """The value names of a graph, the number of requests for each base name, and the bytes of all expanded nodes."""
 
     reserved: set[str]
     spent: int = 0
@@ -130,7 +130,7 @@ def _key(node: NodeProto) -> Key:
     return (domain_of(node.domain), node.op_type, node.overload)
 
 
-def _expansion(call: NodeProto, function: FunctionProto, names: _Names) -> list[NodeProto]:
+def expansion(call: NodeProto, function: FunctionProto, names: ValueNames) -> list[NodeProto]:
     """The function's nodes with the values and attributes of the call."""
     place = f"node {call.name!r} ({call.op_type})"
     for kind, arguments, formal in (("input", call.input, function.input), ("output", call.output, function.output)):

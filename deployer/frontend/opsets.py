@@ -6,7 +6,7 @@ import onnx
 from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.core.forms import MICROSOFT, fault, schema_form
+from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
 
@@ -40,26 +40,45 @@ def schema_version(op: str, opset: int) -> int:
 def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ...]:
     """The schema versions of a node: one, or several if the file imports several versions of the default domain.
 
-    Empty for an operator that the registry does not have. Raises UnsupportedOperator where an imported version has no
-    supported schema of the operator, and where the node does not match its schema.
+    Empty for an operator that neither the registry has nor ONNX as a function. Raises UnsupportedOperator where an
+    imported version has no supported schema of the operator, and where the node does not match its schema.
     """
     operator = registry().get(proto.op_type)
     if operator is None:
         _check_sequences(proto, node, imports)
-        return ()
+        return _function_versions(proto, node, imports)
     if operator.custom is None and not operator.versions:
         raise unsupported(node, "it is a step that only the compiler makes", "the operator that it is a step of")
     if proto.overload:
         raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
     opsets = imports.get("", ())
-    newest = onnx.defs.onnx_opset_version()
-    for number in opsets if domain_of(proto.domain) == "" else ():
-        if not 1 <= number <= newest:
-            raise _refused(node, "no such version is known", number, opsets, f"versions 1 to {newest}")
+    _check_known(node, opsets if domain_of(proto.domain) == "" else ())
     schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)
     for opset, version in schemas.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
         misfit = fault(proto, form, operator.extras) if form else None
+        if misfit is not None:
+            raise _refused(node, misfit[0], opset, opsets, misfit[1])
+    return tuple(sorted(set(schemas.values())))
+
+
+def _check_known(node: Node, opsets: Sequence[int]) -> None:
+    """UnsupportedOperator for a version of the default domain that the onnx package does not have."""
+    newest = onnx.defs.onnx_opset_version()
+    for number in opsets:
+        if not 1 <= number <= newest:
+            raise _refused(node, "no such version is known", number, opsets, f"versions 1 to {newest}")
+
+
+def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ...]:
+    """The schema versions of a node whose operator is a function of ONNX; empty where it is none."""
+    opsets = imports.get("", ()) if domain_of(proto.domain) == "" and not proto.overload else ()
+    _check_known(node, opsets)
+    schemas = {opset: schema_version(node.op, opset) for opset in opsets}
+    if not all(version != CUSTOM and has_body(node.op, version) for version in schemas.values()):
+        return ()
+    for opset, version in schemas.items():
+        misfit = fault(proto, schema_form(node.op, version))
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))

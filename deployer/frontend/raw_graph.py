@@ -43,8 +43,8 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's
-    integer types of graph inputs and constants.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's integer
+    types of graph inputs and constants, `truths` inputs and constants that are bools in the file.
     """
 
     name: str
@@ -57,6 +57,7 @@ class RawGraph:
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
     elements: dict[str, int] = field(default_factory=dict)
+    truths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
-from deployer.frontend.opsets import versions_of
+from deployer.frontend.opsets import Imports, versions_of
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
@@ -52,9 +52,9 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     for (proto, imports), node_name in zip(calls, names, strict=True):
         if is_literal(proto):
             versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
-            _define(constants, proto.output[0], _constant_node(proto, node_name), name)
+            _define(constants, proto.output[0], constant_node(proto, node_name), name)
             continue
-        nodes.append(_node(proto, node_name))
+        nodes.append(node_of(proto, node_name))
         versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
@@ -72,7 +72,22 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     if not sequences:
         check_tensors(found)
     elements = _integer_types(graph, [proto for proto, _ in calls if is_literal(proto)])
-    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, elements)
+    truths = _truths(graph, calls)
+    return RawGraph(
+        name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, elements, truths
+    )
+
+
+def _truths(graph: onnx.GraphProto, calls: Iterable[tuple[onnx.NodeProto, Imports]]) -> tuple[str, ...]:
+    """Inputs, constants and results of nodes that are bools without regard to other values."""
+    names = [v.name for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BOOL]
+    names += [t.name for t in graph.initializer if t.data_type == TensorProto.BOOL]
+    return (*names, *(name for proto, _ in calls if holds_bools(proto) for name in proto.output))
+
+
+def holds_bools(proto: onnx.NodeProto) -> bool:
+    """Whether a node's result is made of a tensor of bools that is one of its attributes."""
+    return any(attribute.t.data_type == TensorProto.BOOL for attribute in proto.attribute)
 
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
@@ -137,7 +152,8 @@ def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
     return list(names)
 
 
-def _node(proto: onnx.NodeProto, name: str) -> Node:
+def node_of(proto: onnx.NodeProto, name: str) -> Node:
+    """A file's node under a name of its own, with its attributes as values."""
     node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output))
     attrs = {a.name: _attribute(node, a) for a in proto.attribute}
     return Node(name, node.op, node.inputs, node.outputs, attrs)
@@ -164,7 +180,8 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
     raise unsupported(node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of numbers")
 
 
-def _constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
+def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
+    """The value of a node that is a constant."""
     forms = [attr for attr in proto.attribute if attr.name != "description"]
     if len(forms) != 1:
         node = Node(name, proto.op_type, (), tuple(proto.output))

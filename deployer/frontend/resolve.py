@@ -1,7 +1,7 @@
 """A raw graph to typed nodes with kernels: static inputs, types, constant folding, lowering, views, in-place."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -9,10 +9,14 @@ import numpy as np
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import has_body
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
+from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
+from deployer.frontend.functions.truths import truths
+from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import check_wide, form_of, inferred, integer_types, within_types
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, RawGraph
@@ -28,6 +32,9 @@ class Resolved:
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
     the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
     in the newest form of their operators. `warnings` holds each warning by the name of its value.
+
+    `bodies` holds the operator of each node of the file that a function's body replaces, `fixed` the constants of
+    bodies, `empty` the values of theirs that have no elements, `truths` all values that are bools.
     """
 
     types: dict[str, TensorType]
@@ -38,6 +45,23 @@ class Resolved:
     read: list[Node] = field(default_factory=list)
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
     elements: dict[str, int] = field(default_factory=dict)
+    fixed: dict[str, Array] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
+    truths: set[str] = field(default_factory=set)
+    empty: set[str] = field(default_factory=set)
+
+    @property
+    def notes(self) -> tuple[DeployerWarning, ...]:
+        """What is to be said of the graph: the warnings, and which nodes are computed by bodies of functions."""
+        found = tuple(self.warnings.values())
+        if not self.bodies:
+            return found
+        facts = [
+            (op, ", ".join(n for n, of in self.bodies.items() if of == op)) for op in sorted({*self.bodies.values()})
+        ]
+        count = f"{len(facts)} operators of ONNX have" if len(facts) > 1 else f"{facts[0][0]} of ONNX has"
+        cause = f"{count} no form here of their own and are computed by their function bodies"
+        return (*found, DeployerWarning(cause, facts))
 
     def check_computed(self, name: str, reader: str) -> None:
         """Raise UnsupportedOperator if `name` is an output that no node computes; `reader` names the node or graph."""
@@ -60,19 +84,98 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     state.elements.update(graph.elements)
+    state.truths.update(graph.truths)
+    names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
+    scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
     for node in nodes:
-        _find(node, graph.domains.get(node.name, ""))
-        known = _with_sources(state, node)
-        versions = graph.versions.get(node.name, ())
-        elements = integer_types(known, versions, state.elements)
-        kept, wraps = within_types(known, elements)
-        for part in (*_in_current_form(state, kept, versions), *wraps):
-            for piece in _pieces(state, part):
-                state.read.append(piece)
-                _add(state, graph, piece, _find(piece, ""))
-        check_wide(known, elements, state.constants)
-        state.elements |= elements
+        _read(state, graph, node, graph.versions.get(node.name, ()), scope)
     return state
+
+
+def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> None:
+    """Type a node of the file, or of a function's body, and what it stands for."""
+    state.truths.update(truths(node, versions, state.truths))
+    if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
+        return
+    _find(node, graph.domains.get(node.name, ""))
+    known = _with_sources(state, node)
+    elements = integer_types(known, versions, state.elements)
+    kept, wraps = within_types(known, elements)
+    for part in (*_in_current_form(state, kept, versions), *wraps):
+        for piece in _pieces(state, part):
+            state.read.append(piece)
+            _add(state, graph, piece, _find(piece, ""))
+    check_wide(known, elements, state.constants)
+    state.elements |= elements
+
+
+def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
+    """Whether the node is a function of ONNX without operator here, or with one that wants what is no constant."""
+    if not versions or not all(version and has_body(node.op, version) for version in versions):
+        return False
+    operator = registry().get(node.op)
+    if operator is None:
+        return True
+    given = {position: name for position, name in enumerate(node.inputs) if name and position in operator.static_inputs}
+    return any(n not in constants and operator.is_static(p, None) for p, n in given.items())
+
+
+def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> bool:
+    """Type the nodes of a function's body; False where that fails, and an operator of that name has a better reason."""
+    for name in node.inputs:
+        state.check_computed(name, f"node {node.name!r} ({node.op})")
+    before = len(state.read)
+    try:
+        for part in body(node, versions, scope):
+            _read_part(state, graph, part, scope)
+    except UnsupportedOperator:
+        del state.read[before:]
+        if node.op in registry():
+            return False
+        raise
+    if node.name in graph.versions:
+        state.bodies[node.name] = node.op
+    return True
+
+
+def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> None:
+    """Type a node of a body; where its results are the same for any values, they are constants, and it is no node."""
+    if part.bools:
+        state.truths.update(part.node.outputs)
+    if part.constant is not None:
+        name, array = part.node.outputs[0], part.constant.array
+        state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array
+        return
+    before = len(state.read)
+    node = without_empty(part.node, part.versions, state.empty)
+    if not state.empty.isdisjoint(node.inputs):
+        name = next(name for name in node.inputs if name in state.empty)
+        raise unsupported(node, f"its input {name!r} has no elements", "a call whose body computes no empty values")
+    node = _with_elements(state, node)
+    _read(state, graph, node, part.versions, scope)
+    if _is_fixed(state, part.node):
+        del state.read[before:]
+        state.fixed |= {name: state.constants[name] for name in part.node.outputs if name}
+
+
+def _with_elements(state: Resolved, node: Node) -> Node:
+    """The node without outputs that have no elements, where it may leave out outputs; these are `empty`."""
+    operator = registry().get(node.op)
+    if operator is None or not operator.counts_outputs:
+        return node
+    fixed = static_form(state, node, operator)
+    types = inferred(operator, fixed, [state.types[n] if n else None for n in fixed.inputs])
+    floats = {n for n, kind in zip(node.outputs, types, strict=False) if kind.dtype == "float32" and not kind.size}
+    state.empty |= floats
+    return replace(node, outputs=tuple("" if name in floats else name for name in node.outputs))
+
+
+def _is_fixed(state: Resolved, node: Node) -> bool:
+    """Whether a node of a body gives constants that depend on types and on the body alone."""
+    operator = registry().get(node.op)
+    by_type = operator is not None and operator.type_only
+    known = by_type or all(name in state.fixed for name in node.inputs if name)
+    return known and all(name in state.constants for name in node.outputs if name)
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from onnx import NodeProto
 
-from deployer.core.errors import GraphProblem, NotDifferentiable, OptionProblem
+from deployer.core.errors import DeployerWarning, GraphProblem, NotDifferentiable, OptionProblem
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import operator_of
+from deployer.core.operator import Array, operator_of, registry
 from deployer.core.safe_text import parameter_name
 from deployer.frontend import parse
 from deployer.frontend.graph_inputs import inference_roles
@@ -19,7 +19,7 @@ from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import ELEMENTS, is_literal
-from deployer.frontend.resolve import Resolved, resolve
+from deployer.frontend.resolve import Resolved, by_body, resolve
 from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreachable
 from deployer.training.onnx_writer import input_form, node_proto
 
@@ -32,7 +32,7 @@ class Forward:
     """A model with one output.
 
     `raw` holds only the nodes that the output needs, producers first; `protos` the file's node of each name,
-    `inputs` the data inputs, `initializers` the float initializers in file order.
+    `inputs` the data inputs, `initializers` the float initializers in file order, `notes` what is to be said of it.
     """
 
     raw: RawGraph
@@ -40,6 +40,7 @@ class Forward:
     inputs: dict[str, TensorType]
     initializers: tuple[str, ...]
     opset: int
+    notes: tuple[DeployerWarning, ...] = ()
 
     @property
     def output(self) -> str:
@@ -84,7 +85,9 @@ def _in_opset(model: Forward) -> Forward:
     names = Names({*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))})
     nodes, protos, constants = [], {}, dict(raw.constants)
     as_read = {node.name: node for node in raw.nodes}
-    for node in model.resolved().read:
+    state = model.resolved()
+    constants |= {name: _raw(state.fixed[name]) for node in state.read for name in node.inputs if name in state.fixed}
+    for node in state.read:
         if node == as_read.get(node.name) and _keeps(model, node):
             nodes.append(node)
             protos[node.name] = model.protos[node.name]
@@ -92,17 +95,20 @@ def _in_opset(model: Forward) -> Forward:
         form, arrays = input_form(node, model.opset, names.fresh)
         nodes.append(form)
         protos[node.name] = node_proto(form)
-        constants |= {
-            name: RawConstant(array.dtype.name, array.shape, array.tobytes()) for name, array in arrays.items()
-        }
-    return replace(model, raw=replace(raw, nodes=tuple(nodes), constants=constants, versions={}), protos=protos)
+        constants |= {name: _raw(array) for name, array in arrays.items()}
+    raw = replace(raw, nodes=tuple(nodes), constants=constants, versions={})
+    return replace(model, raw=raw, protos=protos, notes=state.notes)
+
+
+def _raw(array: Array) -> RawConstant:
+    return RawConstant(array.dtype.name, array.shape, array.tobytes())
 
 
 def _keeps(model: Forward, node: Node) -> bool:
-    """Whether the file's node has the same schema under the opset of the training graph, and is not composite."""
-    if operator_of(node).composite:
+    """Whether the file's node has the same schema under the opset of the training graph, and stands for itself."""
+    operator, versions = registry().get(node.op), model.raw.versions.get(node.name, ())
+    if operator is None or operator.composite or by_body(node, versions, model.raw.constants):
         return False
-    versions = model.raw.versions.get(node.name, ())
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 
 

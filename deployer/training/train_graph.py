@@ -121,7 +121,7 @@ def build_train_graph(
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     case = _make_train_graph(source, choice, parameters, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
-    for warning in case.state.warnings.values():
+    for warning in (*source.notes, *case.state.warnings.values()):
         warn(warning)
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")

@@ -1,4 +1,4 @@
-"""Conv: Y = X * W + B over one or two spatial axes, with groups."""
+"""Conv: Y = X * W + B over one to three spatial axes, with groups."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +30,7 @@ from deployer.core.operator import (
 )
 from deployer.operators.convolution.geometry import (
     FORMS,
+    VOLUMES,
     form_of,
     geometry,
     lost_macs,
@@ -37,6 +38,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
+from deployer.operators.convolution.volume import convolved
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
@@ -83,12 +85,19 @@ class Conv(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded, weights = shape.padded(x), w.reshape(shape.w).astype(np.float64)
         y = np.zeros(shape.y)
-        for (kh, kw), (rows, columns) in shape.taps():
-            y += np.einsum("ngchw,gmc->ngmhw", padded[..., rows, columns], weights[..., kh, kw])
+        form = f"ngc{shape.axes},gmc->ngm{shape.axes}"
+        for tap, places in shape.taps():
+            y += np.einsum(form, padded[places], weights[tap])
         bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None:
-            y += bias.reshape(1, shape.group, shape.m, 1, 1)
+            y += bias.reshape(1, shape.group, shape.m, *[1] * len(shape.size))
         return (finished(node, y.reshape(shape.y_shape).astype(x.dtype)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by images: of one layer of Y each, whose channels are those of all layers that it is made of."""
+        x, w = floats(node, inputs, 2)
+        shape = geometry(node, x.shape, w.shape, inputs)
+        return convolved(node, shape) if shape.is_volume else None
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX and dW by operators of their own, dB as the sum over batch and space."""
@@ -154,7 +163,7 @@ class Conv(Operator):
         return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
 
     def samples(self) -> Iterator[Sample]:
-        """Every attribute, one and two spatial axes, groups and depthwise, with and without bias."""
+        """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""
         r = rng(41)
         for label, x, w, attrs in FORMS:
             yield Sample(label, (normal(r, *x), normal(r, *w)), attrs)
@@ -165,6 +174,8 @@ class Conv(Operator):
             yield Sample(f"{label}_relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)
         _, x, w, attrs = FORMS[0]
         yield Sample("relu", (normal(r, *x), normal(r, *w)), {**attrs, ACTIVATION: RELU}, onnx=False)
+        for label, x, w, attrs in VOLUMES:
+            yield Sample(label, (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
 
     def sweep(self) -> Iterator[Sample]:
         """Regular, pointwise, depthwise and strided layers, and the same with Relu."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, operator_of, register, rng
-from deployer.operators.convolution.geometry import BACKWARD, CONV_ATTRS, FORMS, fits, geometry
+from deployer.operators.convolution.geometry import BACKWARD, CONV_ATTRS, FORMS, VOLUMES, fits, geometry
 from deployer.operators.inputs import arrays, floats, normal, operands
 
 
@@ -56,6 +56,6 @@ class ConvGrad(Operator):
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without bias."""
         r = rng(48)
-        for i, (label, x, w, attrs) in enumerate(FORMS):
+        for i, (label, x, w, attrs) in enumerate((*FORMS, *VOLUMES)):
             y = geometry(Node(label, "Conv", (), (), attrs), x, w, ()).y_shape
             yield Sample(label, (normal(r, *y), normal(r, *x), normal(r, *w)), attrs, 2 + i % 2, onnx=False)

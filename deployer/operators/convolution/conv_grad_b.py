@@ -23,7 +23,7 @@ class ConvGradB(Operator):
         """dY[N, M, ..] to dB[M]."""
         (dy,) = floats(node, inputs, 1)
         if len(dy.shape) not in RANKS:
-            raise unsupported(node, f"dY has {len(dy.shape)} axes", "dY of 3 axes, or of 4")
+            raise unsupported(node, f"dY has {len(dy.shape)} axes", "dY of 3 to 5 axes")
         return (TensorType("float32", dy.shape[1:2]),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

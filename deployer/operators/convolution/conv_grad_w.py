@@ -30,6 +30,7 @@ from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     FORMS,
+    VOLUMES,
     fits,
     form_of,
     geometry,
@@ -37,6 +38,7 @@ from deployer.operators.convolution.geometry import (
     weight_blocks,
     windows,
 )
+from deployer.operators.convolution.volume import weight_gradient
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
 
@@ -79,9 +81,16 @@ class ConvGradW(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded, douts = shape.padded(x), dy.reshape(shape.y).astype(np.float64)
         dw = np.zeros(shape.w)
-        for (kh, kw), (rows, columns) in shape.taps():
-            dw[..., kh, kw] = np.einsum("ngmhw,ngchw->gmc", douts, padded[..., rows, columns])
+        form = f"ngm{shape.axes},ngc{shape.axes}->gmc"
+        for tap, places in shape.taps():
+            dw[tap] = np.einsum(form, douts, padded[places])
         return (dw.reshape(w.shape).astype(dy.dtype),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by images: of one layer of dY each."""
+        _, x = floats(node, inputs, 2)
+        shape = geometry(node, x.shape, self.infer(node, inputs)[0].shape, inputs)
+        return weight_gradient(node, shape) if shape.is_volume else None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel weights; batch, rows and columns of dY are the reduction."""
@@ -137,7 +146,7 @@ class ConvGradW(Operator):
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""
         r = rng(45)
-        for label, x, w, attrs in FORMS:
+        for label, x, w, attrs in (*FORMS, *VOLUMES):
             yield _sample(r, label, x, w, attrs)
 
     def sweep(self) -> Iterator[Sample]:

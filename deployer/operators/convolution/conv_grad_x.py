@@ -32,6 +32,7 @@ from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     FORMS,
+    VOLUMES,
     dilations,
     fits,
     form_of,
@@ -43,6 +44,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
+from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -100,11 +102,17 @@ class ConvGradX(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded = shape.padded(np.zeros(x.shape))
         douts, weights = dy.reshape(shape.y).astype(np.float64), w.reshape(shape.w).astype(np.float64)
-        for (kh, kw), (rows, columns) in shape.taps():
-            padded[..., rows, columns] += np.einsum("ngmhw,gmc->ngchw", douts, weights[..., kh, kw])
-        (top, left), (height, width) = shape.begin, shape.size
-        dx = padded[..., top : top + height, left : left + width]
+        form = f"ngm{shape.axes},gmc->ngc{shape.axes}"
+        for tap, places in shape.taps():
+            padded[places] += np.einsum(form, douts, weights[tap])
+        dx = padded[shape.inner]
         return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by images, whose channels are then added up where they come from."""
+        _, w = floats(node, inputs, 2)
+        shape = geometry(node, self.infer(node, inputs)[0].shape, w.shape, inputs)
+        return input_gradient(node, shape) if shape.is_volume else None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel batch, group, channels, rows and columns of X; the group's outputs are the reduction."""
@@ -169,6 +177,8 @@ class ConvGradX(Operator):
             yield _sample(r, label, x, w, attrs)
         for label, x, w, attrs in FORMS[::4]:
             yield _gated(r, _sample(r, f"{label}_gate", x, w, attrs), x)
+        for label, x, w, attrs in VOLUMES:
+            yield _sample(r, label, x, w, attrs)
         yield Sample("smallest", (normal(r, 1, 3, 3, 2), normal(r, 3, 2, 3, 3)), {"strides": (2, 3)}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:

@@ -81,6 +81,7 @@ class ConvTranspose(Operator):
             "groups": ((1, 4, 3, 3), (4, 2, 3, 3), {"group": 2, "kernel_shape": (3, 3)}, True),
             "depthwise": ((1, 3, 3, 4), (3, 1, 3, 3), {"group": 3, "strides": (2, 1)}, False),
             "signal": ((1, 3, 7), (3, 2, 4), {"strides": (2,), "pads": (1, 1)}, True),
+            "volume": ((1, 2, 3, 3, 2), (2, 3, 2, 3, 3), {"strides": (2, 1, 2), "pads": (1, 0, 1, 0, 1, 1)}, True),
         }
         for label, (x, w, attrs, biased) in forms.items():
             channels = w[1] * int(str(attrs.get("group", 1)))

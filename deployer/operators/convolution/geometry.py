@@ -1,8 +1,9 @@
-"""What Conv and its gradients share: the geometry of one and two spatial axes, as one form with groups."""
+"""What Conv and its gradients share: the geometry of one to three spatial axes, as one form with groups."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
-RANKS = (3, 4)
+Index = tuple[Any, ...]
+"""An index of an array as numpy takes it."""
+RANKS = (3, 4, 5)
+"""Axes of X: batch, channels and one to three spatial ones."""
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 BACKWARD = "it belongs to a backward pass"
 
@@ -51,12 +55,27 @@ FORMS: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
 )
 """Shapes of X and W, and attributes: every form once, for tests, and sums of several blocks."""
 
+VOLUMES: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+    ("volume", (2, 3, 4, 5, 4), (4, 3, 3, 3, 2), {"pads": (1, 1, 0, 1, 1, 0)}),
+    ("volume_strided", (1, 2, 6, 5, 4), (3, 2, 2, 3, 2), {"strides": (2, 1, 2), "pads": (1, 0, 1, 0, 2, 0)}),
+    ("volume_groups", (1, 4, 5, 3, 4), (6, 2, 2, 2, 2), {"group": 2, "dilations": (2, 1, 2)}),
+    (
+        "volume_depthwise",
+        (2, 3, 5, 4, 4),
+        (3, 1, 3, 3, 3),
+        {"group": 3, "auto_pad": "SAME_UPPER", "strides": (2, 2, 1)},
+    ),
+    ("volume_layers", (1, 2, 3, 4, 4), (2, 2, 1, 3, 3), {}),
+)
+"""The same over three spatial axes."""
+
 
 @dataclass(frozen=True)
 class Geometry:
     """A convolution of X[n, group, c, *size] with W[group, m, c, *kernel] into Y[n, group, m, *out].
 
-    `c` and `m` are channels of one group. Pairs are (rows, columns); one spatial axis (`rank` 3) is one row.
+    `c` and `m` are channels of one group. Spatial shapes are (rows, columns), or (depth, rows, columns) of a volume
+    (`rank` 5); one spatial axis (`rank` 3) is one row.
     """
 
     rank: int
@@ -64,13 +83,13 @@ class Geometry:
     group: int
     c: int
     m: int
-    size: Pair
-    kernel: Pair
-    out: Pair
-    strides: Pair
-    dilations: Pair
-    begin: Pair
-    end: Pair
+    size: Shape
+    kernel: Shape
+    out: Shape
+    strides: Shape
+    dilations: Shape
+    begin: Shape
+    end: Shape
 
     @property
     def x(self) -> Shape:
@@ -108,21 +127,36 @@ class Geometry:
         """The spatial extents of X, which dY leaves open where a stride is above one."""
         return self._own(self.size)
 
-    def _own(self, pair: Pair) -> Shape:
-        return pair if self.rank == 4 else pair[1:]
+    def _own(self, values: Shape) -> Shape:
+        return values[1:] if self.rank == RANKS[0] else values
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether there are three spatial axes."""
+        return self.rank == RANKS[-1]
+
+    @property
+    def inner(self) -> Index:
+        """The index of X in X with its padding."""
+        return (..., *(slice(a, a + n) for a, n in zip(self.begin, self.size, strict=True)))
+
+    @property
+    def axes(self) -> str:
+        """A letter for each spatial axis, as einsum takes them."""
+        return "dhw"[-len(self.size) :]
 
     def padded(self, x: Array) -> Array:
         """X as [n, group, c, rows, columns] with zeros for the padding, in float64."""
         around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
         return np.pad(x.reshape(self.x).astype(np.float64), around)
 
-    def taps(self) -> Iterator[tuple[Pair, tuple[slice, slice]]]:
-        """Each tap (row, column), and the slices of padded X that it reads: one row and one column for each output."""
+    def taps(self) -> Iterator[tuple[Index, Index]]:
+        """Each tap as an index of W, and the index of padded X that it reads: an element for each output."""
         for tap in np.ndindex(*self.kernel):
             slices = []
             for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
                 slices.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
-            yield (tap[0], tap[1]), (slices[0], slices[1])
+            yield (..., *tap), (..., *slices)
 
 
 def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
@@ -138,24 +172,23 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     """The geometry of a node for shapes of X and W; ShapeMismatch or UnsupportedOperator where there is none."""
     rank, group = len(x), node.attr_int("group", 1)
     if rank not in RANKS or len(w) != rank:
-        raise unsupported(node, f"X has {rank} axes, W {len(w)}", "X and W of 3 axes, or of 4")
+        raise unsupported(node, f"X has {rank} axes, W {len(w)}", "X and W of 3 to 5 axes")
     if group < 1 or w[0] % group or x[1] != w[1] * group:
         raise mismatch(node, f"{x[1]} channels into {w[0]} by W of {w[1]} channels in {group} groups", inputs)
     if node.attr_ints("kernel_shape", w[2:]) != w[2:]:
         raise mismatch(node, f"kernel_shape {node.attrs['kernel_shape']} is not that of W", inputs)
-    kernel = _pair(node, "kernel_shape", w[2:], 1, inputs)
-    strides = _pair(node, "strides", (1,) * (rank - 2), 1, inputs)
-    spacing = _pair(node, "dilations", (1,) * (rank - 2), 1, inputs)
-    size = _two(x[2:], 1)
-    reach = (spacing[0] * (kernel[0] - 1) + 1, spacing[1] * (kernel[1] - 1) + 1)
+    kernel = _extents(node, "kernel_shape", w[2:], 1, inputs)
+    strides = _extents(node, "strides", (1,) * (rank - 2), 1, inputs)
+    spacing = _extents(node, "dilations", (1,) * (rank - 2), 1, inputs)
+    size = _planar(x[2:], 1)
+    reach = tuple(d * (k - 1) + 1 for d, k in zip(spacing, kernel, strict=True))
     begin, end = _pads(node, rank, size, reach, strides, inputs)
-    check_elements(node, "X and its padding", (*x[:2], *(size[i] + begin[i] + end[i] for i in (0, 1))))
-    out = tuple((size[i] + begin[i] + end[i] - reach[i]) // strides[i] + 1 for i in (0, 1))
+    sides = tuple(map(sum, zip(size, begin, end, strict=True)))
+    check_elements(node, "X and its padding", (*x[:2], *sides))
+    out = tuple((side - taps) // step + 1 for side, taps, step in zip(sides, reach, strides, strict=True))
     if min(out) < 1:
         raise mismatch(node, f"a kernel of reach {reach} does not fit into rows and columns {size}", inputs)
-    return Geometry(
-        rank, x[0], group, w[1], w[0] // group, size, kernel, (out[0], out[1]), strides, spacing, begin, end
-    )
+    return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, out, strides, spacing, begin, end)
 
 
 def lost_macs(channels: int, products: float, taps: float) -> float:
@@ -229,7 +262,7 @@ def taps_between(stride: int, dilation: int) -> Pair:
     return taps, taps * dilation // stride
 
 
-def most_taps(kernel: Shape, strides: Pair, spacing: Pair) -> int:
+def most_taps(kernel: Shape, strides: Shape, spacing: Shape) -> int:
     """The most taps that meet one element of X."""
     steps = [taps_between(*pair)[0] for pair in zip(strides, spacing, strict=True)]
     return math.prod(-(-taps // step) for taps, step in zip(kernel, steps, strict=True))
@@ -237,7 +270,8 @@ def most_taps(kernel: Shape, strides: Pair, spacing: Pair) -> int:
 
 def dilations(node: Node) -> Pair:
     """The distance between adjacent taps in elements, for rows and for columns."""
-    return _two(node.attr_ints("dilations", ()) or (1,), 1)
+    spacing = _planar(node.attr_ints("dilations", ()) or (1,), 1)
+    return spacing[0], spacing[1]
 
 
 def tap_arguments(node: Node, kernel: Shape, strides: Pair) -> dict[str, ArgValue]:
@@ -258,21 +292,22 @@ def reaches(shape: Geometry) -> list[Axis]:
     return [Reach(*values) for values in pairs]
 
 
-def _two(values: Sequence[int], fill: int) -> Pair:
-    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])
+def _planar(values: Sequence[int], fill: int) -> Shape:
+    """The values of rows and columns, or of a volume; those of a line with `fill` for its row."""
+    return tuple(values) if len(values) > 1 else (fill, *values)
 
 
-def _pair(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Pair:
+def _extents(node: Node, name: str, default: Shape, least: int, inputs: Sequence[TensorType | None]) -> Shape:
     """An attribute of one number per spatial axis."""
     values = node.attr_ints(name, default)
     if len(values) != len(default) or min(values) < least:
         raise mismatch(node, f"{name} {values} is not that of {len(default)} spatial axes", inputs)
-    return _two(values, 1)
+    return _planar(values, 1)
 
 
 def _pads(
-    node: Node, rank: int, size: Pair, reach: Pair, strides: Pair, inputs: Sequence[TensorType | None]
-) -> tuple[Pair, Pair]:
+    node: Node, rank: int, size: Shape, reach: Shape, strides: Shape, inputs: Sequence[TensorType | None]
+) -> tuple[Shape, Shape]:
     """Zeros before and after each spatial axis."""
     auto, axes = node.attr_str("auto_pad", "NOTSET") or "NOTSET", rank - 2
     if auto not in AUTO_PADS:
@@ -280,17 +315,17 @@ def _pads(
     if auto != "NOTSET" and any(node.attr_ints("pads", ())):
         raise unsupported(node, f"auto_pad {auto} and pads at once", "one of the two")
     if auto == "VALID":
-        return (0, 0), (0, 0)
+        return (0,) * len(size), (0,) * len(size)
     if auto == "NOTSET":
         pads = node.attr_ints("pads", ()) or (0,) * 2 * axes
         if len(pads) != 2 * axes:
             raise mismatch(node, f"pads {pads} are not those of {axes} spatial axes", inputs)
         if min(pads) < 0:
             raise unsupported(node, f"pads {pads} cut X", "pads of zero and above")
-        return _two(pads[:axes], 0), _two(pads[axes:], 0)
-    padding = [(-(-size[i] // strides[i]) - 1) * strides[i] + reach[i] - size[i] for i in (0, 1)]
+        return _planar(pads[:axes], 0), _planar(pads[axes:], 0)
+    padding = [(-(-n // step) - 1) * step + taps - n for n, step, taps in zip(size, strides, reach, strict=True)]
     if min(padding) < -1:  # onnxruntime then begins inside of X, TensorFlow at its first element
         raise unsupported(node, f"auto_pad {auto} would cut X: strides {strides} leave gaps", "pads in numbers")
     total = [max(pads, 0) for pads in padding]
-    small, large = (total[0] // 2, total[1] // 2), (-(-total[0] // 2), -(-total[1] // 2))
+    small, large = tuple(pads // 2 for pads in total), tuple(-(-pads // 2) for pads in total)
     return (small, large) if auto == "SAME_UPPER" else (large, small)

@@ -41,12 +41,10 @@ class Split(Operator):
     counts_outputs = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """X's type with the length of each part."""
+        """X's type with the length of each part, which is nothing where a part is not read."""
         x = operands(node, inputs, 1)[0]
         axis = normalized_axes(node, (node.attr_int("axis", 0),), len(x.shape), inputs)[0]
         lengths = _lengths(node, x.shape[axis], inputs)
-        if x.dtype == "float32" and 0 in lengths:
-            raise mismatch(node, f"its part {lengths.index(0)} has nothing of axis {axis}", inputs)
         return tuple(TensorType(x.dtype, (*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in lengths)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -57,11 +55,13 @@ class Split(Operator):
         return tuple(part.copy() for part in np.split(x, list(accumulate(lengths))[:-1], axis))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """A Slice for each part that has a name."""
+        """A Slice for each part that has a name; ShapeMismatch where that has no elements."""
         x, axis = operands(node, inputs, 1)[0], node.attr_int("axis", 0)
         nodes = []
         places = pairwise(accumulate(_lengths(node, x.shape[axis], inputs), initial=0))
         for number, ((start, end), output) in enumerate(zip(places, node.outputs, strict=False)):
+            if output and start == end:
+                raise mismatch(node, f"its part {number} has nothing of axis {axis % len(x.shape)}", inputs)
             attrs: dict[str, AttrValue] = {"starts": (start,), "ends": (end,), "axes": (axis,)}
             if output:
                 nodes.append(Node(f"{node.name}/{number}", "Slice", node.inputs[:1], (output,), attrs))
@@ -83,8 +83,8 @@ class Split(Operator):
             return
         names = [*douts, *[""] * (len(parts) - len(douts))]
         for i, part in enumerate(parts):
-            names[i] = names[i] or b.constant("zeros", np.zeros(part.shape, np.float32))
-        b.emit("Concat", names, (b.grad(0),), axis=axis)
+            names[i] = names[i] or (b.constant("zeros", np.zeros(part.shape, np.float32)) if part.size else "")
+        b.emit("Concat", list(filter(None, names)), (b.grad(0),), axis=axis)
 
     def samples(self) -> Iterator[Sample]:
         """Halves, thirds and lengths of all sorts, on each axis, with and without a number of parts."""

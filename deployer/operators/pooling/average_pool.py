@@ -9,8 +9,20 @@ from deployer.core.access import Access
 from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, Sample, register, rng, unsupported
-from deployer.operators.inputs import arrays, normal
-from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, divisors, padded, plane, pool_kernel, stacked
+from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.pooling.volume import pooled
+from deployer.operators.pooling.windows import (
+    FORMS,
+    FORWARD,
+    SPATIAL,
+    Pool,
+    divisors,
+    padded,
+    pool_kernel,
+    sides,
+    stacked,
+    windows,
+)
 
 
 def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -22,7 +34,7 @@ def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 @register
 class AveragePool(Pool):
-    """X[N, C, ...] of one or two spatial axes; `count_include_pad` counts padding too."""
+    """X[N, C, ...] of one to three spatial axes; `count_include_pad` counts padding too."""
 
     name = "AveragePool"
     versions = (7, 10, 11, 19, 22)
@@ -39,10 +51,16 @@ class AveragePool(Pool):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The sum over the window's positions, divided."""
         x = arrays(inputs, 1)[0]
-        h, w = plane(node, x.shape)
-        y = stacked(padded(x, h, w, 0.0), h, w).sum(0, dtype=x.dtype) / divisors(node, h, w).astype(x.dtype)
+        axes = sides(node, x.shape)
+        y = stacked(padded(x, axes, 0.0), axes).sum(0, dtype=x.dtype) / divisors(node, axes).astype(x.dtype)
         shape = self.infer(node, (TensorType("float32", x.shape),))[0].shape
         return (np.asarray(y, x.dtype).reshape(shape),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by its planes and its depth."""
+        shape = operands(node, inputs, 1)[0].shape
+        axes = windows(node, shape)
+        return pooled(node, shape, axes) if len(axes) == SPATIAL else None
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY over the count, to each element of its window."""

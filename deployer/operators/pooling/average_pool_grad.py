@@ -10,14 +10,17 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
 from deployer.operators.inputs import arrays, normal
+from deployer.operators.pooling.volume import mean_gradient
 from deployer.operators.pooling.windows import (
     BACKWARD,
     FORMS,
     POOL_ATTRS,
+    SPATIAL,
     PoolGrad,
     divisors,
-    plane,
+    inner,
     pool_kernel,
+    sides,
     taps,
     windows,
 )
@@ -53,13 +56,18 @@ class AveragePoolGrad(PoolGrad):
         """dY divided by the count of its window, added to each element of the window."""
         dy = arrays(inputs, 1)[0]
         shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
-        h, w = plane(node, shape)
-        part = dy.reshape(-1, h.count, w.count) / divisors(node, h, w).astype(dy.dtype)
-        sides = (max(a.span, a.size + a.pad) for a in (h, w))
-        dx = np.zeros((part.shape[0], *sides), dy.dtype)
-        for tap in taps(h, w):
+        axes = sides(node, shape)
+        part = dy.reshape(-1, *(a.count for a in axes)) / divisors(node, axes).astype(dy.dtype)
+        dx = np.zeros((part.shape[0], *(max(a.span, a.size + a.pad) for a in axes)), dy.dtype)
+        for tap in taps(axes):
             dx[tap] += part
-        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(shape),)
+        return (dx[inner(axes)].reshape(shape),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by its depth and its planes."""
+        shape = self.infer(node, inputs)[0].shape
+        axes = windows(node, shape)
+        return mean_gradient(node, shape, axes) if len(axes) == SPATIAL else None
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The arguments of PoolGrad, those that say which padding counts, and the tile's place in X."""

@@ -7,13 +7,24 @@ import numpy as np
 from deployer.core.declarations import Borders
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
-from deployer.operators.inputs import arrays, normal
-from deployer.operators.pooling.windows import FORMS, FORWARD, Pool, padded, plane, pool_kernel, stacked
+from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.pooling.volume import pooled
+from deployer.operators.pooling.windows import (
+    FORMS,
+    FORWARD,
+    SPATIAL,
+    Pool,
+    padded,
+    pool_kernel,
+    sides,
+    stacked,
+    windows,
+)
 
 
 @register
 class MaxPool(Pool):
-    """X[N, C, ...] of one or two spatial axes; the second output may be named but not read."""
+    """X[N, C, ...] of one to three spatial axes; the second output may be named but not read."""
 
     name = "MaxPool"
     versions = (1, 8, 10, 11, 12, 22)
@@ -29,16 +40,16 @@ class MaxPool(Pool):
         """The maximum of the numbers in each window; NaN is not a number here."""
         x = arrays(inputs, 1)[0]
         x = np.where(np.isnan(x), x.dtype.type(-np.inf), x)
-        h, w = plane(node, x.shape)
-        y = stacked(padded(x, h, w, -np.inf), h, w).max(0)
+        axes = sides(node, x.shape)
+        y = stacked(padded(x, axes, -np.inf), axes).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
 
     def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
         """In each window the second largest element could have won, and the gradient gone to it."""
         x = arrays(inputs, 1)[0]
-        h, w = plane(node, x.shape)
-        values = stacked(padded(np.where(np.isnan(x), -np.inf, x), h, w, -np.inf), h, w)
-        places = stacked(padded(np.arange(x.size).reshape(x.shape), h, w, -1), h, w)
+        axes = sides(node, x.shape)
+        values = stacked(padded(np.where(np.isnan(x), -np.inf, x), axes, -np.inf), axes)
+        places = stacked(padded(np.arange(x.size).reshape(x.shape), axes, -1), axes)
         if len(values) < 2:
             return ()
         order = np.argsort(-values, axis=0, kind="stable")[:2]
@@ -48,7 +59,11 @@ class MaxPool(Pool):
         return (Borders(0, rival[real], (most - second)[real], turned, winner[real]),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The same node without the output of indices, which no kernel computes."""
+        """The same node without the output of indices, which no kernel computes; a volume by its planes and depth."""
+        shape = operands(node, inputs, 1)[0].shape
+        axes = windows(node, shape)
+        if len(axes) == SPATIAL:
+            return pooled(node, shape, axes)
         if len(node.outputs) < 2:
             return None
         return [Node(node.name, self.name, node.inputs, node.outputs[:1], dict(node.attrs))]

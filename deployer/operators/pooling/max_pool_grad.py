@@ -12,14 +12,17 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
 from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.pooling.volume import maximum_gradient
 from deployer.operators.pooling.windows import (
     BACKWARD,
     FORMS,
     POOL_ATTRS,
+    SPATIAL,
     PoolGrad,
+    inner,
     padded,
-    plane,
     pool_kernel,
+    sides,
     stacked,
     taps,
     windows,
@@ -51,13 +54,20 @@ class MaxPoolGrad(PoolGrad):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dY added to the first maximum of its window."""
         dy, x = arrays(inputs, 2)
-        h, w = plane(node, x.shape)
-        image = padded(x, h, w, -np.inf)
-        won = stacked(image, h, w).argmax(0)
+        axes = sides(node, x.shape)
+        image = padded(x, axes, -np.inf)
+        won = stacked(image, axes).argmax(0)
         dx = np.zeros_like(image)
-        for position, tap in enumerate(taps(h, w)):
+        for position, tap in enumerate(taps(axes)):
             dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
-        return (dx[:, h.pad : h.pad + h.size, w.pad : w.pad + w.size].reshape(x.shape),)
+        return (dx[inner(axes)].reshape(x.shape),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by its depth and its planes, whose maxima are computed again."""
+        shape = self.infer(node, inputs)[0].shape
+        axes = windows(node, shape)
+        forward = self.recomputed[1].op
+        return maximum_gradient(node, shape, axes, forward) if len(axes) == SPATIAL else None
 
     def samples(self) -> Iterator[Sample]:
         """All forms, and equal elements."""

@@ -1,4 +1,4 @@
-"""What pooling operators share: windows over one or two spatial axes, their access, and taps in numpy."""
+"""What pooling operators share: windows over one to three spatial axes, their access, and taps in numpy."""
 
 import math
 from abc import abstractmethod
@@ -37,10 +37,18 @@ POOL_ATTRS = {
 }
 """Kinds of the attributes that say where windows lie."""
 
+SAME = ("SAME_UPPER", "SAME_LOWER")
+AUTO_PADS = ("NOTSET", "VALID", *SAME)
+SPATIAL = 3
+"""The most axes of windows: depth, rows and columns."""
+
 
 @dataclass(frozen=True)
 class AxisWindows:
-    """Windows along one axis of `size` elements: window i holds `i * stride + k * dilation - pad` for k < kernel."""
+    """Windows along one axis of `size` elements: window i holds `i * stride + k * dilation - pad` for k < kernel.
+
+    `end` is the padding behind the axis.
+    """
 
     size: int
     kernel: int = 1
@@ -48,6 +56,7 @@ class AxisWindows:
     dilation: int = 1
     pad: int = 0
     count: int = 1
+    end: int = 0
 
     @property
     def span(self) -> int:
@@ -71,19 +80,21 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     """The windows along each spatial axis of X; a rule's errors name the node."""
     x = TensorType("float32", shape)
     rank = len(shape) - 2
-    if rank not in (1, 2):
-        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, W] or X[N, C, H, W]")
+    if not 1 <= rank <= SPATIAL:
+        raise unsupported(node, f"X of rank {len(shape)}", "X of 3 to 5 axes: batch, channels and one to three more")
     kernel = node.attr_ints("kernel_shape", (0,) * rank)
     strides = node.attr_ints("strides", (1,) * rank)
     dilations = node.attr_ints("dilations", (1,) * rank)
     pads = node.attr_ints("pads", (0,) * 2 * rank)
     auto = node.attr_str("auto_pad", "NOTSET")
-    if auto not in ("NOTSET", "VALID", "") or (auto == "VALID" and any(pads)):
-        raise unsupported(node, f"auto_pad {auto} with pads {pads}", "auto_pad NOTSET with pads")
+    if auto not in (*AUTO_PADS, "") or (auto not in ("NOTSET", "") and any(pads)):
+        raise unsupported(node, f"auto_pad {auto} with pads {pads}", f"one of {', '.join(AUTO_PADS)}, or pads")
     if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
         raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", (x,))
     if min(*kernel, *strides, *dilations, 1) < 1 or min(pads) < 0:
         raise mismatch(node, "kernel_shape, strides and dilations are not positive, or pads are negative", (x,))
+    if auto in SAME:
+        pads = _same(node, shape[2:], kernel, strides, dilations, auto)
     sides = [size + pads[i] + pads[rank + i] for i, size in enumerate(shape[2:])]
     check_elements(node, "X and its padding", (*shape[:2], *sides))
     axes = []
@@ -94,7 +105,7 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
             raise mismatch(node, f"a window of {kernel[i]} does not fit {size} elements", (x,))
         count = (-(-room // strides[i]) if node.attr_int("ceil_mode", 0) else room // strides[i]) + 1
         count -= int((count - 1) * strides[i] >= size + begin)
-        axis = AxisWindows(size, kernel[i], strides[i], dilations[i], begin, count)
+        axis = AxisWindows(size, kernel[i], strides[i], dilations[i], begin, count, end)
         if not axis.all_inside:
             raise unsupported(node, "a window lies wholly in padding", "pads below the kernel's size")
         axes.append(axis)
@@ -103,40 +114,61 @@ def windows(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
     return tuple(axes)
 
 
+def _same(
+    node: Node, size: tuple[int, ...], kernel: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...], auto: str
+) -> tuple[int, ...]:
+    """The padding with which there is a window for each step of X; an odd element lies behind, or in front."""
+    reach = [(k - 1) * gap + 1 for k, gap in zip(kernel, gaps, strict=True)]
+    missing = [(-(-n // step) - 1) * step + r - n for n, step, r in zip(size, steps, reach, strict=True)]
+    if min(missing) < 0:
+        raise unsupported(node, f"auto_pad {auto} would cut X: strides {steps} leave gaps", "pads in numbers")
+    less, more = [m // 2 for m in missing], [-(-m // 2) for m in missing]
+    return (*less, *more) if auto == SAME[0] else (*more, *less)
+
+
 def plane(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, AxisWindows]:
     """The windows of rows and columns; a signal is an image of one row."""
+    rows, columns = sides(node, shape)
+    return rows, columns
+
+
+def sides(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
+    """The windows of rows and columns, or of a volume's depth, rows and columns; a signal is an image of one row."""
     axes = windows(node, shape)
-    return (axes[0], axes[1]) if len(axes) == 2 else (AxisWindows(1), axes[0])
+    return axes if len(axes) > 1 else (AxisWindows(1), *axes)
 
 
-def padded(x: Array, h: AxisWindows, w: AxisWindows, fill: float) -> Array:
-    """X as [N C, H, W] with all the padding that windows touch."""
-    image = x.reshape(-1, h.size, w.size)
-    ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in (h, w)]
+def padded(x: Array, axes: Sequence[AxisWindows], fill: float) -> Array:
+    """X as [N C, H, W], or [N C, D, H, W], with all the padding that windows touch."""
+    image = x.reshape(-1, *(a.size for a in axes))
+    ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in axes]
     return np.pad(image, ((0, 0), *ends), constant_values=fill)
 
 
-def taps(h: AxisWindows, w: AxisWindows) -> Iterator[tuple[slice, slice, slice]]:
-    """For each position in a window, row-major: slices of the padded X [N C, H, W], one element per window."""
-    for i in range(h.kernel):
-        for k in range(w.kernel):
-            row, column = i * h.dilation, k * w.dilation
-            rows = slice(row, row + (h.count - 1) * h.stride + 1, h.stride)
-            columns = slice(column, column + (w.count - 1) * w.stride + 1, w.stride)
-            yield slice(None), rows, columns
+def inner(axes: Sequence[AxisWindows]) -> tuple[slice, ...]:
+    """The slices of padded X that are X."""
+    return (slice(None), *(slice(a.pad, a.pad + a.size) for a in axes))
 
 
-def stacked(image: Array, h: AxisWindows, w: AxisWindows) -> Array:
-    """The windows' elements as [positions, N C, rows, columns]."""
-    return np.stack([image[tap] for tap in taps(h, w)])
+def taps(axes: Sequence[AxisWindows]) -> Iterator[tuple[slice, ...]]:
+    """For each position in a window, row-major: slices of the padded X, one element per window."""
+    for position in np.ndindex(*(a.kernel for a in axes)):
+        firsts = [k * a.dilation for k, a in zip(position, axes, strict=True)]
+        places = [slice(n, n + (a.count - 1) * a.stride + 1, a.stride) for n, a in zip(firsts, axes, strict=True)]
+        yield (slice(None), *places)
 
 
-def divisors(node: Node, h: AxisWindows, w: AxisWindows) -> Array:
+def stacked(image: Array, axes: Sequence[AxisWindows]) -> Array:
+    """The windows' elements as [positions, N C, rows, columns], or with the depth before the rows."""
+    return np.stack([image[tap] for tap in taps(axes)])
+
+
+def divisors(node: Node, axes: Sequence[AxisWindows]) -> Array:
     """The number of elements that each window's mean divides by."""
     if node.attr_int("count_include_pad", 0):
-        return np.full((1, h.count, w.count), h.kernel * w.kernel)
-    ones = padded(np.ones((1, h.size, w.size)), h, w, 0.0)
-    return np.asarray(stacked(ones, h, w).sum(0))
+        return np.full((1, *(a.count for a in axes)), math.prod(a.kernel for a in axes))
+    ones = padded(np.ones((1, *(a.size for a in axes))), axes, 0.0)
+    return np.asarray(stacked(ones, axes).sum(0))
 
 
 WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
@@ -261,4 +293,8 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "ceil": ((1, 2, 6, 7), {"kernel_shape": (3, 2), "strides": (2, 2), "ceil_mode": 1}),
     "gaps": ((1, 2, 11, 9), {"kernel_shape": (2, 1), "strides": (4, 3)}),
     "dilated": ((1, 2, 8, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
+    "upper": ((1, 2, 7, 6), {"kernel_shape": (3, 2), "auto_pad": "SAME_UPPER", "strides": (2, 1)}),
+    "lower": ((1, 2, 7, 6), {"kernel_shape": (2, 4), "auto_pad": "SAME_LOWER", "strides": (1, 2)}),
+    "volume": ((2, 2, 4, 5, 4), {"kernel_shape": (2, 3, 2), "strides": (2, 2, 1), "pads": (1, 1, 0, 0, 1, 1)}),
+    "volume_ceil": ((1, 2, 6, 4, 5), {"kernel_shape": (3, 2, 2), "strides": (2, 1, 2), "ceil_mode": 1}),
 }

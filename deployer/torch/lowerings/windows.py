@@ -1,12 +1,8 @@
 """Convolutions, pools and resizing: what slides over one, two or three axes behind batch and channels."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from deployer.core.operator import Array
 from deployer.torch.graph import GraphBuilder, Value, lowers
 
 
@@ -175,16 +171,25 @@ def max_pool_with_indices(g: GraphBuilder, x: Value, *args: Any) -> tuple[Value,
     return max_pool(g, x, *args), None
 
 
+def _factors(factors: Any, count: int) -> list[float]:
+    """A factor per axis."""
+    return [factors] * count if isinstance(factors, float) else list(_each(factors, count))
+
+
 def _resize(g: GraphBuilder, x: Value, size: Any, factors: Any, mode: str, coordinates: str) -> Value:
+    """The places of an image, or of a signal or a volume, by sizes or by factors."""
     n = x.rank - 2
-    if factors is not None:
-        factors = _each(factors, n) if not isinstance(factors, float) else [factors] * n
-    sizes = [int(s * f) for s, f in zip(x.shape[2:], factors, strict=True)] if size is None else _each(size, n)
-    scales = [o / s for s, o in zip(x.shape[2:], sizes, strict=True)] if factors is None else list(factors)
-    return g.emit(
-        "Resize", [x, None, g.constant([1.0, 1.0, *scales])], (*x.shape[:2], *sizes), mode=mode,
-        coordinate_transformation_mode=coordinates, nearest_mode="floor" if mode == "nearest" else None,
-    )  # fmt: skip
+    if size is None and coordinates == "align_corners":  # which sizes alone decide
+        size = [int(s * f) for s, f in zip(x.shape[2:], _factors(factors, n), strict=True)]
+    names: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    names["nearest_mode"] = "floor" if mode == "nearest" else None
+    if size is not None:
+        sizes = _each(size, n)
+        lengths = g.ints((*x.shape[:2], *sizes))
+        return g.emit("Resize", [x, None, None, lengths], (*x.shape[:2], *sizes), **names)
+    scales = _factors(factors, n)
+    sizes = [int(s * f) for s, f in zip(x.shape[2:], scales, strict=True)]
+    return g.emit("Resize", [x, None, g.constant([1.0, 1.0, *scales])], (*x.shape[:2], *sizes), **names)
 
 
 @lowers("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -193,36 +198,13 @@ def nearest(g: GraphBuilder, x: Value, size: Any, factors: Any = None, *more: An
     return _resize(g, x, size, factors, "nearest", "asymmetric")
 
 
-def _weights(size: int, result: int, align_corners: bool, factor: float | None) -> Array:
-    """The share of each place of an axis in each of the result: a row per result, of two shares at most."""
-    at = np.arange(result, dtype=np.float64)
-    if align_corners:
-        source = at * ((size - 1) / (result - 1)) if result > 1 else at * 0
-    else:
-        source = np.maximum((at + 0.5) * (size / result if factor is None else 1 / factor) - 0.5, 0)
-    low = np.minimum(source.astype(np.int64), size - 1)
-    weights = np.zeros((result, size))
-    np.add.at(weights, (np.arange(result), low), 1 - (source - low))
-    np.add.at(weights, (np.arange(result), np.minimum(low + 1, size - 1)), source - low)
-    return weights.astype(np.float32)
-
-
-@lowers("upsample_linear1d", "upsample_bilinear2d")
+@lowers("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def linear(g: GraphBuilder, x: Value, size: Any, align_corners: bool, factors: Any = None, *more: Any) -> Value:
-    """Between places in proportion to the distance: along each axis a product with a constant matrix."""
-    n = x.rank - 2
-    scales = [None] * n if factors is None else _each(factors, n) if not isinstance(factors, float) else [factors] * n
-    if size is None:
-        sizes = [int(s * (f or 1)) for s, f in zip(x.shape[2:], scales, strict=True)]
-    else:
-        sizes, scales = _each(size, n), [None] * n
-    tables = [_weights(s, m, align_corners, f) for s, m, f in zip(x.shape[2:], sizes, scales, strict=True)]
-    rows = g.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-    wide = g.emit("MatMul", [rows, tables[-1].T], (rows.shape[0], sizes[-1]))
-    if n == 1:
-        return g.reshape(wide, (*x.shape[:2], *sizes))
-    planes = g.reshape(wide, (*x.shape[:2], x.shape[2], sizes[1]))
-    columns = g.transpose(planes, (0, 1, 3, 2))
-    flat = g.reshape(columns, (math.prod(columns.shape[:-1]), x.shape[2]))
-    high = g.emit("MatMul", [flat, tables[0].T], (flat.shape[0], sizes[0]))
-    return g.transpose(g.reshape(high, (*x.shape[:2], sizes[1], sizes[0])), (0, 1, 3, 2))
+    """Between places in proportion to the distance."""
+    return _resize(g, x, size, factors, "linear", "align_corners" if align_corners else "half_pixel")
+
+
+@lowers("upsample_bicubic2d")
+def cubic(g: GraphBuilder, x: Value, size: Any, align_corners: bool, factors: Any = None, *more: Any) -> Value:
+    """By Keys' cubic convolution of four places along each axis."""
+    return _resize(g, x, size, factors, "cubic", "align_corners" if align_corners else "half_pixel")

@@ -1,0 +1,1 @@
+"""Resampling: tensors whose axes get other lengths, by values between those that they have."""
