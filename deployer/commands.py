@@ -66,7 +66,8 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         return pipeline.load_inference_case(a.test, warn), warnings
     if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs, warn)
+    rate, course = a.learning_rate, requests.course_of(a)
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course)
     return case, warnings
 
 
@@ -285,6 +286,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         class_weights=a.class_weights,
         groups=[read_group(text) for text in a.group],
         limits=Limits(a.clip_value, a.clip_norm),
+        course=requests.course_of(a),
+        free_rates=a.any_rate,
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -9,7 +9,7 @@ import numpy as np
 from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
-from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
+from deployer.core.errors import DatasetMismatch, OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -20,6 +20,8 @@ from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
+from deployer.rates.course import Course
+from deployer.rates.run_time import with_run_time_rates
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -43,6 +45,8 @@ class Case:
     inputs: dict[str, Array]
     expected: dict[str, Array]
     note: str
+    notes: tuple[str, ...] = ()
+    """What a report says of the case besides."""
 
     @property
     def passes(self) -> int:
@@ -57,15 +61,18 @@ def load_training(
     learning_rate: float | None = None,
     changing: int | None = None,
     warn: Warn = python_warning,
+    course: Course | None = None,
 ) -> Case:
     """Read and check a training case. What its files do not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
-    is called with what is odd but harmless in the files, here and below.
+    is called with what is odd but harmless in the files, here and below. With a `course`, or with rates in the files,
+    the program takes its rates when it runs.
     """
     read = _read_training(directory, learning_rate, changing, warn)
-    dataset, note = _with_gold(read, read.dataset(n_steps, n_accum), learning_rate)
-    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note)
+    read, dataset, notes = _with_rates(read, read.dataset(n_steps, n_accum, course is None), learning_rate, course)
+    dataset, note = _with_gold(read, dataset, learning_rate is not None or course is not None)
+    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +88,11 @@ class _Training:
         """The file with expected results, if there is one."""
         return self.folder / (runtime_case.EXPECTED if self.parameters else OUTPUTS)
 
-    def dataset(self, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
-        """Its numbers."""
+    def dataset(self, n_steps: int | None = None, n_accum: int | None = None, rated: bool = True) -> Dataset:
+        """Its numbers, with the rates of its files if `rated`."""
         if self.parameters:
             return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum)
-        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum)
+        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum, rated=rated)
 
 
 def _read_training(directory: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> _Training:
@@ -104,14 +111,47 @@ def _read_training(directory: Path, learning_rate: float | None, changing: int |
     return _Training(folder, program, parameters)
 
 
-def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None) -> tuple[Dataset, str]:
-    """The dataset with results of all passes and weights, and who says them."""
+def _with_rates(
+    read: _Training, dataset: Dataset, learning_rate: float | None, course: Course | None
+) -> tuple[_Training, Dataset, tuple[str, ...]]:
+    """The program with rates that it takes when it runs, those of each update, and what to say of them.
+
+    They are those of the course, or of the files; where there are neither, nothing changes.
+    """
+    if course is None and not dataset.rates.size:
+        return read, dataset, ()
+    program, bases = with_run_time_rates(read.program)
+    if course is not None:
+        bases = bases if learning_rate is None else (learning_rate,)
+        if course.listed and len(bases) > 1:
+            facts = [("rates", ", ".join(f"{base:g}" for base in bases))]
+            raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, "--learning-rate")
+        dataset = replace(dataset, rates=course.rates(bases, dataset.updates, bases[0]))
+    elif learning_rate is not None:
+        hint = "--schedule constant beside it, or another schedule"
+        raise OptionProblem("--learning-rate would replace the rates of all updates, which the case holds", hint=hint)
+    if dataset.rates.shape[1] != len(bases):
+        counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
+        raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
+    return replace(read, program=program), dataset, (_shown_rates(dataset.rates, course),)
+
+
+def _shown_rates(rates: Array, course: Course | None) -> str:
+    """A line on rates that are taken at run time."""
+    groups = "; ".join(f"{column[0]:g} to {column[-1]:g}, at most {column.max():g}" for column in rates.T[:4])
+    more = f"; and {rates.shape[1] - 4} more groups" if rates.shape[1] > 4 else ""
+    source = "the case's" if course is None else course.schedule.name
+    return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
+
+
+def _with_gold(read: _Training, dataset: Dataset, changed: bool) -> tuple[Dataset, str]:
+    """The dataset with results of all passes and weights, and who says them; `changed` rates are not recorded ones."""
     name, program = read.gold.name, read.program
     if not read.gold.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
     losses_known = len(dataset.expected_losses) >= dataset.n_batches
     partial = read.parameters is not None
-    if not partial and (learning_rate is not None or not losses_known or not dataset.expected_weights):
+    if changed or (not partial and (not losses_known or not dataset.expected_weights)):
         return with_oracle(program, dataset), f"{REFERENCE} (options differ from the recorded run)"
     if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
         return dataset, name
@@ -189,6 +229,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
         frozen={n: weights[n] for n in plan.weights if n not in outputs and dataset},
         accumulators=accumulators,
         by_reference=bool(dataset and dataset.by_reference),
+        notes=case.notes,
     )
 
 

@@ -13,6 +13,9 @@ const uint32_t hal_plan_cores = ${v.cores}; /* what the plan was made for */
 #define ACCUMULATE ${v.accumulate}u
 
 static float losses[PASSES];
+% if v.numbers:
+float ${v.name}[${v.numbers}];
+% endif
 
 static void print_value(const char *label, uint32_t (*format)(char *, float), float value) {
     char text[32];
@@ -63,6 +66,9 @@ int main(int argc, char **argv) {
 % for name, size in v.data:
         hal_read(${name}, ${size});
 % endfor
+% if v.numbers:
+        if (pass % ACCUMULATE == ACCUMULATE - 1) hal_read(${v.name}, sizeof(${v.name}));
+% endif
         const uint64_t begin = hal_cycles();
         train_network_run(pass % ACCUMULATE == 0);
         train_cycles += hal_cycles() - begin;

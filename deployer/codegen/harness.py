@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.c_names import Names
-from deployer.codegen.render import loaded_homes
+from deployer.codegen.render import loaded_homes, number_count
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
+from deployer.planning.tile_loop import NUMBERS
+from deployer.rates.run_time import update_numbers
 from deployer.verify.checked import moments, state_homes
 from deployer.verify.reference import as_float32
 
@@ -21,7 +23,8 @@ from deployer.verify.reference import as_float32
 class HarnessView:
     """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`.
 
-    `state` is what it dumps before a pass where its input file asks for that.
+    `state` is what it dumps before a pass where its input file asks for that, `numbers` how many it reads at an update,
+    into the array of that `name`.
     """
 
     provenance: CText
@@ -40,6 +43,8 @@ class HarnessView:
     footprint: CText
     clock: CText
     cores: int
+    numbers: int
+    name: CText
 
 
 def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
@@ -73,6 +78,8 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         footprint=c_string(footprint),
         clock=c_string(target.clock),
         cores=target.cores,
+        numbers=number_count(plan),
+        name=identifier(NUMBERS),
     )
 
 
@@ -89,7 +96,9 @@ def data_homes(plan: Plan) -> list[Home]:
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
-    """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample."""
+    """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample, and
+    before an update the numbers that it reads.
+    """
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
     indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
     dumped = set(moments(plan.running))
@@ -98,6 +107,8 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
         parts.append(np.uint32(index in dumped).tobytes())
         sample = dataset.sample(index)
         parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
+        if dataset.updates_after(index) and number_count(plan):
+            parts.append(update_numbers(program, dataset.rates_of(index)).tobytes())
     return b"".join(parts)
 
 

@@ -3,7 +3,7 @@
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,9 @@ FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
 MARK = "meta_float64"
 """The key of `gold_mark` in outputs.npz."""
+RATES = "meta_rates"
+"""The key of the rates of each update in inputs.npz."""
+NO_RATES = np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,8 @@ class Dataset:
     `samples` holds the data inputs of each sample in the program's order. The run has `n_batches` forward passes, and
     an update after every `n_accum` of them. `expected_losses` holds the losses of the first passes, as many as
     outputs.npz has for this `n_accum`. `expected_weights` is empty if the run differs from the recorded one.
-    `by_reference` says that expected results are of this compiler's own float64 reference.
+    `by_reference` says that expected results are of this compiler's own float64 reference. `rates` are float32
+    [updates, groups] where the program takes its rates when it runs, and else nothing.
     """
 
     samples: tuple[tuple[Array, ...], ...]
@@ -37,6 +41,7 @@ class Dataset:
     expected_losses: tuple[float, ...]
     expected_weights: Arrays
     by_reference: bool = False
+    rates: Array = field(default_factory=lambda: NO_RATES)
 
     @property
     def updates(self) -> int:
@@ -47,6 +52,15 @@ class Dataset:
         """The data inputs of forward pass `index`; after the last sample the first follows."""
         return self.samples[index % len(self.samples)]
 
+    def updates_after(self, index: int) -> bool:
+        """Whether an update follows forward pass `index`."""
+        return (index + 1) % self.n_accum == 0
+
+    def rates_of(self, index: int) -> tuple[float, ...]:
+        """The rate of each group in the update that pass `index` belongs to; none where rates are constants."""
+        row = min(index // self.n_accum, len(self.rates) - 1)
+        return tuple(map(float, self.rates[row])) if self.rates.size else ()
+
 
 def data_inputs(case_dir: Path) -> int | None:
     """Number of graph inputs that change per sample, by the keys of inputs.npz; None if it has a single sample."""
@@ -54,10 +68,17 @@ def data_inputs(case_dir: Path) -> int | None:
     return len(keys) or None
 
 
-def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
+def load(
+    case_dir: Path,
+    program: Program,
+    *,
+    n_steps: int | None = None,
+    n_accum: int | None = None,
+    rated: bool = True,
+) -> Dataset:
     """Read a training case; `n_steps` replaces the number of forward passes, `n_accum` those per update.
 
-    Without outputs.npz nothing is expected.
+    Without outputs.npz nothing is expected. The rates of the file, if it has some, are read if `rated`.
     Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
     """
     source, gold = case_dir / "inputs.npz", case_dir / "outputs.npz"
@@ -74,7 +95,23 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     own = outputs is not None and MARK in outputs and np.array_equal(outputs[MARK].reshape(-1), [gold_mark(outputs)])
-    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {}, own)
+    rates = _rates(inputs, source, batches // accum) if rated else NO_RATES
+    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {}, own, rates)
+
+
+def _rates(arrays: Arrays, path: Path, updates: int) -> Array:
+    """The rates of so many updates by group, float32 [updates, groups]; of no update where the file has none."""
+    if RATES not in arrays:
+        return NO_RATES
+    rates, place = arrays[RATES], f"{path}: {RATES!r}"
+    facts = [("found", f"{rates.dtype}{list(rates.shape)}"), ("expected", "float32 [updates, groups of parameters]")]
+    if rates.ndim != 2 or not rates.size or rates.dtype != np.float32:
+        raise DatasetMismatch(f"{place} is not the rates of updates", facts, "--schedule constant, or another")
+    check_finite(rates, place)
+    if len(rates) < updates:
+        facts = [("updates", str(updates)), ("rates", str(len(rates)))]
+        raise DatasetMismatch(f"{place} has no rate for each update", facts, "fewer passes, or --schedule")
+    return rates[:updates]
 
 
 def gold_mark(arrays: Mapping[str, Array]) -> int:

@@ -1,14 +1,14 @@
 """From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, losses, operator_of, optimizers, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
@@ -16,6 +16,8 @@ from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import MARK, Dataset, check_passes, check_sample_classes, check_samples, gold_mark
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.resolve import Resolved
+from deployer.rates.course import Course, check_rate
+from deployer.rates.run_time import with_run_time_rates
 from deployer.running import output
 from deployer.training import forward
 from deployer.training import samples as numbers
@@ -31,7 +33,7 @@ from deployer.training.attached_loss import (
 )
 from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
-from deployer.training.groups import Group, check_rate, trained_parameters
+from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
 from deployer.training.onnx_writer import (
     OnnxGraph,
@@ -97,6 +99,8 @@ def build_train_graph(
     class_weights: Sequence[float] = (),
     groups: Sequence[Group] = (),
     limits: Limits = NO_LIMITS,
+    course: Course | None = None,
+    free_rates: bool = False,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -107,20 +111,22 @@ def build_train_graph(
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
     numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
+    With a `course` the case has the rates of all updates, and its program takes them when it runs; `free_rates` are
+    any finite ones.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
     optimizer = optimizer or next(iter(optimizers()))
     _check_options(loss, optimizer, samples, n_accum, n_batches)
-    check_rate(learning_rate)
+    check_rate(learning_rate, free=free_rates)
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
     source = forward.load(model)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     case = _make_train_graph(source, choice, parameters, warn)
-    rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
+    rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in case.state.warnings.values():
         warn(warning)
     for weight, array in case.weights.items():
@@ -135,10 +141,15 @@ def build_train_graph(
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             write_train(case, train)
             write_optimizer(case.types, {*case.data, FLAG}, rules, limits, case.model.opset, step)
-            dataset = _gold(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
+            dataset, program = _checked(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
+            if course is not None:
+                program, bases = with_run_time_rates(program)
+                exact = _exact_rates(bases, rules.values())
+                dataset = replace(dataset, rates=course.rates(exact, dataset.updates, learning_rate))
+            dataset = _gold(case, program, dataset)
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
-        inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, case.weights, batches, n_accum))
+        inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, dataset))
         results = {**dataset.expected_weights, "loss": gold}
         outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
@@ -256,16 +267,29 @@ def _index_ends(case: TrainGraph) -> dict[str, int]:
     return ends
 
 
-def _gold(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> Dataset:
-    """The dataset with the results of a float64 run as expected ones.
+def _exact_rates(bases: Iterable[float], rules: Iterable[Rule]) -> list[float]:
+    """The rates as they are given, in the order of those that the graph has in float32."""
+    given = {float(np.float32(rule.rate)): rule.rate for rule in rules}
+    return [given[base] for base in bases]
 
-    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from, and for a run that
-    diverges, which is one whose losses or weights float32 does not hold.
+
+def _checked(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> tuple[Dataset, Program]:
+    """The dataset and the program of the graphs in the folder.
+
+    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from.
     """
     source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     program = check.check_program(source, data_inputs=len(case.data))
     verify_program(program)
     check_sample_classes(program, dataset.samples, place)
+    return dataset, program
+
+
+def _gold(case: TrainGraph, program: Program, dataset: Dataset) -> Dataset:
+    """The dataset with the results of a float64 run as expected ones.
+
+    Raises DatasetMismatch for a run that diverges, which is one whose losses or weights float32 does not hold.
+    """
     with np.errstate(all="ignore"):
         gold = with_oracle(program, dataset)
         wild = [k for k, loss in enumerate(gold.expected_losses) if not np.isfinite(np.float32(loss))]
