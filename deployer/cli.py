@@ -128,6 +128,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     _add_output(case, "where generated files go (default out/<case>/<platform>)")
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
+    _add_leftover(case, "as recorded, or skip")
     case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
     add_rate_options(case, "default: constants of the graph, or what the case holds")
@@ -233,6 +234,11 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
 
 
+def _add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
+    text = f"passes behind the last full update have none, or one of their own (default: {default})"
+    options.add_argument("--leftover", choices=("skip", "flush"), help=text)
+
+
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
     """Options of the rates of updates, which the program then takes when it runs."""
     known = []
@@ -288,6 +294,10 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
+    text += " count, as if their samples were one batch (default sum)"
+    p.add_argument("--accumulate", choices=("sum", "mean"), default="sum", help=text)
+    _add_leftover(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
     _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings

@@ -17,6 +17,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.operator import Operator, registry
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
+from deployer.frontend.dataset import LEFTOVERS
 from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
@@ -67,7 +68,8 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
     if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
     rate, course = a.learning_rate, requests.course_of(a)
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course)
+    flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush)
     return case, warnings
 
 
@@ -263,7 +265,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
     from deployer.cli import given_settings
     from deployer.training.groups import read_group
-    from deployer.training.train_graph import DRAWN, build_train_graph
+    from deployer.training.train_graph import ACCUMULATIONS, DRAWN, build_train_graph
     from deployer.training.update_graph import Limits
 
     if a.data is not None and (a.seed is not None or a.samples is not None):
@@ -288,6 +290,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         limits=Limits(a.clip_value, a.clip_norm),
         course=requests.course_of(a),
         free_rates=a.any_rate,
+        mean=a.accumulate == ACCUMULATIONS[1],
+        flush=a.leftover == LEFTOVERS[True],
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -1,6 +1,6 @@
 """The stages in the order the data goes through them, each artefact verified on its way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
-from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
+from deployer.frontend.dataset import FILE_LIMIT, LEFTOVERS, Dataset, data_inputs, load, load_inference
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
@@ -62,16 +62,20 @@ def load_training(
     changing: int | None = None,
     warn: Warn = python_warning,
     course: Course | None = None,
+    flush: bool | None = None,
 ) -> Case:
     """Read and check a training case. What its files do not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
     is called with what is odd but harmless in the files, here and below. With a `course`, or with rates in the files,
-    the program takes its rates when it runs.
+    the program takes its rates when it runs. `flush` says whether passes that are left at the end have an update of
+    their own; by default it is as the files say, or they have none.
     """
     read = _read_training(directory, learning_rate, changing, warn)
-    read, dataset, notes = _with_rates(read, read.dataset(n_steps, n_accum, course is None), learning_rate, course)
+    dataset = read.dataset(n_steps, n_accum, course is None, flush)
+    read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
     dataset, note = _with_gold(read, dataset, learning_rate is not None or course is not None)
+    notes = (*notes, *_windows(dataset))
     return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
 
 
@@ -88,11 +92,13 @@ class _Training:
         """The file with expected results, if there is one."""
         return self.folder / (runtime_case.EXPECTED if self.parameters else OUTPUTS)
 
-    def dataset(self, n_steps: int | None = None, n_accum: int | None = None, rated: bool = True) -> Dataset:
-        """Its numbers, with the rates of its files if `rated`."""
+    def dataset(
+        self, n_steps: int | None = None, n_accum: int | None = None, rated: bool = True, flush: bool | None = None
+    ) -> Dataset:
+        """Its numbers, with the rates of its files if `rated`, and an update of passes that are left if `flush`."""
         if self.parameters:
-            return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum)
-        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum, rated=rated)
+            return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum, bool(flush))
+        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum, rated=rated, flush=flush)
 
 
 def _read_training(directory: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> _Training:
@@ -134,6 +140,16 @@ def _with_rates(
         counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
         raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
     return replace(read, program=program), dataset, (_shown_rates(dataset.rates, course),)
+
+
+def _windows(dataset: Dataset) -> Iterator[str]:
+    """Lines on how passes are put together to updates, where that is more than the sum of as many in each."""
+    if dataset.shares:
+        yield "accumulation: the mean over the passes of an update, by what each of them counts"
+    if dataset.left:
+        rest = f"the last {dataset.left} of {dataset.n_batches} passes"
+        own = f"{rest} have an update of their own" if dataset.flush else f"{rest} are in no update"
+        yield f"left over: {own} (--leftover {LEFTOVERS[dataset.flush]})"
 
 
 def _shown_rates(rates: Array, course: Course | None) -> str:
@@ -242,7 +258,7 @@ def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | Non
         return Running(case.passes, tolerance, 0)
     each = state_bytes(case.program, case.dataset.n_accum > 1)
     count = usual_checks(case.passes, each) if checks is None else min(checks, case.passes)
-    running = Running(case.passes, tolerance, count)
+    running = Running(case.passes, tolerance, count, case.dataset.flush and case.dataset.left > 0)
     if len(moments(running)) * each > FILE_LIMIT:
         facts = [("state", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
         hint = f"--check-passes {max(FILE_LIMIT // (2 * each), 1)}"

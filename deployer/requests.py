@@ -25,7 +25,7 @@ from deployer.running.run import check_flags as check_run_flags
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
-UPDATING = ("n_steps", "n_accum", "schedule", "warm_up")
+UPDATING = ("n_steps", "n_accum", "leftover", "schedule", "warm_up")
 """Arguments that describe a run of several updates."""
 UNREAD = {
     "inference": (*UPDATING, "data_inputs", "learning_rate", "check_passes", "strict", "any_rate"),

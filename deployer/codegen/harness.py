@@ -10,7 +10,7 @@ from deployer.codegen.render import loaded_homes, number_count
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
-from deployer.core.safe_text import CText, c_string, code, identifier
+from deployer.core.safe_text import CText, c_comment, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
 from deployer.planning.tile_loop import NUMBERS
@@ -23,8 +23,8 @@ from deployer.verify.reference import as_float32
 class HarnessView:
     """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`.
 
-    `state` is what it dumps before a pass where its input file asks for that, `numbers` how many it reads at an update,
-    into the array of that `name`.
+    `state` is what it dumps before a pass where its input file asks for that, `numbers` what it reads at an update, if
+    anything. An update is `due` where that condition holds, and `made` have been at the end.
     """
 
     provenance: CText
@@ -43,8 +43,10 @@ class HarnessView:
     footprint: CText
     clock: CText
     cores: int
-    numbers: int
-    name: CText
+    numbers: tuple[tuple[CText, int], ...]
+    due: CText
+    made: CText
+    each: CText
 
 
 def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
@@ -55,8 +57,10 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
     training = "train" in order
-    updates = passes // accumulate if "optimizer" in order or plan.options.fused else 0
+    flush, left = plan.running.flush, passes % accumulate
+    updates = passes // accumulate + int(flush and left > 0) if "optimizer" in order or plan.options.fused else 0
     results = plan.weights if training else plan.outputs
+    each = "ACCUMULATE"
 
     def sized(homes: list[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
@@ -78,8 +82,10 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         footprint=c_string(footprint),
         clock=c_string(target.clock),
         cores=target.cores,
-        numbers=number_count(plan),
-        name=identifier(NUMBERS),
+        numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
+        due=code("pass % ACCUMULATE == ACCUMULATE - 1" + (" || passes == PASSES" if flush else "")),
+        made=code(f"(passes + ACCUMULATE - 1) / {each}" if flush else f"passes < {each} ? 1u : passes / {each}"),
+        each=c_comment(f"each, the last of {left}" if flush else "each"),
     )
 
 

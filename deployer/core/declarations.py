@@ -321,6 +321,13 @@ class Choices:
         """The input that chooses by number; None without such an input."""
         return None
 
+    def counted(self, node: Node, inputs: Sequence[npt.NDArray[Any] | None]) -> float | None:
+        """What the mean that the node is of a loss divides by, where labels have a say in it; by default they do not.
+
+        `inputs` are the operands that are data or constants, in any shape.
+        """
+        return None
+
     def is_static(self, position: int, value: npt.NDArray[Any] | None) -> bool:
         """Whether that one of its static inputs becomes an attribute, given its content: None if that is not constant.
 

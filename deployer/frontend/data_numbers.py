@@ -58,6 +58,29 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
                 _check_bounds(node, values[name], bounds, f"{place} {name!r}")
 
 
+def loss_count(program: Program, values: Mapping[str, Array]) -> float | None:
+    """What the mean of a sample's loss is divided by, None where no value of it has a say in that.
+
+    It is the loss that the program ends with; `values` are the sample's data inputs by name.
+    """
+    known = {name: tensor.array for name, tensor in program.tensors.items() if tensor.role == "constant"} | {**values}
+    for node in program.graphs[0].nodes:
+        if program.storage(program.outputs[0]) in map(program.storage, filter(None, node.outputs)):
+            inputs = [known.get(program.storage(name)) if name else None for name in node.inputs]
+            if (count := operator_of(node).counted(node, inputs)) is not None:
+                return count
+    return None
+
+
+def check_counts(program: Program, values: Mapping[str, Array], place: str) -> None:
+    """Raise DatasetMismatch where no label of a sample counts, so that the mean of its loss is 0 / 0."""
+    count = loss_count(program, values)
+    if count is not None and not count > 0:
+        facts = [("counted", f"{count:g}"), ("loss", program.outputs[0])]
+        hint = "leave the sample out, or put it together with others in one batch"
+        raise DatasetMismatch(f"{place} has no label that counts, and the mean of its loss is 0 / 0", facts, hint)
+
+
 def _check_bounds(node: Node, array: Array, bounds: tuple[float, float], place: str) -> None:
     """Raise DatasetMismatch for a number outside of the bounds of the input that it is for."""
     outside = np.argwhere(~((array >= bounds[0]) & (array <= bounds[1])))

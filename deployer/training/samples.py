@@ -12,7 +12,7 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
-from deployer.frontend.dataset import RATES, Dataset
+from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
 
 Samples = tuple[dict[str, Array], ...]
@@ -98,6 +98,8 @@ def input_arrays(samples: Samples, dataset: Dataset) -> dict[str, Array]:
         arrays |= {f"mb{k}_arr_{i:04d}": array for i, array in enumerate(sample.values())}
     meta = {"data_size": len(samples), "n_batches": dataset.n_batches, "n_accum": dataset.n_accum}
     arrays |= {f"meta_{key}": np.array([number], np.int32) for key, number in meta.items()}
+    arrays |= {MEAN: np.array([dataset.share_at + 1], np.int32)} if dataset.shares else {}
+    arrays |= {FLUSH: np.array([1], np.int32)} if dataset.flush else {}
     return arrays | ({RATES: dataset.rates} if dataset.rates.size else {})
 
 

@@ -91,7 +91,9 @@ typedef struct {
     uint32_t tile_count, cycles, contention;
 } hal_sim_step_t;
 
-/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass; the first graph in each. */
+/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass, with HAL_SIM_AND_LAST in the last one as
+ * well; the first graph in each. */
+#define HAL_SIM_AND_LAST 0x80000000u
 typedef struct {
     const char *name;
     uint32_t first, count, every;
