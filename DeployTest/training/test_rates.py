@@ -1,5 +1,6 @@
 """Rates that a program reads at each update: schedules, the guard, and the same bits as those of constants."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
