@@ -193,7 +193,8 @@ def table(found: Sequence[Result], seeds: Sequence[int], steps: int) -> str:
     explained = sum(r.verdict == "explained" for r in found)
     lines = [
         f"{len(found)} runs of {steps} updates, seeds {', '.join(map(str, seeds))}: {passes - beyond} of {passes}"
-        f" updates are PyTorch's from the same state; the verdict is `passed` of {passed} runs and `explained` of {explained}.",
+        f" updates are PyTorch's from the same state; the verdict is `passed` of {passed} runs and"
+        f" `explained` of {explained}.",
         "",
         f"| form | {' | '.join(courses)} |",
         "|---" * (1 + len(courses)) + "|",
