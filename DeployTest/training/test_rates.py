@@ -1,14 +1,16 @@
 """Rates that a program reads at each update: schedules, the guard, and the same bits as those of constants."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from deployer import pipeline
-from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem
 from deployer.core.operator import Const, Operator, operator_of, registry
 from deployer.rates.course import LARGEST_RATE, check_rate, read_course
 from deployer.rates.run_time import kernel_args, rate_groups, update_numbers, with_run_time_rates
@@ -218,6 +220,20 @@ def test_refused_runs(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     ):
         np.savez(case / "inputs.npz", **{**arrays, "meta_rates": rates})
         assert said in refused(capsys, *held)
+
+
+@pytest.mark.parametrize("rate", [-0.5, 0.0, 64.0])
+def test_odd_rates_of_files(rate: float, train: Path, tmp_path: Path) -> None:
+    """A rate of a file that the command line may not have is taken, with a warning that says where it is."""
+    folder = tmp_path / "case"
+    shutil.copytree(train.parent, folder)
+    path = folder / "simple_mlp_optimizer" / "network.onnx"
+    made = onnx.load(str(path))
+    next(a for a in made.graph.node[0].attribute if a.name == "lr").f = rate
+    onnx.save(made, str(path))
+    warnings: list[DeployerWarning] = []
+    pipeline.load_training(folder, warn=warnings.append)
+    assert [w.cause for w in warnings] == [f"node {made.graph.node[0].name!r} (SGD) has the learning rate {rate:g}"]
 
 
 def test_names_of_schedules_are_words() -> None:
