@@ -68,7 +68,7 @@ def course_of(a: argparse.Namespace) -> Course | None:
     """
     rate = vars(a).get("learning_rate")
     if rate is not None:
-        check_rate(rate, "--learning-rate", a.any_rate)
+        check_rate(rate, "--learning-rate", a.any_rate, zero=True)
     if a.schedule or a.warm_up:
         return read_course(a.schedule or CONSTANT, a.warm_up, a.any_rate)
     return None

@@ -43,7 +43,8 @@ def check_program(
     check_producers(source.optimizer)
     _check_shadowed(source.optimizer, main)
     optimizer = rename_private(prepared(source.optimizer, main, learning_rate), main)
-    _warn_of_rates(optimizer, warn)
+    if learning_rate is None:
+        _warn_of_rates(optimizer, warn)
     roles = training_roles(main, optimizer, data_inputs)
     loss = main.outputs[0]
     train = _resolved(main, (loss,), roles.types, warn)
