@@ -74,7 +74,7 @@ def load_training(
     read = _read_training(directory, learning_rate, changing, warn)
     dataset = read.dataset(n_steps, n_accum, course is None, flush)
     read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
-    dataset, note = _with_gold(read, dataset, learning_rate is not None or course is not None)
+    dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
     notes = (*notes, *_windows(dataset))
     return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
 
@@ -160,14 +160,15 @@ def _shown_rates(rates: Array, course: Course | None) -> str:
     return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
 
 
-def _with_gold(read: _Training, dataset: Dataset, changed: bool) -> tuple[Dataset, str]:
-    """The dataset with results of all passes and weights, and who says them; `changed` rates are not recorded ones."""
+def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool) -> tuple[Dataset, str]:
+    """The dataset with results of all passes and weights, and who says them; none are recorded of a new schedule."""
     name, program = read.gold.name, read.program
     if not read.gold.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
     losses_known = len(dataset.expected_losses) >= dataset.n_batches
     partial = read.parameters is not None
-    if changed or (not partial and (not losses_known or not dataset.expected_weights)):
+    changed = learning_rate is not None or not losses_known or not dataset.expected_weights
+    if scheduled or (changed and not partial):
         return with_oracle(program, dataset), f"{REFERENCE} (options differ from the recorded run)"
     if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
         return dataset, name

@@ -12,7 +12,7 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
-from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_count, narrowed
+from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_counts, narrowed
 from deployer.rates.windows import mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
@@ -138,8 +138,7 @@ def with_shares(dataset: Dataset, program: Program, place: int, path: Path | str
     if kind is None or kind.dtype != "float32" or kind.size != 1:
         facts = [("input", str(place)), ("found", f"{name} {kind}"), ("data inputs", ", ".join(program.data))]
         raise DatasetMismatch(f"{path}: {MEAN} is no data input of one float", facts, "make the case again")
-    counts = [loss_count(program, dict(zip(program.data, sample, strict=True))) for sample in dataset.samples]
-    shares = mean_shares(counts, dataset.n_batches, dataset.n_accum)
+    shares = mean_shares(loss_counts(program, dataset.samples), dataset.n_batches, dataset.n_accum)
     return replace(dataset, shares=shares, share_at=place - 1)
 
 
@@ -180,12 +179,11 @@ def check_run(program: Program, passes: int, accum: int, recorded: str, flush: b
     check_passes((program.tensors[n].type for n in program.data), passes)
 
 
-def check_sample_classes(program: Program, samples: Iterable[Sequence[Array]], place: Path | str) -> None:
+def check_sample_classes(program: Program, samples: Sequence[Sequence[Array]], place: Path | str) -> None:
     """DatasetMismatch where a label of a sample is no class of what it labels, or none of its labels counts."""
     for k, sample in enumerate(samples):
-        values = dict(zip(program.data, sample, strict=True))
-        check_classes(program, values, f"{place}: sample {k} of")
-        check_counts(program, values, f"{place}: sample {k}")
+        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{place}: sample {k} of")
+    check_counts(program, samples, f"{place}")
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:

@@ -153,7 +153,7 @@ def load_runtime(
     samples = tuple(tuple(arrays[name][k] for name in program.data) for k in range(passes))
     check_sample_classes(program, samples, data)
     losses, finals = _results(program, gold, passes) if gold.exists() else ((), {})
-    finals = finals if batches == passes else {}
+    finals = finals if batches == passes and not (flush and batches % accum) else {}
     return Dataset(samples, weights, batches, accum, losses[:batches], finals, flush=flush)
 
 
