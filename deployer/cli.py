@@ -11,6 +11,7 @@ from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
 from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
 from deployer.rates.schedules import SCHEDULES
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running.terminal import Terminal
 from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
@@ -236,7 +237,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
 
 def _add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
     text = f"passes behind the last full update have none, or one of their own (default: {default})"
-    options.add_argument("--leftover", choices=("skip", "flush"), help=text)
+    options.add_argument("--leftover", choices=LEFTOVERS, help=text)
 
 
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
@@ -296,7 +297,7 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
     text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
     text += " count, as if their samples were one batch (default sum)"
-    p.add_argument("--accumulate", choices=("sum", "mean"), default="sum", help=text)
+    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
     _add_leftover(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
     _add_output(p, "where the two folders of the case go", required=True)

@@ -17,10 +17,10 @@ from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.operator import Operator, registry
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
-from deployer.frontend.dataset import LEFTOVERS
 from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running import output, report
 from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table
@@ -63,11 +63,11 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         warnings.append(warning)
         ending.tell(str(warning))
 
+    rate, course = a.learning_rate, requests.course_of(a)
     if kind == "inference":
         return pipeline.load_inference_case(a.test, warn), warnings
     if kind == "optimizer":
-        return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
-    rate, course = a.learning_rate, requests.course_of(a)
+        return pipeline.load_optimizer_case(a.test, rate, warn), warnings
     flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
     case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush)
     return case, warnings
@@ -265,7 +265,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
     from deployer.cli import given_settings
     from deployer.training.groups import read_group
-    from deployer.training.train_graph import ACCUMULATIONS, DRAWN, build_train_graph
+    from deployer.training.train_graph import DRAWN, build_train_graph
     from deployer.training.update_graph import Limits
 
     if a.data is not None and (a.seed is not None or a.samples is not None):

@@ -14,7 +14,7 @@ from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
-from deployer.frontend.dataset import FILE_LIMIT, LEFTOVERS, Dataset, data_inputs, load, load_inference
+from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
@@ -22,6 +22,7 @@ from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
 from deployer.rates.course import Course
 from deployer.rates.run_time import with_run_time_rates
+from deployer.rates.windows import LEFTOVERS
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -131,7 +132,8 @@ def _with_rates(
         bases = bases if learning_rate is None else (learning_rate,)
         if course.listed and len(bases) > 1:
             facts = [("rates", ", ".join(f"{base:g}" for base in bases))]
-            raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, "--learning-rate")
+            hint = "a schedule of shares, which all of them follow"
+            raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, hint)
         dataset = replace(dataset, rates=course.rates(bases, dataset.updates, bases[0]))
     elif learning_rate is not None:
         hint = "--schedule constant beside it, or another schedule"

@@ -9,8 +9,8 @@ from deployer.core import artefact
 from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
 from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.core.target import load
-from deployer.frontend.dataset import LEFTOVERS
 from deployer.pipeline import Case
+from deployer.rates.windows import LEFTOVERS
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.program import verify_program

@@ -47,6 +47,8 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
             raise OptionProblem(f"{flag} has no effect on an {kind} case", hint=f"leave {flag} out")
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
+    if "any_rate" in a.given and not {"learning_rate", "schedule", "warm_up"} & a.given:
+        raise OptionProblem("--any-rate has no effect here", hint="leave it out: no rate is given")
     if "jobs" in a.given and (a.skipgen or vars(a).get("from_file")):
         raise OptionProblem("--jobs has no effect here", hint="leave it out: nothing is tiled")
     unheeded = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)

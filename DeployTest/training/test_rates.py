@@ -204,6 +204,12 @@ def test_refused_runs(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     run = ("train", "-t", train, "-o", tmp_path / "out")
     assert "--learning-rate -0.1 is not positive" in refused(capsys, *run, "--learning-rate", "-0.1")
     assert "too large" in refused(capsys, *run, "--learning-rate", "64")
+    assert "--any-rate has no effect here" in refused(capsys, *run, "--any-rate")
+    single = ("optimizer", "-t", train, "-o", tmp_path / "out", "--learning-rate", "64")
+    assert "too large" in refused(capsys, *single)
+    (tmp_path / "rates.txt").write_text("0.1 0.1 0.1 0.1")
+    listed = (*run, "--schedule", f"list:{tmp_path / 'rates.txt'}", "--learning-rate", "0")
+    assert "replaces a rate, which is 0" in refused(capsys, *listed)
     assert "the warm-up is as long as the run" in refused(capsys, *run, "--warm-up", "4")
     words = ("train-graph", train.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "--schedule", "constant")
     assert deployer(*words, "-o", tmp_path) == 0

@@ -19,8 +19,6 @@ FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
 MARK = "meta_float64"
 """The key of `gold_mark` in outputs.npz."""
-LEFTOVERS = ("skip", "flush")
-"""What becomes of passes behind the last full update: no update, or one of their own."""
 FLUSH = "meta_flush"
 """The key of inputs.npz that is 1 where the passes left at the end have an update of their own."""
 MEAN = "meta_mean_input"

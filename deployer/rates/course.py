@@ -64,6 +64,8 @@ class Course:
         if len(self.listed) != rest:
             facts = [("rates", str(len(self.listed))), ("updates", str(rest)), ("warm-up", str(self.warm_up))]
             raise OptionProblem("the list has not one rate for each update", facts, "as many rates as updates")
+        if not base:
+            raise OptionProblem("a list of rates replaces a rate, which is 0", hint="--learning-rate above 0")
         return [x * self.listed[0] / base for x in rise] + [rate / base for rate in self.listed]
 
 

@@ -3,6 +3,11 @@
 import itertools
 from collections.abc import Sequence
 
+ACCUMULATIONS = ("sum", "mean")
+"""What an update takes of the gradients of its passes."""
+LEFTOVERS = ("skip", "flush")
+"""What becomes of passes behind the last full update: no update, or one of their own."""
+
 
 def mean_shares(counts: Sequence[float | None], passes: int, accum: int) -> tuple[float, ...]:
     """What each pass counts in the mean over its update, computed in float64: its count over that of all its passes.

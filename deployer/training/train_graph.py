@@ -58,8 +58,6 @@ from deployer.verify.reference import with_oracle
 FLAG = "lazy_reset_grad"
 SHARE = "loss_share"
 """The data input with what the loss of a pass counts, where an update takes the mean over its passes."""
-ACCUMULATIONS = ("sum", "mean")
-"""What an update takes of the gradients of its passes."""
 DRAWN = 4
 """Default number of random samples."""
 NO_LIMITS = Limits()
