@@ -9,6 +9,9 @@ from deployer import __version__, ending
 from deployer.core.level import ALIASES
 from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
+from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
+from deployer.rates.schedules import SCHEDULES
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running.terminal import Terminal
 from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
@@ -126,8 +129,10 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     _add_output(case, "where generated files go (default out/<case>/<platform>)")
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
+    _add_leftover(case, "as recorded, or skip")
     case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
+    add_rate_options(case, "default: constants of the graph, or what the case holds")
     case.add_argument(
         "--tolerance",
         type=tolerance,
@@ -230,6 +235,29 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
 
 
+def _add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
+    text = f"passes behind the last full update have none, or one of their own (default: {default})"
+    options.add_argument("--leftover", choices=LEFTOVERS, help=text)
+
+
+def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
+    """Options of the rates of updates, which the program then takes when it runs."""
+    known = []
+    for schedule in SCHEDULES.values():
+        settings = ", ".join(
+            f"{s.name}: {s.text} ({'required' if s.default is None else f'default {s.default:g}'})"
+            for s in schedule.settings
+        )
+        known.append(f"{schedule.name}, {schedule.text}" + (f" [{settings}]" if settings else ""))
+    text = f"the rate of each update, as a share of the one that is given; {'; '.join(known)} ({default})"
+    options.add_argument("--schedule", default="", metavar="NAME[:SETTING=X,...]", help=text.replace("%", "%%"))
+    text = f"updates in which the rate rises in a line, from the share FIRST of it (default {WARM_UP_FIRST:.3g}) on,"
+    text += " before the schedule begins (default: none)"
+    options.add_argument("--warm-up", default="", metavar="UPDATES[:FIRST]", help=text)
+    text = f"take rates that are negative or above {LARGEST_RATE:g}, which are refused otherwise"
+    options.add_argument("--any-rate", action="store_true", help=text)
+
+
 def _add_output(options: "argparse._ActionsContainer", text: str, required: bool = False) -> None:
     options.add_argument("-o", "--output", type=path, required=required, metavar="DIR", help=text)
     options.add_argument(
@@ -254,6 +282,7 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
+    add_rate_options(p, "default: a constant of the optimizer graph")
     group = "what is different for parameters in whose names REGEX is found: rate, settings by name, or frozen;"
     group += " may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
@@ -266,6 +295,10 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
+    text += " count, as if their samples were one batch (default sum)"
+    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    _add_leftover(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
     _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings

@@ -20,6 +20,7 @@ from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running import output, report
 from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table
@@ -62,11 +63,13 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         warnings.append(warning)
         ending.tell(str(warning))
 
+    rate, course = a.learning_rate, requests.course_of(a)
     if kind == "inference":
         return pipeline.load_inference_case(a.test, warn), warnings
     if kind == "optimizer":
-        return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs, warn)
+        return pipeline.load_optimizer_case(a.test, rate, warn), warnings
+    flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush)
     return case, warnings
 
 
@@ -285,6 +288,10 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         class_weights=a.class_weights,
         groups=[read_group(text) for text in a.group],
         limits=Limits(a.clip_value, a.clip_norm),
+        course=requests.course_of(a),
+        free_rates=a.any_rate,
+        mean=a.accumulate == ACCUMULATIONS[1],
+        flush=a.leftover == LEFTOVERS[True],
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -1,6 +1,6 @@
 """The stages in the order the data goes through them, each artefact verified on its way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numpy as np
 from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
-from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
+from deployer.core.errors import DatasetMismatch, OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
 from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -20,6 +20,9 @@ from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
+from deployer.rates.course import Course
+from deployer.rates.run_time import with_run_time_rates
+from deployer.rates.windows import LEFTOVERS
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -43,6 +46,8 @@ class Case:
     inputs: dict[str, Array]
     expected: dict[str, Array]
     note: str
+    notes: tuple[str, ...] = ()
+    """What a report says of the case besides."""
 
     @property
     def passes(self) -> int:
@@ -57,15 +62,22 @@ def load_training(
     learning_rate: float | None = None,
     changing: int | None = None,
     warn: Warn = python_warning,
+    course: Course | None = None,
+    flush: bool | None = None,
 ) -> Case:
     """Read and check a training case. What its files do not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
-    is called with what is odd but harmless in the files, here and below.
+    is called with what is odd but harmless in the files, here and below. With a `course`, or with rates in the files,
+    the program takes its rates when it runs. `flush` says whether passes that are left at the end have an update of
+    their own; by default it is as the files say, or they have none.
     """
     read = _read_training(directory, learning_rate, changing, warn)
-    dataset, note = _with_gold(read, read.dataset(n_steps, n_accum), learning_rate)
-    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note)
+    dataset = read.dataset(n_steps, n_accum, course is None, flush)
+    read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
+    dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
+    notes = (*notes, *_windows(dataset))
+    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +93,13 @@ class _Training:
         """The file with expected results, if there is one."""
         return self.folder / (runtime_case.EXPECTED if self.parameters else OUTPUTS)
 
-    def dataset(self, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
-        """Its numbers."""
+    def dataset(
+        self, n_steps: int | None = None, n_accum: int | None = None, rated: bool = True, flush: bool | None = None
+    ) -> Dataset:
+        """Its numbers, with the rates of its files if `rated`, and an update of passes that are left if `flush`."""
         if self.parameters:
-            return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum)
-        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum)
+            return runtime_case.load_runtime(self.parameters, self.program, n_steps, n_accum, bool(flush))
+        return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum, rated=rated, flush=flush)
 
 
 def _read_training(directory: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> _Training:
@@ -104,14 +118,59 @@ def _read_training(directory: Path, learning_rate: float | None, changing: int |
     return _Training(folder, program, parameters)
 
 
-def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None) -> tuple[Dataset, str]:
-    """The dataset with results of all passes and weights, and who says them."""
+def _with_rates(
+    read: _Training, dataset: Dataset, learning_rate: float | None, course: Course | None
+) -> tuple[_Training, Dataset, tuple[str, ...]]:
+    """The program with rates that it takes when it runs, those of each update, and what to say of them.
+
+    They are those of the course, or of the files; where there are neither, nothing changes.
+    """
+    if course is None and not dataset.rates.size:
+        return read, dataset, ()
+    program, bases = with_run_time_rates(read.program)
+    if course is not None:
+        bases = bases if learning_rate is None else (learning_rate,)
+        if course.listed and len(bases) > 1:
+            facts = [("rates", ", ".join(f"{base:g}" for base in bases))]
+            hint = "a schedule of shares, which all of them follow"
+            raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, hint)
+        dataset = replace(dataset, rates=course.rates(bases, dataset.updates, bases[0]))
+    elif learning_rate is not None:
+        hint = "--schedule constant beside it, or another schedule"
+        raise OptionProblem("--learning-rate would replace the rates of all updates, which the case holds", hint=hint)
+    if dataset.rates.shape[1] != len(bases):
+        counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
+        raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
+    return replace(read, program=program), dataset, (_shown_rates(dataset.rates, course),)
+
+
+def _windows(dataset: Dataset) -> Iterator[str]:
+    """Lines on how passes are put together to updates, where that is more than the sum of as many in each."""
+    if dataset.shares:
+        yield "accumulation: the mean over the passes of an update, by what each of them counts"
+    if dataset.left:
+        rest = f"the last {dataset.left} of {dataset.n_batches} passes"
+        own = f"{rest} have an update of their own" if dataset.flush else f"{rest} are in no update"
+        yield f"left over: {own} (--leftover {LEFTOVERS[dataset.flush]})"
+
+
+def _shown_rates(rates: Array, course: Course | None) -> str:
+    """A line on rates that are taken at run time."""
+    groups = "; ".join(f"{column[0]:g} to {column[-1]:g}, at most {column.max():g}" for column in rates.T[:4])
+    more = f"; and {rates.shape[1] - 4} more groups" if rates.shape[1] > 4 else ""
+    source = "the case's" if course is None else course.schedule.name
+    return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
+
+
+def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool) -> tuple[Dataset, str]:
+    """The dataset with results of all passes and weights, and who says them; none are recorded of a new schedule."""
     name, program = read.gold.name, read.program
     if not read.gold.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
     losses_known = len(dataset.expected_losses) >= dataset.n_batches
     partial = read.parameters is not None
-    if not partial and (learning_rate is not None or not losses_known or not dataset.expected_weights):
+    changed = learning_rate is not None or not losses_known or not dataset.expected_weights
+    if scheduled or (changed and not partial):
         return with_oracle(program, dataset), f"{REFERENCE} (options differ from the recorded run)"
     if losses_known and dataset.expected_weights.keys() >= set(program.updated.values()):
         return dataset, name
@@ -189,6 +248,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
         frozen={n: weights[n] for n in plan.weights if n not in outputs and dataset},
         accumulators=accumulators,
         by_reference=bool(dataset and dataset.by_reference),
+        notes=case.notes,
     )
 
 
@@ -201,7 +261,7 @@ def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | Non
         return Running(case.passes, tolerance, 0)
     each = state_bytes(case.program, case.dataset.n_accum > 1)
     count = usual_checks(case.passes, each) if checks is None else min(checks, case.passes)
-    running = Running(case.passes, tolerance, count)
+    running = Running(case.passes, tolerance, count, case.dataset.flush and case.dataset.left > 0)
     if len(moments(running)) * each > FILE_LIMIT:
         facts = [("state", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
         hint = f"--check-passes {max(FILE_LIMIT // (2 * each), 1)}"

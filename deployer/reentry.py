@@ -10,6 +10,7 @@ from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
 from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.core.target import load
 from deployer.pipeline import Case
+from deployer.rates.windows import LEFTOVERS
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.program import verify_program
@@ -108,9 +109,15 @@ def check_running(request: Running, origin: Running, path: Path) -> None:
         facts.append(("passes", f"{request.passes}, in the file {origin.passes}"))
     if request.tolerance != origin.tolerance:
         facts.append(("--tolerance", f"{request.tolerance:g}, in the file {origin.tolerance:g}"))
+    if request.flush != origin.flush:
+        facts.append(("--leftover", f"{_word(request)}, in the file {_word(origin)}"))
     if request.checked != origin.checked:
         facts.append(("--check-passes", f"{request.checked}, in the file {origin.checked}"))
     _refuse(facts, path)
+
+
+def _word(running: Running) -> str:
+    return LEFTOVERS[running.flush]
 
 
 def _refuse(facts: Sequence[tuple[str, str]], path: Path) -> None:

@@ -17,15 +17,19 @@ from deployer.frontend.parse import optimizer_dir
 from deployer.frontend.runtime import case as runtime_case
 from deployer.pipeline import Case
 from deployer.planning import fuse
+from deployer.rates.course import Course, check_rate, read_course
+from deployer.rates.schedules import CONSTANT
 from deployer.running import output
 from deployer.running.run import check_flags as check_run_flags
 
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
+UPDATING = ("n_steps", "n_accum", "leftover", "schedule", "warm_up")
+"""Arguments that describe a run of several updates."""
 UNREAD = {
-    "inference": ("n_steps", "n_accum", "data_inputs", "learning_rate", "check_passes", "strict"),
-    "optimizer": ("n_steps", "n_accum", "data_inputs", "check_passes", "strict"),
+    "inference": (*UPDATING, "data_inputs", "learning_rate", "check_passes", "strict", "any_rate"),
+    "optimizer": (*UPDATING, "data_inputs", "check_passes", "strict"),
 }
 """Arguments that describe training, and so nothing of another kind of case."""
 ARCHIVE = b"PK"
@@ -43,6 +47,8 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
             raise OptionProblem(f"{flag} has no effect on an {kind} case", hint=f"leave {flag} out")
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
+    if "any_rate" in a.given and not {"learning_rate", "schedule", "warm_up"} & a.given:
+        raise OptionProblem("--any-rate has no effect here", hint="leave it out: no rate is given")
     if "jobs" in a.given and (a.skipgen or vars(a).get("from_file")):
         raise OptionProblem("--jobs has no effect here", hint="leave it out: nothing is tiled")
     unheeded = [word for word in simulated if word.startswith("--")] + ["--dump"] * bool(a.dump)
@@ -55,6 +61,19 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
     tools = targets.load(a.platform).toolchain
     if tools is not None:
         check_run_flags(a.platform, tools, simulated)
+
+
+def course_of(a: argparse.Namespace) -> Course | None:
+    """The rates of updates as the command line has them; None where it leaves them as they are.
+
+    OptionProblem for a rate beyond the guard.
+    """
+    rate = vars(a).get("learning_rate")
+    if rate is not None:
+        check_rate(rate, "--learning-rate", a.any_rate, zero=True)
+    if a.schedule or a.warm_up:
+        return read_course(a.schedule or CONSTANT, a.warm_up, a.any_rate)
+    return None
 
 
 def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:

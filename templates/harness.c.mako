@@ -1,6 +1,6 @@
 /* ${v.provenance}
  *
- * Loads the weights, runs ${v.updates} updates of ${v.accumulate} passes each, compares losses, dumps losses and weights.
+ * Loads the weights, runs ${v.updates} updates of ${v.accumulate} passes ${v.each}, compares losses, dumps losses and weights.
  * Before passes that the input file marks it dumps what one pass leaves to the next, so that each can be judged alone.
  * A pass whose loss is infinite or no number is the last one.
  */
@@ -13,6 +13,9 @@ const uint32_t hal_plan_cores = ${v.cores}; /* what the plan was made for */
 #define ACCUMULATE ${v.accumulate}u
 
 static float losses[PASSES];
+% for name, count in v.numbers:
+float ${name}[${count}];
+% endfor
 
 static void print_value(const char *label, uint32_t (*format)(char *, float), float value) {
     char text[32];
@@ -63,6 +66,9 @@ int main(int argc, char **argv) {
 % for name, size in v.data:
         hal_read(${name}, ${size});
 % endfor
+% for name, count in v.numbers:
+        if (${v.due}) hal_read(${name}, sizeof(${name}));
+% endfor
         const uint64_t begin = hal_cycles();
         train_network_run(pass % ACCUMULATE == 0);
         train_cycles += hal_cycles() - begin;
@@ -70,7 +76,7 @@ int main(int argc, char **argv) {
         is_finite = losses[pass] - losses[pass] == 0.0f;
         errors += report_loss(pass, losses[pass], due.reference);
 % for call in v.optimizer:
-        if (pass % ACCUMULATE == ACCUMULATE - 1) {
+        if (${v.due}) {
             const uint64_t update = hal_cycles();
             ${call}
             optimizer_cycles += hal_cycles() - update;
@@ -82,7 +88,7 @@ int main(int argc, char **argv) {
     hal_write(${name}, ${size});
 % endfor
     print_count("BENCH train_cycles=", train_cycles / passes);
-    print_count(" opt_cycles=", optimizer_cycles / (passes < ACCUMULATE ? 1u : passes / ACCUMULATE));
+    print_count(" opt_cycles=", optimizer_cycles / (${v.made}));
     hal_print(" ${v.footprint} clock=${v.clock}\n");
     print_count("Errors: ", errors);
     print_count(" out of ", passes);

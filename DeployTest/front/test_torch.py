@@ -148,5 +148,6 @@ def test_data_that_does_not_fit(data: Any, options: dict[str, Any], kind: type[E
 def test_zoo(name: str, tmp_path: Path) -> None:
     """Nets of the zoo; `python -m DeployTest.suites.zoo` has them all."""
     zoo: Any = importlib.import_module("DeployTest.suites.zoo")
-    result = zoo.judge(name, 0, tmp_path)
-    assert (result.outcome, result.reason) == (zoo.RIGHT, "")
+    for optimizer in zoo.OPTIMIZERS:
+        result = zoo.judge(name, optimizer, 0, tmp_path / optimizer)
+        assert (result.outcome, result.reason) == (zoo.RIGHT, "")

@@ -1,11 +1,13 @@
-"""A zoo of ordinary PyTorch modules: each is trained six steps in generated C and by PyTorch, and compared.
+"""A zoo of ordinary PyTorch modules: each is trained six steps of SGD and of AdamW in generated C and by PyTorch.
 
 Run as `python -m DeployTest.suites.zoo` where PyTorch is installed; with --write it renews docs/zoo.md. A net is right
-where every loss and every final parameter of SGD is as close to PyTorch's as a training case has to be to its gold,
-parameters have the module's names, and the check of the same state passes.
+where every loss and every final parameter is as close to PyTorch's as a training case has to be to its gold, but for
+entries that rounding leaves open with AdamW, parameters have the module's names, and the check of the same state
+passes.
 """
 
 import argparse
+import itertools
 import sys
 import tempfile
 import traceback
@@ -16,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch import Tensor
 
 from deployer import pipeline
 from deployer.core.errors import UserError
-from deployer.core.operator import Array, losses
+from deployer.core.operator import losses
 from deployer.running.run import Outcome
 from deployer.torch import capture
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.suites import zoo_dense, zoo_images, zoo_sequences
 from DeployTest.suites.zoo_base import ZOO, Net
+from DeployTest.suites.zoo_torch import by_adamw, by_sgd
 from DeployTest.support.cases import compile_case, faults
 from DeployTest.support.pages import renew
 
@@ -35,21 +37,28 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 MARKS = ("<!-- zoo -->", "<!-- end of zoo -->")
 REGISTERING = (zoo_dense, zoo_images, zoo_sequences)
 """The modules whose import fills the zoo."""
-STEPS, RATE, L1 = 6, 0.05, 64000
+STEPS, L1 = 6, 64000
+OPTIMIZERS = {"sgd": (by_sgd, 0.05), "adamw": (by_adamw, 0.001)}
+"""How PyTorch trains with each optimizer, and the rate."""
 RIGHT, OFF, REFUSED, UNFORESEEN = "right", "off", "refused", "unforeseen"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a net: the largest differences of losses and of weights, how far weights moved, and why not."""
+    """What became of a net with an optimizer: the largest differences of losses and of weights, how far weights moved,
+    how many of their `entries` are `open`, and why not.
+    """
 
     net: str
+    optimizer: str
     seed: int
     outcome: str
     parameters: int = 0
     loss: float = 0.0
     weight: float = 0.0
     moved: float = 0.0
+    open: int = 0
+    entries: int = 0
     reason: str = ""
 
 
@@ -68,24 +77,8 @@ def samples(net: Net, seed: int) -> tuple[list[list[Tensor]], list[Tensor]]:
     return inputs, [torch.randint(0, scores.shape[1], (scores.shape[0], *scores.shape[2:])) for _ in inputs]
 
 
-def by_torch(
-    module: nn.Module, loss: str, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
-) -> tuple[list[float], dict[str, Array]]:
-    """Losses, and final parameters by name, after a step of SGD for each input."""
-    optimizer = torch.optim.SGD(module.parameters(), RATE)
-    function, values = {"mse": F.mse_loss, "cross_entropy": F.cross_entropy}[loss], []
-    for arguments, target in zip(inputs, targets, strict=True):
-        optimizer.zero_grad()
-        scores = module(*arguments)
-        value = function(scores[0] if isinstance(scores, tuple) else scores, target)
-        value.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        values.append(value.item())
-    return values, {name: p.detach().numpy().copy() for name, p in module.named_parameters()}
-
-
 def by_us(
-    net: Net, folder: Path, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
+    net: Net, optimizer: str, folder: Path, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
 ) -> tuple[Report, Outcome, tuple[str, ...]]:
     """The training case's report, its run in generated C on the host, and what the check has against it."""
     captured = capture(net.module, inputs[0])
@@ -94,7 +87,8 @@ def by_us(
     assert declared is not None
     data[declared.target] = np.stack([t.numpy() for t in targets])
     model = captured.save(folder / "net.onnx")
-    report = build_train_graph(model, net.loss, "sgd", RATE, captured.trainable, folder, data=data)
+    rate = OPTIMIZERS[optimizer][1]
+    report = build_train_graph(model, net.loss, optimizer, rate, captured.trainable, folder, data=data)
     assert not captured.unused, captured.unused
     case = pipeline.load_training(report.train)
     built = compile_case(case, folder / "out", "auto", L1)
@@ -102,7 +96,7 @@ def by_us(
     return report, outcome, faults(built, outcome)
 
 
-def judge(name: str, seed: int, folder: Path) -> Result:
+def judge(name: str, optimizer: str, seed: int, folder: Path) -> Result:
     """Train a net both ways."""
     torch.manual_seed(seed)
     net = ZOO[name](np.random.default_rng(seed))
@@ -112,54 +106,69 @@ def judge(name: str, seed: int, folder: Path) -> Result:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report, outcome, against = by_us(net, folder, inputs, targets)
+            report, outcome, against = by_us(net, optimizer, folder, inputs, targets)
     except UserError as error:
-        return Result(name, seed, REFUSED, reason=" ".join(str(error).split())[:300])
+        return Result(name, optimizer, seed, REFUSED, reason=" ".join(str(error).split())[:300])
     except Exception:
-        return Result(name, seed, UNFORESEEN, reason=traceback.format_exc(limit=-2))
+        return Result(name, optimizer, seed, UNFORESEEN, reason=traceback.format_exc(limit=-2))
     net.module.load_state_dict(state)
-    gold, weights = by_torch(net.module, net.loss, inputs, targets)
+    peer, rate = OPTIMIZERS[optimizer]
+    gold = peer(net.module, net.loss, inputs, targets, rate)
+    weights = gold.weights
     ours = {module_name: outcome.arrays[n] for n, module_name in report.trained.items()}
     expected = {n for n, p in net.module.named_parameters() if p.requires_grad}
     if set(ours) != expected:
-        return Result(name, seed, OFF, len(expected), reason=f"trained are {sorted(ours)}, not {sorted(expected)}")
-    loss = max(abs(a - b) for a, b in zip(outcome.losses, gold, strict=True))
-    weight = max(float(np.abs(ours[n].reshape(weights[n].shape) - weights[n]).max()) for n in expected)
+        reason = f"trained are {sorted(ours)}, not {sorted(expected)}"
+        return Result(name, optimizer, seed, OFF, len(expected), reason=reason)
+    loss = max(abs(a - b) for a, b in zip(outcome.losses, gold.losses, strict=True))
+    left = {n: gold.open.get(n, np.zeros(weights[n].shape, bool)) for n in expected}
+    apart = {n: np.abs(ours[n].reshape(weights[n].shape) - weights[n]) for n in expected}
+    weight = max(float(apart[n][~left[n]].max(initial=0.0)) for n in expected)
     moved = max(float(np.abs(weights[n] - state[n].numpy()).max()) for n in expected)
     good = loss <= TOLERANCES.loss and weight <= TOLERANCES.weight and not against
-    return Result(name, seed, RIGHT if good else OFF, len(expected), loss, weight, moved, "; ".join(against)[:300])
+    counts = sum(int(mask.sum()) for mask in left.values()), sum(weights[n].size for n in expected)
+    outcome_word, reason = RIGHT if good else OFF, "; ".join(against)[:300]
+    return Result(name, optimizer, seed, outcome_word, len(expected), loss, weight, moved, *counts, reason)
 
 
 def run(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
-    """Every net with every seed."""
-    for name in names:
-        for seed in seeds:
-            with tempfile.TemporaryDirectory() as folder:
-                yield judge(name, seed, Path(folder))
+    """Every net with every optimizer and every seed."""
+    for name, optimizer, seed in itertools.product(names, OPTIMIZERS, seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            yield judge(name, optimizer, seed, Path(folder))
 
 
 def document(results: Sequence[Result]) -> str:
     """A row per net."""
     names = list(dict.fromkeys(r.net for r in results))
-    right = [n for n in names if all(r.outcome == RIGHT for r in results if r.net == n)]
     seeds = sorted({r.seed for r in results})
-    lines = [f"{len(right)} of {len(names)} nets are right with all of the seeds {', '.join(map(str, seeds))}.", ""]
-    lines += [
-        "| net | parameters | losses differ by | weights differ by | weights moved by | |",
-        "|---|---:|---:|---:|---:|---|",
-    ]
-    for name in names:
-        of = [r for r in results if r.net == name]
-        worst = next((r for r in of if r.outcome != RIGHT), of[0])
-        cells = [f"{max(getattr(r, field) for r in of):.1e}" for field in ("loss", "weight", "moved")]
-        text = (
-            ""
-            if worst.outcome == RIGHT
-            else f"{worst.outcome}: {worst.reason.splitlines()[-1] if worst.reason else ''}"
+    lines = []
+    for optimizer in OPTIMIZERS:
+        of = [r for r in results if r.optimizer == optimizer]
+        right = [n for n in names if all(r.outcome == RIGHT for r in of if r.net == n)]
+        text = f"With {optimizer} {len(right)} of {len(names)} nets are right with all of the seeds"
+        open_ones = sum(r.open for r in of)
+        share = (
+            f"; {open_ones} of {sum(r.entries for r in of)} entries of parameters are undetermined" if open_ones else ""
         )
-        numbers = " | ".join(cells) if of[0].parameters else " | | "
-        lines.append(f"| {name} | {of[0].parameters or ''} | {numbers} | {text.replace('|', '/')[:200]} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"{text} {', '.join(map(str, seeds))}{share}.")
+    head = "".join(f" {o}: losses differ by | weights differ by | moved by |" for o in OPTIMIZERS)
+    lines += ["", f"| net | parameters |{head} undetermined | |", "|---" * (4 + 3 * len(OPTIMIZERS)) + "|"]
+    return "\n".join([*lines, *(_row([r for r in results if r.net == name]) for name in names)]) + "\n"
+
+
+def _row(of: Sequence[Result]) -> str:
+    """The row of a net."""
+    cells = []
+    for optimizer in OPTIMIZERS:
+        own = [r for r in of if r.optimizer == optimizer and r.parameters]
+        cells += [f"{max(getattr(r, f) for r in own):.1e}" if own else "" for f in ("loss", "weight", "moved")]
+    entries = sum(r.entries for r in of if r.open or r.optimizer != "sgd")
+    cells.append(f"{sum(r.open for r in of)} of {entries}" if any(r.open for r in of) else "")
+    worst = next((r for r in of if r.outcome != RIGHT), None)
+    reason = worst.reason.splitlines()[-1] if worst and worst.reason else ""
+    cells.append(f"{worst.optimizer}, {worst.outcome}: {reason}".replace("|", "/")[:200] if worst else "")
+    return f"| {of[0].net} | {of[0].parameters or ''} | {' | '.join(cells)} |"
 
 
 def main(words: list[str] | None = None) -> int:
@@ -173,8 +182,11 @@ def main(words: list[str] | None = None) -> int:
     results = []
     for result in run(a.names or list(ZOO), a.seeds):
         results.append(result)
-        figures = f"losses {result.loss:.1e} weights {result.weight:.1e} moved {result.moved:.1e}"
-        print(f"{result.outcome:10} {result.net:24} {result.seed} {figures} {result.reason}", flush=True)
+        figures = f"losses {result.loss:.1e} weights {result.weight:.1e} moved {result.moved:.1e} open {result.open}"
+        print(
+            f"{result.outcome:10} {result.net:24} {result.optimizer:6} {result.seed} {figures} {result.reason}",
+            flush=True,
+        )
     if a.write:
         renew(DOCUMENT, MARKS, document(results))
     bad = {r.net for r in results if r.outcome != RIGHT}

@@ -1,7 +1,6 @@
 """Optimizers beside formulas of their own in float64, beside PyTorch, in groups, and with limits of gradients."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,147 +11,17 @@ import pytest
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.operator import Operator, Sample
 from deployer.frontend import parse
-from deployer.training.settings import with_settings
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
 from DeployTest.support.built_cases import opened
 from DeployTest.support.command_line import bits, deployer, refused
 from DeployTest.support.kernel_bench import run_step, step_of
 from DeployTest.support.tolerances import assert_close, table
+from DeployTest.support.updates import RATE, UPDATES, narrow
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 Array = np.ndarray[Any, Any]
-Step = Callable[[Array, Array, list[Array], int], tuple[Array, ...]]
-RATE, SIZE, STEPS, SEEDS = 0.01, 37, 25, (0, 1, 2)
-
-
-def _sgd(lr: float, decay: float = 0.0, momentum: float = 0.0, nesterov: bool = False) -> Step:
-    """torch.optim.SGD's algorithm with dampening 0."""
-
-    def step(w: Array, g: Array, states: list[Array], count: int) -> tuple[Array, ...]:
-        g = g + decay * w
-        if not states:
-            return (w - lr * g,)
-        v = momentum * states[0] + g
-        return w - lr * (g + momentum * v if nesterov else v), v
-
-    return step
-
-
-def _adam(lr: float, beta1: float, beta2: float, eps: float, decay: float, apart: bool) -> Step:
-    """Kingma and Ba 2015, algorithm 1; with `apart` the decay of Loshchilov and Hutter 2019, algorithm 2."""
-
-    def step(w: Array, g: Array, states: list[Array], count: int) -> tuple[Array, ...]:
-        g, w = (g, w - lr * decay * w) if apart else (g + decay * w, w)
-        m = beta1 * states[0] + (1 - beta1) * g
-        v = beta2 * states[1] + (1 - beta2) * g**2
-        return w - lr * (m / (1 - beta1**count)) / (np.sqrt(v / (1 - beta2**count)) + eps), m, v
-
-    return step
-
-
-def _rmsprop(lr: float, alpha: float, eps: float, decay: float, momentum: float = 0.0) -> Step:
-    """torch.optim.RMSprop's algorithm, not centered."""
-
-    def step(w: Array, g: Array, states: list[Array], count: int) -> tuple[Array, ...]:
-        g = g + decay * w
-        v = alpha * states[0] + (1 - alpha) * g**2
-        move = g / (np.sqrt(v) + eps)
-        if len(states) == 1:
-            return w - lr * move, v
-        b = momentum * states[1] + move
-        return w - lr * b, v, b
-
-    return step
-
-
-def _adagrad(lr: float, eps: float, decay: float) -> Step:
-    """Duchi, Hazan and Singer 2011, with a diagonal matrix."""
-
-    def step(w: Array, g: Array, states: list[Array], count: int) -> tuple[Array, ...]:
-        g = g + decay * w
-        v = states[0] + g**2
-        return w - lr * g / (np.sqrt(v) + eps), v
-
-    return step
-
-
-@dataclass(frozen=True)
-class Update:
-    """A choice with settings, as the compiler, a formula and PyTorch have it."""
-
-    choice: str
-    formula: Callable[..., Step]
-    settings: Mapping[str, float] = field(default_factory=dict)
-    formula_words: Mapping[str, Any] = field(default_factory=dict)
-    torch: str = "SGD"
-    torch_words: Mapping[str, Any] = field(default_factory=dict)
-
-    def operator(self) -> tuple[Operator, dict[str, float]]:
-        """The operator, and the attributes of its node."""
-        operator, attributes = with_settings(self.choice, self.settings)
-        return operator, {"lr": RATE, **attributes}
-
-
-def _given(**numbers: float) -> dict[str, float]:
-    return {name.replace("_", "-"): number for name, number in numbers.items()}
-
-
-ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-BETAS = {"beta1": 0.75, "beta2": 0.96875, "eps": 2.0**-10}
-TORCH_ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
-TORCH_BETAS = {"betas": (0.75, 0.96875), "eps": 2.0**-10}
-UPDATES = {
-    "sgd": Update("sgd", _sgd),
-    "sgd_decay": Update("sgd", _sgd, _given(weight_decay=0.25), {"decay": 0.25}, torch_words={"weight_decay": 0.25}),
-    "sgd_momentum": Update("sgd", _sgd, _given(momentum=0.875), {"momentum": 0.875}, "SGD", {"momentum": 0.875}),
-    "sgd_nesterov": Update(
-        "sgd",
-        _sgd,
-        _given(momentum=0.875, weight_decay=0.25, nesterov=1),
-        {"momentum": 0.875, "decay": 0.25, "nesterov": True},
-        "SGD",
-        {"momentum": 0.875, "weight_decay": 0.25, "nesterov": True},
-    ),
-    "adam": Update("adam", _adam, {}, {**ADAM, "decay": 0.0, "apart": False}, "Adam", TORCH_ADAM),
-    "adam_settings": Update(
-        "adam",
-        _adam,
-        _given(**BETAS, weight_decay=0.25),
-        {**BETAS, "decay": 0.25, "apart": False},
-        "Adam",
-        {**TORCH_BETAS, "weight_decay": 0.25},
-    ),
-    "adamw": Update("adamw", _adam, {}, {**ADAM, "decay": 0.01, "apart": True}, "AdamW", TORCH_ADAM),
-    "adamw_settings": Update(
-        "adamw",
-        _adam,
-        _given(**BETAS, weight_decay=0.25),
-        {**BETAS, "decay": 0.25, "apart": True},
-        "AdamW",
-        {**TORCH_BETAS, "weight_decay": 0.25},
-    ),
-    "rmsprop": Update(
-        "rmsprop", _rmsprop, {}, {"alpha": 0.99, "eps": 1e-8, "decay": 0.0}, "RMSprop", {"alpha": 0.99, "eps": 1e-8}
-    ),
-    "rmsprop_momentum": Update(
-        "rmsprop",
-        _rmsprop,
-        _given(alpha=0.75, eps=2.0**-10, weight_decay=0.25, momentum=0.5),
-        {"alpha": 0.75, "eps": 2.0**-10, "decay": 0.25, "momentum": 0.5},
-        "RMSprop",
-        {"alpha": 0.75, "eps": 2.0**-10, "weight_decay": 0.25, "momentum": 0.5},
-    ),
-    "adagrad": Update("adagrad", _adagrad, {}, {"eps": 1e-10, "decay": 0.0}, "Adagrad"),
-    "adagrad_settings": Update(
-        "adagrad",
-        _adagrad,
-        _given(eps=2.0**-10, weight_decay=0.25),
-        {"eps": 2.0**-10, "decay": 0.25},
-        "Adagrad",
-        {"eps": 2.0**-10, "weight_decay": 0.25},
-    ),
-}
+SIZE, STEPS, SEEDS = 37, 25, (0, 1, 2)
 
 
 def _gradients(seed: int) -> Iterator[Array]:
@@ -183,7 +52,7 @@ def test_every_step_from_its_own_state(name: str) -> None:
     operator, attributes = case.operator()
     for seed in SEEDS:
         w, states = _start(operator, seed)
-        formula = case.formula(float(np.float32(RATE)), **_narrow(case.formula_words))
+        formula = case.formula(float(np.float32(RATE)), **narrow(case.formula_words))
         for count, g in enumerate(_gradients(seed), 1):
             step = step_of(operator, _sample(operator, [w, g, *states], count, attributes))
             results = run_step(step, step.access.sizes)
@@ -198,15 +67,6 @@ def test_every_step_from_its_own_state(name: str) -> None:
             w, *states = results
 
 
-def _narrow(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers as float32 has them."""
-
-    def narrow(x: Any) -> Any:
-        return tuple(map(narrow, x)) if isinstance(x, tuple) else float(np.float32(x)) if isinstance(x, float) else x
-
-    return {name: narrow(x) for name, x in words.items()}
-
-
 @pytest.mark.parametrize("name", UPDATES)
 def test_many_steps_are_pytorchs(name: str) -> None:
     """Weights after each of many steps of PyTorch's optimizer in float64."""
@@ -218,7 +78,7 @@ def test_many_steps_are_pytorchs(name: str) -> None:
         start, states = _start(operator, seed)
         w, states = start.astype(np.float64), [s.astype(np.float64) for s in states]
         parameter = torch.nn.Parameter(torch.tensor(w))
-        words = _narrow(case.torch_words)
+        words = narrow(case.torch_words)
         optimizer = getattr(torch.optim, case.torch)([parameter], float(np.float32(RATE)), **words)
         for count, g in enumerate(_gradients(seed), 1):
             sample = _sample(operator, [w, g.astype(np.float64), *states], count, attributes)

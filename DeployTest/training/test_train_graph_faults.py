@@ -143,7 +143,7 @@ def test_fault_is_named(name: str, tmp_path: Path) -> None:
         ("lion", 0.1, raises(OptionProblem, "no optimizer 'lion'", "sgd")),
         ("sgd", 0.0, raises(OptionProblem, "learning rate 0.0")),
         ("sgd", float("nan"), raises(OptionProblem, "learning rate nan")),
-        ("sgd", 1e30, raises(DatasetMismatch, "diverges in pass", "smaller learning rate")),
+        ("sgd", 1e30, raises(OptionProblem, "learning rate 1e+30 is too large", "--any-rate")),
     ],
 )
 def test_optimizer_faults(optimizer: str, rate: float, error: pytest.RaisesExc, tmp_path: Path) -> None:
@@ -151,6 +151,13 @@ def test_optimizer_faults(optimizer: str, rate: float, error: pytest.RaisesExc, 
     path = RELU.save(tmp_path / "model.onnx")
     with error:
         build_train_graph(path, "mse", optimizer, rate, "w1", tmp_path)
+
+
+def test_divergence(tmp_path: Path) -> None:
+    """A run whose loss leaves float32 has no gold, and none is written."""
+    path = RELU.save(tmp_path / "model.onnx")
+    with raises(DatasetMismatch, "diverges in pass", "smaller learning rate"):
+        build_train_graph(path, "mse", "sgd", 1e30, "w1", tmp_path, free_rates=True)
 
 
 def test_missing_model(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from deployer.planning.expr import (
     Choice,
     Clipped,
     Difference,
+    Element,
     Equal,
     Expr,
     Home,
@@ -88,6 +89,8 @@ class Printer:
                 return str(value.value if isinstance(value, Size) else value)
             case Var(name):
                 return name
+            case Element(array, index):
+                return f"{array}[{t(index)}]"
             case Home(storage):
                 return self.names.home(storage)
             case Slot(step, arg, staged):

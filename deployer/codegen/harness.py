@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.c_names import Names
-from deployer.codegen.render import loaded_homes
+from deployer.codegen.render import loaded_homes, number_count
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
-from deployer.core.safe_text import CText, c_string, code, identifier
+from deployer.core.safe_text import CText, c_comment, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
+from deployer.planning.tile_loop import NUMBERS
+from deployer.rates.run_time import update_numbers
 from deployer.verify.checked import moments, state_homes
 from deployer.verify.reference import as_float32
 
@@ -21,7 +23,8 @@ from deployer.verify.reference import as_float32
 class HarnessView:
     """A training or inference main program: what it loads once (`loaded`) and per pass (`data`), and its `results`.
 
-    `state` is what it dumps before a pass where its input file asks for that.
+    `state` is what it dumps before a pass where its input file asks for that, `numbers` what it reads at an update, if
+    anything. An update is `due` where that condition holds, and `made` have been at the end.
     """
 
     provenance: CText
@@ -40,6 +43,10 @@ class HarnessView:
     footprint: CText
     clock: CText
     cores: int
+    numbers: tuple[tuple[CText, int], ...]
+    due: CText
+    made: CText
+    each: CText
 
 
 def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
@@ -50,8 +57,10 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
     training = "train" in order
-    updates = passes // accumulate if "optimizer" in order or plan.options.fused else 0
+    flush, left = plan.running.flush, passes % accumulate
+    updates = passes // accumulate + int(flush and left > 0) if "optimizer" in order or plan.options.fused else 0
     results = plan.weights if training else plan.outputs
+    each = "ACCUMULATE"
 
     def sized(homes: list[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
@@ -73,6 +82,10 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         footprint=c_string(footprint),
         clock=c_string(target.clock),
         cores=target.cores,
+        numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
+        due=code("pass % ACCUMULATE == ACCUMULATE - 1" + (" || passes == PASSES" if flush else "")),
+        made=code(f"(passes + ACCUMULATE - 1) / {each}" if flush else f"passes < {each} ? 1u : passes / {each}"),
+        each=c_comment(f"each, the last of {left}" if flush else "each"),
     )
 
 
@@ -89,7 +102,9 @@ def data_homes(plan: Plan) -> list[Home]:
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
-    """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample."""
+    """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample, and
+    before an update the numbers that it reads.
+    """
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
     indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
     dumped = set(moments(plan.running))
@@ -98,6 +113,8 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
         parts.append(np.uint32(index in dumped).tobytes())
         sample = dataset.sample(index)
         parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
+        if dataset.updates_after(index) and number_count(plan):
+            parts.append(update_numbers(program, dataset.rates_of(index)).tobytes())
     return b"".join(parts)
 
 

@@ -10,13 +10,14 @@ from deployer.codegen.c_text import WIDTH, Printer, group_name, table_name, wrap
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
+from deployer.core.declarations import UpdateNumber
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, target_of
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.planning.expr import variables
 from deployer.planning.lower import lower
-from deployer.planning.tile_loop import FLAG
+from deployer.planning.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 COLUMN = 28
@@ -106,6 +107,8 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
+    if count := number_count(plan):
+        functions = (code(f"extern float {NUMBERS}[{count}];"), *functions)
     return HeaderView(origin, memories, tuple(constants), functions)
 
 
@@ -179,6 +182,12 @@ def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
     """The tables of a group, which its first step fetches."""
     title = c_comment(f"Argument tables of steps {span.start} to {span[-1]}; step {span.start} fetches them.")
     return GroupView(title, identifier(group_name(span.start)), tuple(tables[step] for step in span))
+
+
+def number_count(plan: Plan) -> int:
+    """How many numbers the program reads at each update."""
+    values = (value for step in plan.steps for value in step.args.values())
+    return 1 + max((value.place for value in values if isinstance(value, UpdateNumber)), default=-1)
 
 
 def used_kernels(steps: Sequence[PlanStep]) -> tuple[CText, ...]:

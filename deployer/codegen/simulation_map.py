@@ -74,12 +74,12 @@ class SimStepView:
 
 @dataclass(frozen=True)
 class GraphView:
-    """The `count` steps of a graph from number `first` on, which run in each `every`-th pass."""
+    """The `count` steps of a graph from number `first` on, which run in each `every`-th pass, or the last, too."""
 
     name: CText
     first: int
     count: int
-    every: int
+    every: int | CText
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,9 @@ def _graphs(plan: Plan) -> Iterator[GraphView]:
     first = 0
     for name in plan.graphs:
         count = sum(step.graph == name for step in plan.steps)
-        yield GraphView(identifier(name), first, count, plan.options.accumulate if name == "optimizer" else 1)
+        often = plan.options.accumulate if name == "optimizer" else 1
+        every = code(f"{often} | HAL_SIM_AND_LAST") if plan.running.flush and often > 1 else often
+        yield GraphView(identifier(name), first, count, every)
         first += count
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.access import At, Axis, Broadcast, Windowed
+from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.safe_text import CText, code
+from deployer.planning.tile_loop import NUMBERS
 from deployer.verify.boxes import Span, cuts
 
 NONE = "HAL_SIM_NONE"
@@ -154,6 +156,8 @@ class Loops:
                 return "HAL_SIM_LAST, 0, 0, 0, NULL"
             case Flag():
                 return "HAL_SIM_FLAG, 0, 0, 0, NULL"
+            case UpdateNumber(place):
+                return f"HAL_SIM_NUMBER, 0, 0, 0, {NUMBERS} + {place}"
             case Length(arg, axis):
                 return f"HAL_SIM_LENGTH, {self._operand(arg)}, {axis}, 0, NULL"
             case Stride(arg, axis):

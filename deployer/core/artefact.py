@@ -26,7 +26,7 @@ LARGEST = 1 << 53
 OUTSIDE_DIGEST = "outside digest"
 """Metadata key of a field that is left out of the digest, because it is no decision."""
 IF_ANY = "if any"
-"""Metadata key of a field that is left out of the file where it is an empty tuple."""
+"""Metadata key of a field that is left out of the file where it is an empty tuple or false."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 

@@ -15,6 +15,15 @@ from deployer.core.ir import AttrValue, Node, TensorType
 ACTIVATION = "activation"
 """The attribute of a node that names the operator its kernel applies to the result; only fusion sets it."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+MOST_NUMBERS = 1 << 12
+"""The most numbers that a program reads at an update."""
+
+
+@dataclass(frozen=True)
+class UpdateNumber:
+    """A float kernel argument that the program reads at each update, by its place among the numbers of the update."""
+
+    place: int
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,9 @@ class Optimizer:
     `choice` is its name on the command line; the `usual` one is the default. `weight` and `gradient` are positions of
     inputs, and the keys of `states` are the positions of its states. `count` is the position of the number of updates,
     this one included, which all weights share. `rate` is the attribute with the learning rate, which may also come from
-    an input if the operator's `static_inputs` say so. `sequences` is the form over all weights that files may have.
+    an input if the operator's `static_inputs` say so; where a node has none, it is `default_rate`. `rated` are the
+    scalars of the kernel that depend on the rate, by default the one of its name. `sequences` is the form over all
+    weights that files may have.
     `settings` are further options of the command line. Several operators may be one choice with different settings, so
     that a state is kept only where it is needed: the one with the fewest that has all that are given is taken.
     """
@@ -145,6 +156,13 @@ class Optimizer:
     count: int | None = None
     sequences: Sequences | None = None
     settings: tuple[Setting, ...] = ()
+    default_rate: float = 0.01
+    rated: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """By default the rate is the only scalar that depends on it."""
+        if not self.rated:
+            object.__setattr__(self, "rated", (self.rate,))
 
     def clash(self, other: "Optimizer") -> str:
         """What both claim for themselves; empty where that is nothing."""
@@ -334,6 +352,13 @@ class Choices:
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""
+        return None
+
+    def counted(self, node: Node, inputs: Sequence[npt.NDArray[Any] | None]) -> float | None:
+        """What the mean that the node is of a loss divides by, where labels have a say in it; by default they do not.
+
+        `inputs` are the operands that are data or constants, in any shape.
+        """
         return None
 
     def is_static(self, position: int, value: npt.NDArray[Any] | None) -> bool:

@@ -22,6 +22,7 @@ from deployer.core.declarations import (
     Optimizer,
     Recomputed,
     Sums,
+    UpdateNumber,
 )
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import MICROSOFT, Extra, Form, Rule
@@ -93,7 +94,7 @@ class Flag:
     """The lazy-reset flag of the running pass, 0 or 1."""
 
 
-ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag
+ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag | UpdateNumber
 CType = Literal["u32", "i32", "f32"]
 SCALARS: dict[CType, int] = {"u32": 4, "i32": 4, "f32": 4}
 """Bytes of scalars in an argument struct."""
@@ -263,8 +264,7 @@ class Operator(Decisions, Choices, Fusible, ABC):
 
     def sweep(self) -> Iterator[Sample]:
         """Uses to measure the kernel's cost: the samples, or vectors of many lengths if all inputs have one shape."""
-        samples = list(self.samples())
-        first = samples[0]
+        first, *_ = samples = list(self.samples())
         shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}
         if len(shapes) != 1:
             yield from samples

@@ -52,13 +52,14 @@ def target_of(options: Options) -> Target:
 
 @dataclass(frozen=True)
 class Running:
-    """What a run does and no decision depends on: its passes, the tolerance of losses, and the passes that are compared
-    from the state that the program had (`checked`).
+    """What no decision depends on: passes, tolerance of losses, passes whose state is `checked`; with `flush` the last
+    pass ends with an update in any case.
     """
 
     passes: int
     tolerance: float
     checked: int
+    flush: bool = field(default=False, metadata={IF_ANY: True})
 
 
 @dataclass(frozen=True)
@@ -361,8 +362,7 @@ class LevelUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every decision, so that the emitter only prints. `digest` identifies the tiling of the plan; `running` is not a
-    decision and changes no digest.
+    """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
     The kernels' argument tables are the first `table_bytes` of the innermost level; with `groups` as in its tiling.
     """

@@ -1,10 +1,11 @@
 """Stage 2: checks the raw graphs and makes the typed program; an error names the faulty node or value."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from deployer.core.errors import GraphProblem, ShapeMismatch, Warn, python_warning
+from deployer.core.errors import DeployerWarning, GraphProblem, ShapeMismatch, Warn, python_warning
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, registry
@@ -15,6 +16,7 @@ from deployer.frontend.node_checks import check_kernel
 from deployer.frontend.optimizer_graph import prepared
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
+from deployer.rates.course import LARGEST_RATE
 
 _INT32 = np.iinfo(np.int32)
 
@@ -41,6 +43,8 @@ def check_program(
     check_producers(source.optimizer)
     _check_shadowed(source.optimizer, main)
     optimizer = rename_private(prepared(source.optimizer, main, learning_rate), main)
+    if learning_rate is None:
+        _warn_of_rates(optimizer, warn)
     roles = training_roles(main, optimizer, data_inputs)
     loss = main.outputs[0]
     train = _resolved(main, (loss,), roles.types, warn)
@@ -67,6 +71,17 @@ def check_program(
     )
     _check_constant_labels(program)
     return program
+
+
+def _warn_of_rates(optimizer: RawGraph, warn: Warn) -> None:
+    """Warn of rates of a file that a command line may not have; they are taken as they are."""
+    operators = registry()
+    for node in optimizer.nodes:
+        declared = operators[node.op].optimizer if node.op in operators else None
+        rate = node.attrs.get(declared.rate) if declared else None
+        if isinstance(rate, int | float) and math.isfinite(rate) and not 0 < rate <= LARGEST_RATE:
+            cause = f"node {node.name!r} ({node.op}) has the learning rate {rate:g}"
+            warn(DeployerWarning(cause, [("usual", f"above 0, at most {LARGEST_RATE:g}")], "--learning-rate 0.01"))
 
 
 def _inference(main: RawGraph, warn: Warn) -> Program:

@@ -58,6 +58,34 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
                 _check_bounds(node, values[name], bounds, f"{place} {name!r}")
 
 
+def loss_counts(program: Program, samples: Sequence[Sequence[Array]]) -> list[float | None]:
+    """What the mean of each sample's loss is divided by, None where no value of it has a say in that.
+
+    It is the loss that the program ends with; samples are the data inputs in order.
+    """
+    end = program.storage(program.outputs[0])
+    node = next((n for n in program.graphs[0].nodes if end in map(program.storage, filter(None, n.outputs))), None)
+    if node is None:
+        return [None] * len(samples)
+    read = [program.storage(name) if name else "" for name in node.inputs]
+    fixed = {n: program.tensors[n].array for n in read if n and program.tensors[n].role == "constant"}
+    counts = []
+    for sample in samples:
+        known = fixed | dict(zip(program.data, sample, strict=True))
+        counts.append(operator_of(node).counted(node, [known.get(name) for name in read]))
+    return counts
+
+
+def check_counts(program: Program, samples: Sequence[Sequence[Array]], place: str) -> None:
+    """Raise DatasetMismatch where no label of a sample counts, so that the mean of its loss is 0 / 0."""
+    for k, count in enumerate(loss_counts(program, samples)):
+        if count is not None and not count > 0:
+            facts = [("counted", f"{count:g}"), ("loss", program.outputs[0])]
+            hint = "leave the sample out, or put it together with others in one batch"
+            cause = f"{place}: sample {k} has no label that counts, and the mean of its loss is 0 / 0"
+            raise DatasetMismatch(cause, facts, hint)
+
+
 def _check_bounds(node: Node, array: Array, bounds: tuple[float, float], place: str) -> None:
     """Raise DatasetMismatch for a number outside of the bounds of the input that it is for."""
     outside = np.argwhere(~((array >= bounds[0]) & (array <= bounds[1])))

@@ -3,7 +3,7 @@
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,20 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
-from deployer.frontend.data_numbers import check_classes, check_finite, narrowed
+from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_counts, narrowed
+from deployer.rates.windows import mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
 MARK = "meta_float64"
 """The key of `gold_mark` in outputs.npz."""
+FLUSH = "meta_flush"
+"""The key of inputs.npz that is 1 where the passes left at the end have an update of their own."""
+MEAN = "meta_mean_input"
+"""The key of the number, from 1 on, of the data input by which an update takes the mean over its passes."""
+RATES = "meta_rates"
+"""The key of the rates of each update in inputs.npz."""
+NO_RATES = np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +35,10 @@ class Dataset:
     `samples` holds the data inputs of each sample in the program's order. The run has `n_batches` forward passes, and
     an update after every `n_accum` of them. `expected_losses` holds the losses of the first passes, as many as
     outputs.npz has for this `n_accum`. `expected_weights` is empty if the run differs from the recorded one.
-    `by_reference` says that expected results are of this compiler's own float64 reference.
+    `by_reference` says that expected results are of this compiler's own float64 reference. `rates` are float32
+    [updates, groups] where the program takes its rates when it runs, and else nothing. `shares` are what the loss of
+    each pass counts in its update, which the program reads from data input `share_at`; without them each counts 1.
+    With `flush` the passes that are left at the end have an update of their own.
     """
 
     samples: tuple[tuple[Array, ...], ...]
@@ -37,15 +48,37 @@ class Dataset:
     expected_losses: tuple[float, ...]
     expected_weights: Arrays
     by_reference: bool = False
+    rates: Array = field(default_factory=lambda: NO_RATES)
+    shares: tuple[float, ...] = ()
+    share_at: int = -1
+    flush: bool = False
 
     @property
     def updates(self) -> int:
         """Number of runs of the optimizer graph."""
-        return self.n_batches // self.n_accum
+        return self.n_batches // self.n_accum + int(self.flush and self.left > 0)
+
+    @property
+    def left(self) -> int:
+        """Passes behind the last full update."""
+        return self.n_batches % self.n_accum
 
     def sample(self, index: int) -> tuple[Array, ...]:
         """The data inputs of forward pass `index`; after the last sample the first follows."""
-        return self.samples[index % len(self.samples)]
+        sample = self.samples[index % len(self.samples)]
+        if not self.shares:
+            return sample
+        own = np.full(sample[self.share_at].shape, self.shares[index], np.float32)
+        return (*sample[: self.share_at], own, *sample[self.share_at + 1 :])
+
+    def updates_after(self, index: int) -> bool:
+        """Whether an update follows forward pass `index`."""
+        return (index + 1) % self.n_accum == 0 or (self.flush and index + 1 == self.n_batches)
+
+    def rates_of(self, index: int) -> tuple[float, ...]:
+        """The rate of each group in the update that pass `index` belongs to; none where rates are constants."""
+        row = min(index // self.n_accum, len(self.rates) - 1)
+        return tuple(map(float, self.rates[row])) if self.rates.size else ()
 
 
 def data_inputs(case_dir: Path) -> int | None:
@@ -54,10 +87,19 @@ def data_inputs(case_dir: Path) -> int | None:
     return len(keys) or None
 
 
-def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accum: int | None = None) -> Dataset:
+def load(
+    case_dir: Path,
+    program: Program,
+    *,
+    n_steps: int | None = None,
+    n_accum: int | None = None,
+    rated: bool = True,
+    flush: bool | None = None,
+) -> Dataset:
     """Read a training case; `n_steps` replaces the number of forward passes, `n_accum` those per update.
 
-    Without outputs.npz nothing is expected.
+    Without outputs.npz nothing is expected. The rates of the file, if it has some, are read if `rated`; `flush`
+    replaces what it says of passes that are left.
     Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
     """
     source, gold = case_dir / "inputs.npz", case_dir / "outputs.npz"
@@ -65,7 +107,9 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
     recorded = _meta(inputs, source, "meta_n_batches", n_steps), _meta(inputs, source, "meta_n_accum", 1)
     batches = recorded[0] if n_steps is None else n_steps
     accum = recorded[1] if n_accum is None else n_accum
-    check_run(program, batches, accum, f"{recorded[0]} passes, {recorded[1]} per update")
+    flushed = bool(FLUSH in inputs and np.any(inputs[FLUSH]))
+    last = flushed if flush is None else flush
+    check_run(program, batches, accum, f"{recorded[0]} passes, {recorded[1]} per update", last)
     size = _meta(inputs, source, "meta_data_size", 1 + len({k.split("_")[0] for k in inputs if k.startswith("mb")}))
     samples, weights = _inputs(program, inputs, source, size)
     check_classes(program, weights, f"{source}:")
@@ -74,7 +118,41 @@ def load(case_dir: Path, program: Program, *, n_steps: int | None = None, n_accu
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     own = outputs is not None and MARK in outputs and np.array_equal(outputs[MARK].reshape(-1), [gold_mark(outputs)])
-    return Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {}, own)
+    same &= flushed == last or not batches % accum
+    dataset = Dataset(samples, weights, batches, accum, losses[:valid], finals if same else {}, own, flush=last)
+    if rated:
+        dataset = replace(dataset, rates=_rates(inputs, source, dataset.updates))
+    return dataset if MEAN not in inputs else with_shares(dataset, program, _meta(inputs, source, MEAN, None), source)
+
+
+def with_shares(dataset: Dataset, program: Program, place: int, path: Path | str) -> Dataset:
+    """The dataset whose updates take the mean over their passes, by data input number `place`, counted from 1.
+
+    An update then is that of the loss of its passes joined to one batch: a pass counts as many as its labels that
+    count, or their weights, of those of the update. DatasetMismatch where that input is not one float.
+    """
+    name = program.data[place - 1] if place <= len(program.data) else ""
+    kind = program.tensors[name].type if name else None
+    if kind is None or kind.dtype != "float32" or kind.size != 1:
+        facts = [("input", str(place)), ("found", f"{name} {kind}"), ("data inputs", ", ".join(program.data))]
+        raise DatasetMismatch(f"{path}: {MEAN} is no data input of one float", facts, "make the case again")
+    shares = mean_shares(loss_counts(program, dataset.samples), dataset.n_batches, dataset.n_accum)
+    return replace(dataset, shares=shares, share_at=place - 1)
+
+
+def _rates(arrays: Arrays, path: Path, updates: int) -> Array:
+    """The rates of so many updates by group, float32 [updates, groups]; of no update where the file has none."""
+    if RATES not in arrays:
+        return NO_RATES
+    rates, place = arrays[RATES], f"{path}: {RATES!r}"
+    facts = [("found", f"{rates.dtype}{list(rates.shape)}"), ("expected", "float32 [updates, groups of parameters]")]
+    if rates.ndim != 2 or not rates.size or rates.dtype != np.float32:
+        raise DatasetMismatch(f"{place} is not the rates of updates", facts, "--schedule constant, or another")
+    check_finite(rates, place)
+    if len(rates) < updates:
+        facts = [("updates", str(updates)), ("rates", str(len(rates)))]
+        raise DatasetMismatch(f"{place} has no rate for each update", facts, "fewer passes, or --schedule")
+    return rates[:updates]
 
 
 def gold_mark(arrays: Mapping[str, Array]) -> int:
@@ -85,9 +163,12 @@ def gold_mark(arrays: Mapping[str, Array]) -> int:
     return mark
 
 
-def check_run(program: Program, passes: int, accum: int, recorded: str) -> None:
-    """DatasetMismatch where so many passes, with so many per update, make no update; OptionProblem for too many."""
-    if not 1 <= accum <= passes:
+def check_run(program: Program, passes: int, accum: int, recorded: str, flush: bool = False) -> None:
+    """DatasetMismatch where so many passes, with so many per update, make no update; OptionProblem for too many.
+
+    With `flush` any passes make one.
+    """
+    if not 1 <= accum <= passes and not flush:
         raise DatasetMismatch(
             f"{passes} passes with {accum} per update make no update",
             [("recorded", recorded)],
@@ -96,10 +177,11 @@ def check_run(program: Program, passes: int, accum: int, recorded: str) -> None:
     check_passes((program.tensors[n].type for n in program.data), passes)
 
 
-def check_sample_classes(program: Program, samples: Iterable[Sequence[Array]], place: Path | str) -> None:
-    """DatasetMismatch where a label of a sample is no class of what it labels."""
+def check_sample_classes(program: Program, samples: Sequence[Sequence[Array]], place: Path | str) -> None:
+    """DatasetMismatch where a label of a sample is no class of what it labels, or none of its labels counts."""
     for k, sample in enumerate(samples):
         check_classes(program, dict(zip(program.data, sample, strict=True)), f"{place}: sample {k} of")
+    check_counts(program, samples, f"{place}")
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:

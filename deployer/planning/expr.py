@@ -67,6 +67,14 @@ class Var(Node):
 
 
 @dataclass(frozen=True)
+class Element(Node):
+    """An element of an array, by the array's name and an index."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True)
 class Size(Node):
     """A constant with a name. If steps with different values share a function, it becomes a parameter of that name."""
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step
+from deployer.rates.run_time import kernel_args
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
@@ -20,7 +21,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            args, cold = operator.args(node, access), operator.kernel.symbol not in warm
+            args, cold = kernel_args(node, access), operator.kernel.symbol not in warm
             warm.add(operator.kernel.symbol)
             switched = not steps or steps[-1].kernel.symbol != operator.kernel.symbol
             steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold, switched))

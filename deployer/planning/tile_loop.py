@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, full_axes, strides
+from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
@@ -12,6 +13,7 @@ from deployer.planning.expr import (
     Choice,
     Clipped,
     Difference,
+    Element,
     Equal,
     Expr,
     Least,
@@ -31,6 +33,8 @@ from deployer.planning.loop_program import If, Increase, Let, Set, Statement, Tr
 
 FLAG = Var("lazy_reset")
 """The lazy-reset flag: 1 in the first of the passes that add to an accumulator, whose old content does not count."""
+NUMBERS = "update_numbers"
+"""The array of the float32 numbers that the running update has read."""
 
 
 @dataclass(frozen=True)
@@ -308,6 +312,8 @@ class TileLoop:
                 return all_of(self._at_last(self._sums()))
             case Flag():
                 return FLAG
+            case UpdateNumber(place):
+                return Element(NUMBERS, Size(place, "number"))
             case Length(arg, axis):
                 return self.box(self._operand(arg))[axis][1]
             case Offset(arg, axis):

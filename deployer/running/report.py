@@ -59,6 +59,8 @@ class Report:
     predicted: dict[str, int]
     assumed: tuple[str, ...] = ()
     """Kernels whose cycles are those of the target's default kernel."""
+    notes: tuple[str, ...] = ()
+    """Lines on what of the run is other than the graphs say."""
 
     @property
     def passed(self) -> bool:
@@ -128,6 +130,7 @@ def make_report(
         bench=outcome.bench,
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
         assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
+        notes=expected.notes,
     )
 
 
@@ -191,6 +194,8 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
         console.print(
             f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
         )
+    for note in report.notes:
+        console.print(note)
     _show_values(report, console)
     if report.diverged:
         console.print(f"first divergence: {one_line(report.diverged)}", style="bold red")

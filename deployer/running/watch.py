@@ -15,6 +15,7 @@ from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.frontend.dataset import Dataset
+from deployer.rates.run_time import at_rates
 from deployer.running import output
 from deployer.running.build import toolchain
 from deployer.running.run import command_line, supervised
@@ -85,8 +86,7 @@ def first_divergence(
 
     None where no step does: what is off then came with the operands, or is rounding that grew.
     """
-    updates = (index + 1) % dataset.n_accum == 0
-    graphs = plan.graphs if updates else plan.graphs[:1]
+    graphs = plan.graphs if dataset.updates_after(index) else plan.graphs[:1]
     steps = tuple(step for step in plan.steps if step.graph in graphs)
     values = watched(plan, directory, steps, index)
     weights = {n: a for n, a in dataset.weights.items() if n in program.tensors}
@@ -94,7 +94,8 @@ def first_divergence(
     with np.errstate(invalid="ignore"):
         memory.update({n: a for n, a in before.items() if n in program.tensors})
     begin_pass(program, dataset, memory, index)
-    by_name = {(graph.name, node.name): node for graph in program.graphs for node in graph.nodes}
+    rates = dataset.rates_of(index)
+    by_name = {(graph.name, node.name): at_rates(node, rates) for graph in program.graphs for node in graph.nodes}
     for step in steps:
         divergence = _diverging(step, by_name[step.graph, step.name], memory, values[step.index])
         if divergence is not None:

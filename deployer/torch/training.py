@@ -15,6 +15,9 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed
 from deployer.core.operator import Array, losses
 from deployer.core.plan import Options
 from deployer.core.target import load
+from deployer.frontend.data_numbers import narrowed
+from deployer.rates.course import read_course
+from deployer.rates.schedules import CONSTANT
 from deployer.torch.capture import Captured, capture
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
@@ -47,20 +50,24 @@ def train(
     outermost: str = "",
     dropout: str = "on",
     settings: Mapping[str, float] | None = None,
+    schedule: str = "",
+    warm_up: str = "",
     folder: Path | None = None,
 ) -> Trained:
     """Train the module on `data`, its inputs and then its labels or target, samples along the first axis of each.
 
     Each batch of an epoch is an update, in the order of the data. `loss`, `optimizer` and `settings` are as in
     `deployer train-graph` (an empty optimizer is the usual one), `target`, `buffering`, `budgets` (bytes by level) and
-    `outermost` (the last level tensors may lie in, by default the target's) as in `deployer train`. Files go to
-    `folder`, by default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
+    `outermost` (the last level tensors may lie in, by default the target's) as in `deployer train`, `schedule` and
+    `warm_up` the texts of its options. Files go to `folder`, by default to one that is removed. The module keeps its
+    weights; `load_into` gives it the trained ones.
     Batch norms train with the statistics of the batch; their running statistics are not renewed.
     Raises OptionProblem and DatasetMismatch for data that does not fit, RunFailed where the check has something against
     what was computed, and what capturing, planning and running raise.
     """
-    arrays = [_array(x) for x in data]
+    arrays = [_array(x, i) for i, x in enumerate(data)]
     _check(arrays, batch, epochs)
+    course = read_course(schedule or CONSTANT, warm_up) if schedule or warm_up else None
     with tempfile.TemporaryDirectory() as scratch:
         place = folder or Path(scratch)
         place.mkdir(parents=True, exist_ok=True)
@@ -68,7 +75,7 @@ def train(
         built = build_train_graph(
             captured.save(place / "module.onnx"), loss, optimizer, learning_rate, captured.trainable, place,
             data=_batches(captured, loss, arrays, batch), settings=dict(settings or {}) or None,
-            n_batches=epochs * (len(arrays[0]) // batch), force=folder is not None,
+            n_batches=epochs * (len(arrays[0]) // batch), force=folder is not None, course=course,
         )  # fmt: skip
         return _run(built, Options(target, buffering, dict(budgets or {}), outermost=outermost or _last(target)), place)
 
@@ -88,9 +95,15 @@ def load_into(module: nn.Module, trained: Trained) -> nn.Module:
     return module
 
 
-def _array(values: Any) -> Array:
+def _array(values: Any, index: int) -> Array:
+    """Floats as float32 and integers as int64; DatasetMismatch for what is neither, and for numbers beyond float32."""
     array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-    return array.astype(np.float32) if array.dtype.kind == "f" else array.astype(np.int64)
+    place, facts = f"data: array {index}", [("found", f"{array.dtype}{list(array.shape)}")]
+    if array.dtype.kind not in "fiub" or not array.ndim:
+        raise DatasetMismatch(
+            f"{place} is no array of numbers, samples along its first axis", facts, "floats or integers"
+        )
+    return narrowed(array, "float32", place, facts) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _check(arrays: Sequence[Array], batch: int, epochs: int) -> None:

@@ -119,16 +119,16 @@ def _warn_of_twice(model: Forward, loss: Loss, warn: Warn) -> None:
             warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the model's output"))
 
 
-def check_added_names(choice: Choice, flag: str, names: Names, inputs: Sequence[str]) -> None:
+def check_added_names(choice: Choice, added: Sequence[str], names: Names, inputs: Sequence[str]) -> None:
     """Reserve the names that the training graph adds; GraphProblem where the model has one of them."""
-    for name in (flag, *choice.target):
+    for name in (*added, *choice.target):
         if name in names.reserved:
             raise GraphProblem(
                 f"the model already has a value {name!r}, which the training graph adds",
                 [("inputs", ", ".join(inputs))],
                 "rename it in the model",
             )
-    names.reserved |= {flag, *choice.target}
+    names.reserved |= {*added, *choice.target}
 
 
 def class_counts(nodes: Sequence[Node], types: Mapping[str, TensorType]) -> dict[str, int]:

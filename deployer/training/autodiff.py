@@ -117,12 +117,12 @@ def differentiate(
     loss: str,
     parameters: Sequence[str],
     names: Names,
-    first: Array | None = None,
+    first: Array | str | None = None,
 ) -> Backward:
     """The gradients of `loss` with respect to `parameters`.
 
     `nodes` is the forward graph in execution order, `state` its types and constants, `names` those in use. `first` is
-    the gradient of the loss itself, which its node takes for one where there is none.
+    the gradient of the loss itself or the name of a value that is it; its node takes it for one where there is none.
     A value used several times gets `<value>_grad_0`, `<value>_grad_1`, ... and their sum `<value>_grad`.
     Raises NotDifferentiable with the node, and GraphProblem for a parameter that the loss does not depend on.
     """
@@ -135,7 +135,7 @@ def differentiate(
             raise unreachable(name, [n for n in fixed if name in n.inputs])
     gradients = _Gradients(tape, uses)
     if first is not None:
-        gradients.totals[loss] = tape.constant(f"{loss}_grad", first)
+        gradients.totals[loss] = first if isinstance(first, str) else tape.constant(f"{loss}_grad", first)
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
         targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in dependents}

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Operator
+from deployer.rates.course import check_rate
 from deployer.training.forward import matches
 from deployer.training.settings import Given, with_settings
 
@@ -72,14 +71,6 @@ def _number(text: str, place: str) -> float:
     return int(value) if value.is_integer() and "." not in text and "e" not in text.lower() else value
 
 
-def check_rate(rate: float, place: str = "learning rate") -> None:
-    """Raise OptionProblem for a rate that is not positive, not finite, or 0 or infinite in float32."""
-    with np.errstate(over="ignore"):
-        narrow = np.float32(rate)
-    if not (np.isfinite(narrow) and narrow > 0):
-        raise OptionProblem(f"{place} {rate} is not positive", [("in float32", str(narrow))], "for example 0.01")
-
-
 def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tuple[str, ...]:
     """The parameters that no group freezes; OptionProblem where a group has none, two share one, or none is left."""
     owners: dict[str, Group] = {}
@@ -100,16 +91,17 @@ def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tu
 
 
 def rules(
-    trained: Mapping[str, str], choice: str, rate: float, settings: Given, groups: Sequence[Group]
+    trained: Mapping[str, str], choice: str, rate: float, settings: Given, groups: Sequence[Group], free: bool = False
 ) -> dict[str, Rule]:
     """The rule of each parameter by its name in the graph; `trained` leads from that to its name in the model.
 
-    Raises OptionProblem for settings that the optimizer does not have, and for numbers out of range.
+    Raises OptionProblem for settings that the optimizer does not have, and for numbers out of range; rates may be any
+    finite ones with `free`.
     """
-    check_rate(rate)
+    check_rate(rate, free=free)
     for group in groups:
         if group.rate is not None:
-            check_rate(group.rate, f"{group.text}: {RATE}")
+            check_rate(group.rate, f"{group.text}: {RATE}", free)
     found = {}
     for name, original in trained.items():
         own, given = rate, dict(settings)

@@ -12,7 +12,7 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
-from deployer.frontend.dataset import Dataset
+from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
 
 Samples = tuple[dict[str, Array], ...]
@@ -89,14 +89,18 @@ def _numbers(array: Array, kind: TensorType, place: str) -> Array:
     return narrow if kind.dtype == "float32" else narrow.astype(np.int64)
 
 
-def input_arrays(samples: Samples, weights: Mapping[str, Array], n_batches: int, n_accum: int) -> dict[str, Array]:
+def input_arrays(samples: Samples, dataset: Dataset) -> dict[str, Array]:
     """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
+    weights = dataset.weights
     first = [*samples[0].values(), *weights.values(), np.array([True])]
     arrays = {f"arr_{i:04d}": array for i, array in enumerate(first)}
     for k, sample in enumerate(samples[1:], 1):
         arrays |= {f"mb{k}_arr_{i:04d}": array for i, array in enumerate(sample.values())}
-    meta = {"data_size": len(samples), "n_batches": n_batches, "n_accum": n_accum}
-    return arrays | {f"meta_{key}": np.array([number], np.int32) for key, number in meta.items()}
+    meta = {"data_size": len(samples), "n_batches": dataset.n_batches, "n_accum": dataset.n_accum}
+    arrays |= {f"meta_{key}": np.array([number], np.int32) for key, number in meta.items()}
+    arrays |= {MEAN: np.array([dataset.share_at + 1], np.int32)} if dataset.shares else {}
+    arrays |= {FLUSH: np.array([1], np.int32)} if dataset.flush else {}
+    return arrays | ({RATES: dataset.rates} if dataset.rates.size else {})
 
 
 def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:

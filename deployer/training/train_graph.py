@@ -1,21 +1,31 @@
 """From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, losses, operator_of, optimizers, usual_accumulator
 from deployer.core.safe_text import one_line, parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
-from deployer.frontend.dataset import MARK, Dataset, check_passes, check_sample_classes, check_samples, gold_mark
+from deployer.frontend.dataset import (
+    MARK,
+    Dataset,
+    check_passes,
+    check_sample_classes,
+    check_samples,
+    gold_mark,
+    with_shares,
+)
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.resolve import Resolved
+from deployer.rates.course import Course, check_rate
+from deployer.rates.run_time import with_run_time_rates
 from deployer.running import output
 from deployer.training import forward
 from deployer.training import samples as numbers
@@ -31,7 +41,7 @@ from deployer.training.attached_loss import (
 )
 from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
-from deployer.training.groups import Group, check_rate, trained_parameters
+from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
 from deployer.training.onnx_writer import (
     OnnxGraph,
@@ -46,6 +56,8 @@ from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
 FLAG = "lazy_reset_grad"
+SHARE = "loss_share"
+"""The data input with what the loss of a pass counts, where an update takes the mean over its passes."""
 DRAWN = 4
 """Default number of random samples."""
 NO_LIMITS = Limits()
@@ -97,6 +109,10 @@ def build_train_graph(
     class_weights: Sequence[float] = (),
     groups: Sequence[Group] = (),
     limits: Limits = NO_LIMITS,
+    course: Course | None = None,
+    free_rates: bool = False,
+    mean: bool = False,
+    flush: bool = False,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -107,38 +123,50 @@ def build_train_graph(
     forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
     numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
+    With a `course` the case has the rates of all updates, and its program takes them when it runs; `free_rates` are
+    any finite ones. An update takes the sum over its passes, or the `mean`: the gradient of the loss of their samples
+    joined to one batch. With `flush` passes that are left at the end have an update of their own.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
     optimizer = optimizer or next(iter(optimizers()))
-    _check_options(loss, optimizer, samples, n_accum, n_batches)
-    check_rate(learning_rate)
+    _check_options(loss, optimizer, samples, n_accum, n_batches, flush)
+    check_rate(learning_rate, free=free_rates)
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
     source = forward.load(model)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    case = _make_train_graph(source, choice, parameters, warn)
-    rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
+    case = _make_train_graph(source, choice, parameters, mean, warn)
+    rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in (*source.notes, *case.state.warnings.values()):
         warn(warning)
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    sample_arrays = numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed)
-    batches = n_batches or n_accum * math.ceil(len(sample_arrays) / n_accum)
+    drawn = numbers.read_samples(case.sampled, data) if data is not None else _draw_samples(case, samples, seed)
+    sample_arrays = tuple({**sample, **dict.fromkeys(case.share, np.ones((), np.float32))} for sample in drawn)
+    each = 1 if flush else n_accum
+    batches = n_batches or each * math.ceil(len(sample_arrays) / each)
     check_passes(case.data.values(), batches)
-    dataset = numbers.as_dataset(sample_arrays, case.weights, batches, n_accum)
+    dataset = replace(numbers.as_dataset(sample_arrays, case.weights, batches, n_accum), flush=flush)
     with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             write_train(case, train)
             write_optimizer(case.types, {*case.data, FLAG}, rules, limits, case.model.opset, step)
-            dataset = _gold(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
+            dataset, program = _checked(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
+            if course is not None:
+                program, bases = with_run_time_rates(program)
+                exact = _exact_rates(bases, rules.values())
+                dataset = replace(dataset, rates=course.rates(exact, dataset.updates, learning_rate))
+            if case.share:
+                dataset = with_shares(dataset, program, len(case.data), "data")
+            dataset = _gold(case, program, dataset)
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
-        inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, case.weights, batches, n_accum))
+        inputs = numbers.npz_bytes(numbers.input_arrays(sample_arrays, dataset))
         results = {**dataset.expected_weights, "loss": gold}
         outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
@@ -152,7 +180,8 @@ def build_train_graph(
 class TrainGraph:
     """The parts of a training graph, before the files exist.
 
-    `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
+    `data` are the data inputs, labels or target last, and behind them the `share` of the pass, if there is one;
+    `trained` maps each parameter to its name in the model.
     """
 
     model: Forward
@@ -161,6 +190,12 @@ class TrainGraph:
     trained: dict[str, str]
     state: Resolved
     backward: Backward
+    share: tuple[str, ...]
+
+    @property
+    def sampled(self) -> dict[str, TensorType]:
+        """The data inputs that samples have."""
+        return {name: kind for name, kind in self.data.items() if name not in self.share}
 
     @property
     def weights(self) -> dict[str, Array]:
@@ -173,11 +208,12 @@ class TrainGraph:
         return {n: self.state.types[n] for n in self.trained}
 
 
-def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batches: int | None) -> None:
+def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batches: int | None, flush: bool) -> None:
     for kind, choice, choices in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
         if choice not in choices:
             raise OptionProblem(f"there is no {kind} {choice!r}", hint=f"one of {', '.join(choices)}")
-    if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < n_accum):
+    least = 1 if flush else n_accum
+    if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < least):
         raise OptionProblem(
             "the run makes no update",
             [("samples", str(samples)), ("passes", str(n_batches)), ("per update", str(n_accum))],
@@ -185,10 +221,13 @@ def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batc
         )
 
 
-def _make_train_graph(source: Forward, choice: Choice, parameters: tuple[str, ...], warn: Warn) -> TrainGraph:
+def _make_train_graph(
+    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, warn: Warn
+) -> TrainGraph:
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
-    check_added_names(choice, FLAG, names, tuple(source.inputs))
+    share = (SHARE,) if mean else ()
+    check_added_names(choice, (FLAG, *share), names, tuple(source.inputs))
     graph_names = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in parameters}
     model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
     model = forward.training_forms(model, names)
@@ -196,9 +235,12 @@ def _make_train_graph(source: Forward, choice: Choice, parameters: tuple[str, ..
     state = model.resolved(model.parameter_types({n: n for n in trained}))
     loss = attach(choice, model, state, names, warn)
     nodes = (*model.raw.nodes, *loss.nodes)
-    first = first_gradient(nodes, loss.output, state.types[loss.output])
+    kind = state.types[loss.output]
+    shares = dict.fromkeys(share, kind)
+    state.types.update(shares)
+    first = SHARE if mean else first_gradient(nodes, loss.output, kind)
     backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
-    return TrainGraph(model, loss, {**model.inputs, **loss.targets}, trained, state, backward)
+    return TrainGraph(model, loss, {**model.inputs, **loss.targets, **shares}, trained, state, backward, share)
 
 
 def write_train(case: TrainGraph, path: Path) -> None:
@@ -239,10 +281,10 @@ def _flag(parameter: str) -> str:
 
 
 def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
-    check_samples(case.data.values(), count)
+    check_samples(case.sampled.values(), count)
     nodes = (*case.model.raw.nodes, *case.loss.nodes)
     ends = _index_ends(case) | class_counts(nodes, case.state.types)
-    return numbers.draw(case.data, ends, count, seed, target_bounds(nodes))
+    return numbers.draw(case.sampled, ends, count, seed, target_bounds(nodes))
 
 
 def _index_ends(case: TrainGraph) -> dict[str, int]:
@@ -256,16 +298,29 @@ def _index_ends(case: TrainGraph) -> dict[str, int]:
     return ends
 
 
-def _gold(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> Dataset:
-    """The dataset with the results of a float64 run as expected ones.
+def _exact_rates(bases: Iterable[float], rules: Iterable[Rule]) -> list[float]:
+    """The rates as they are given, in the order of those that the graph has in float32."""
+    given = {float(np.float32(rule.rate)): rule.rate for rule in rules}
+    return [given[base] for base in bases]
 
-    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from, and for a run that
-    diverges, which is one whose losses or weights float32 does not hold.
+
+def _checked(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> tuple[Dataset, Program]:
+    """The dataset and the program of the graphs in the folder.
+
+    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from.
     """
     source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
     program = check.check_program(source, data_inputs=len(case.data))
     verify_program(program)
     check_sample_classes(program, dataset.samples, place)
+    return dataset, program
+
+
+def _gold(case: TrainGraph, program: Program, dataset: Dataset) -> Dataset:
+    """The dataset with the results of a float64 run as expected ones.
+
+    Raises DatasetMismatch for a run that diverges, which is one whose losses or weights float32 does not hold.
+    """
     with np.errstate(all="ignore"):
         gold = with_oracle(program, dataset)
         wild = [k for k, loss in enumerate(gold.expected_losses) if not np.isfinite(np.float32(loss))]

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 from deployer.core.access import Access, Dim, Operand, Windowed
+from deployer.core.declarations import MOST_NUMBERS, UpdateNumber
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES, Node, Program, Tensor
 from deployer.core.level import DEPTH, RESIDENT, SPILLED, USUAL
@@ -240,6 +241,9 @@ def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
             return kind == "i32" and isinstance(_axis(step, arg, axis), Windowed)
         case Flag():
             return kind != "f32" and step.graph == "train"
+        case UpdateNumber(place):
+            operator = registry().get(step.op)
+            return kind == "f32" and bool(operator and operator.optimizer) and 0 <= place < MOST_NUMBERS
     return kind != "f32"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.dataset import Dataset
+from deployer.rates.run_time import at_rates
 
 Trace = Callable[[Node, Sequence[Array]], None]
 Hook = Callable[[Node, "Memory"], None]
@@ -51,13 +52,22 @@ class Memory(MutableMapping[str, Array]):
         return len(self.arrays)
 
 
-def run_graph(graph: Graph, memory: Memory, trace: Trace | None = None, before: Hook | None = None) -> None:
-    """Execute the nodes in order; `before` is called with each node, `trace` with each node and its results."""
+def run_graph(
+    graph: Graph,
+    memory: Memory,
+    trace: Trace | None = None,
+    before: Hook | None = None,
+    rates: Sequence[float] = (),
+) -> None:
+    """Execute the nodes in order; `before` is called with each node, `trace` with each node and its results.
+
+    `rates` are those of the groups of nodes whose rate is taken at run time.
+    """
     for node in graph.nodes:
         if before is not None:
             before(node, memory)
         operands = memory.operands(node)
-        results = operator_of(node).reference(node, operands)
+        results = operator_of(node).reference(at_rates(node, rates), operands)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 memory[name] = value
@@ -123,8 +133,8 @@ def run_pass(
     begin_pass(program, dataset, memory, index)
     run_graph(train, memory, trace, before)
     loss = float(memory[program.outputs[0]].reshape(()))
-    if (index + 1) % dataset.n_accum == 0:
-        run_graph(optimizer, memory, trace, before)
+    if dataset.updates_after(index):
+        run_graph(optimizer, memory, trace, before, dataset.rates_of(index))
     return loss
 
 

@@ -66,7 +66,7 @@ class OnePass:
     @property
     def updates(self) -> int:
         """1 if an update follows the pass, else 0."""
-        return int((self.index + 1) % self.dataset.n_accum == 0)
+        return int(self.dataset.updates_after(self.index))
 
     def memory(self, dtype: type[np.floating] = np.float64) -> Memory:
         """The reference's memory with the program's state."""
@@ -104,7 +104,7 @@ class OnePass:
         for sign in (-1.0, 1.0):
             memory = Memory(self.program, np.float64, dict(trained))
             memory.update({name: memory[name] + sign * off for name in self.program.accumulators})
-            run_graph(self.program.graphs[-1], memory)
+            run_graph(self.program.graphs[-1], memory, rates=self.dataset.rates_of(self.index))
             for name, values in spread.items():
                 difference = np.abs(verdict.minus(verdict.wide(memory[name]), verdict.wide(after[name])))
                 spread[name] = np.fmax(values, difference)

@@ -9,6 +9,7 @@ from deployer.core.ir import Program, Role
 from deployer.core.operator import SCALARS, Kernel, registry
 from deployer.core.plan import Lifetime, Options, Step, StepTiling, Tiling
 from deployer.core.target import Target, load
+from deployer.rates.run_time import kernel_args
 from deployer.verify.boxes import (
     all_pieces,
     axis_spans,
@@ -137,7 +138,7 @@ def _declared(tiling: Tiling) -> None:
         if operator is not None:
             access = operator.access(step.node, types)
             need(step.access == access, "schedule", f"{place}: another access than the operator declares")
-            same = step.args == operator.args(step.node, access)
+            same = step.args == kernel_args(step.node, access)
             need(same, "schedule", f"{place}: other arguments than the operator declares")
         for o in step.access.operands:
             belongs = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)

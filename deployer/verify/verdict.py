@@ -21,6 +21,7 @@ class Expected:
     nothing may change. `accumulators` has the gradient accumulators after the run, or nothing if there is no
     reference for them. `reference` names the source of these values, and
     `by_reference` says that this is the float64 reference's own run, from which a right float32 run drifts away.
+    `notes` are lines for the report.
     """
 
     reference: str
@@ -31,6 +32,7 @@ class Expected:
     frozen: Arrays = field(default_factory=dict)
     accumulators: Arrays = field(default_factory=dict)
     by_reference: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,15 @@ static const char *due_text(void) {
     return host_text("step %s of %s", step_text(due_step()), where);
 }
 
+static uint32_t is_left_out(void) {
+    const uint32_t ended = due.pass + 1, every = graph()->every & ~HAL_SIM_AND_LAST;
+    return ended % every && !(graph()->every & HAL_SIM_AND_LAST && ended == hal_sim.passes);
+}
+
 static void next_graph(void) {
     do {
         if (++due.graph == hal_sim.graph_count) due.graph = 0, due.pass++;
-    } while ((due.pass + 1) % graph()->every);
+    } while (is_left_out());
     due.next = 0;
 }
 

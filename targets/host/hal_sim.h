@@ -50,7 +50,8 @@ typedef struct {
 
 /* What a scalar field of the argument struct holds: the word `value`; a tile's length or start along dim `index`; 1 on
  * the first or last tile of all reductions, else 0; the lazy-reset flag; the box's length on `axis` of operand `index`,
- * or the product of those behind it; the entry of `table` for the piece of dim `index`; a null pointer. */
+ * or the product of those behind it; the entry of `table` for the piece of dim `index`; the word at `table`, a number of
+ * the update; a null pointer. */
 typedef enum {
     HAL_SIM_CONST,
     HAL_SIM_EXTENT,
@@ -61,6 +62,7 @@ typedef enum {
     HAL_SIM_LENGTH,
     HAL_SIM_STRIDE,
     HAL_SIM_ENTRY,
+    HAL_SIM_NUMBER,
     HAL_SIM_NULL
 } hal_sim_form_t;
 
@@ -69,7 +71,7 @@ typedef struct {
     uint32_t offset;
     hal_sim_form_t form;
     uint32_t index, axis, value;
-    const int32_t *table;
+    const void *table;
 } hal_sim_scalar_t;
 
 /* `dims` stand in the order of the tile loop, outermost first; stage_order holds their numbers in that of the stage's.
@@ -89,7 +91,9 @@ typedef struct {
     uint32_t tile_count, cycles, contention;
 } hal_sim_step_t;
 
-/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass; the first graph in each. */
+/* The steps first.. of a graph, `count` of them. It runs in every `every`-th pass, with HAL_SIM_AND_LAST in the last one as
+ * well; the first graph in each. */
+#define HAL_SIM_AND_LAST 0x80000000u
 typedef struct {
     const char *name;
     uint32_t first, count, every;

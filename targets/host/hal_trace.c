@@ -213,7 +213,7 @@ static uint32_t is_at_end(uint32_t last) {
 
 static uint32_t value_at(const hal_sim_scalar_t *s) {
     const hal_sim_operand_t *o = &step()->operands[s->index];
-    uint32_t product = 1;
+    uint32_t product = 1, word;
     switch (s->form) {
     case HAL_SIM_EXTENT: return step()->dims[s->index].pieces[due.pieces[s->index]].length;
     case HAL_SIM_START: return step()->dims[s->index].pieces[due.pieces[s->index]].first;
@@ -224,7 +224,8 @@ static uint32_t value_at(const hal_sim_scalar_t *s) {
     case HAL_SIM_STRIDE:
         for (uint32_t i = s->axis + 1; i < o->rank; i++) product *= loop_span(&o->axes[i], &due)->length;
         return product;
-    case HAL_SIM_ENTRY: return (uint32_t)s->table[due.pieces[s->index]];
+    case HAL_SIM_ENTRY: return (uint32_t)((const int32_t *)s->table)[due.pieces[s->index]];
+    case HAL_SIM_NUMBER: return memcpy(&word, s->table, sizeof word), word;
     default: return s->value;
     }
 }

@@ -132,23 +132,29 @@ def _shown(array: Array) -> str:
 
 
 def load_runtime(
-    parameters: Parameters, program: Program, n_steps: int | None = None, n_accum: int | None = None
+    parameters: Parameters,
+    program: Program,
+    n_steps: int | None = None,
+    n_accum: int | None = None,
+    flush: bool = False,
 ) -> Dataset:
     """The numbers of a case: data.npz has the passes, expected.npz, if it is there, their results.
 
     `n_steps` replaces the number of passes, `n_accum` is that of passes per update, 1 by default; expected.npz is of a
-    run with that many. Raises FileProblem where a file is missing or damaged, DatasetMismatch where arrays do not fit.
+    run with that many. With `flush` passes that are left have an update of their own. Raises FileProblem where a file
+    is missing or damaged, DatasetMismatch where arrays do not fit.
     """
     data, gold = parameters.folder / DATA, parameters.folder / EXPECTED
     arrays = _data(program, data)
     passes = len(next(iter(arrays.values()), ()))
     batches, accum = passes if n_steps is None else n_steps, 1 if n_accum is None else n_accum
-    check_run(program, batches, accum, f"{passes} passes in {DATA}")
+    check_run(program, batches, accum, f"{passes} passes in {DATA}", flush)
     weights = parameters.fitted(program)
     samples = tuple(tuple(arrays[name][k] for name in program.data) for k in range(passes))
     check_sample_classes(program, samples, data)
     losses, finals = _results(program, gold, passes) if gold.exists() else ((), {})
-    return Dataset(samples, weights, batches, accum, losses[:batches], finals if batches == passes else {})
+    finals = finals if batches == passes and not (flush and batches % accum) else {}
+    return Dataset(samples, weights, batches, accum, losses[:batches], finals, flush=flush)
 
 
 def _data(program: Program, path: Path) -> Arrays:

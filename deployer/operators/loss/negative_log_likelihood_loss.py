@@ -31,9 +31,11 @@ from deployer.operators.loss.classification import (
     SCORES,
     check_loss,
     class_labels,
+    counts_labels,
     extents,
     label_args,
     label_indices,
+    label_mask,
     labels_operand,
     log_softmax,
     loss_samples,
@@ -99,6 +101,10 @@ class NegativeLogLikelihoodLoss(Operator):
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the second input; their scores are the first."""
         return label_indices(node, node.inputs[1], types[node.inputs[0]])
+
+    def counted(self, node: Node, inputs: Sequence[Array | None]) -> float | None:
+        """The labels that are not ignored."""
+        return float(label_mask(node, inputs[1]).sum()) if counts_labels(node) and inputs[1] is not None else None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from deployer.core.access import Access, At, Broadcast, Dim, Operand, Whole
 from deployer.core.declarations import Indices, Sums
 from deployer.core.ir import Node, TensorType
@@ -24,7 +26,9 @@ from deployer.operators.inputs import operands
 from deployer.operators.loss.classification import check_labels, extents, label_indices, log_softmax
 from deployer.operators.loss.weighted_labels import (
     WEIGHTED_SCALARS,
+    all_labels,
     check_weights,
+    divisor,
     weighted_args,
     weighted_loss,
     weighted_operands,
@@ -72,6 +76,14 @@ class WeightedNLLLoss(Operator):
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the second input; their scores are the first."""
         return label_indices(node, node.inputs[1], types[node.inputs[0]])
+
+    def counted(self, node: Node, inputs: Sequence[Array | None]) -> float | None:
+        """The weights of the labels that are not ignored; without weights they are 1."""
+        labels, weights = inputs[1], inputs[2] if _weights(node) else None
+        if labels is None or not all_labels(node, _weights(node)):
+            return None
+        one = np.ones(1) if weights is None else weights.astype(np.float64)
+        return float(divisor(node, labels, one))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; a label's classes are whole in every tile."""

@@ -58,6 +58,8 @@ class AdamW(Flat):
         count=4,
         sequences=Sequences("AdamWOptimizer", Form((6, 6), (1, 4), SETTINGS), {1: 4, 2: 0, 3: 1, 4: 2, 5: 3}),
         settings=CHOICES,
+        default_rate=LEARNING_RATE,
+        rated=("lr", "before", "after"),
     )
     kernel = Kernel(
         "adamw_f32",

@@ -24,7 +24,11 @@ class SGD(Flat):
     custom = Form((2, 2), (1, 1), {"lr": "FLOAT"})
     domain = ""
     optimizer = Optimizer(
-        "sgd", rate="lr", usual=True, sequences=Sequences("SGDOptimizerV2", Form((3, 3), (1, 2)), {1: 0, 2: 1})
+        "sgd",
+        rate="lr",
+        usual=True,
+        sequences=Sequences("SGDOptimizerV2", Form((3, 3), (1, 2)), {1: 0, 2: 1}),
+        default_rate=LEARNING_RATE,
     )
     kernel = Kernel(
         "sgd_f32",
