@@ -266,7 +266,9 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    off = "whether nodes that drop elements in training do so (default on)"
+    p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
     _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings
 

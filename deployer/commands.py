@@ -265,9 +265,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.training.train_graph import DRAWN, build_train_graph
     from deployer.training.update_graph import Limits
 
-    if a.data is not None and (a.seed is not None or a.samples is not None):
-        flag = "--samples" if a.seed is None else "--seed"
-        raise OptionProblem(f"{flag} has no effect here", hint="--data gives the samples; leave one of them out")
+    if a.data is not None and a.samples is not None:
+        raise OptionProblem("--samples has no effect here", hint="--data gives the samples; leave one of them out")
     summary = build_train_graph(
         a.model,
         a.loss,
@@ -278,13 +277,14 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         samples=DRAWN if a.samples is None else a.samples,
         n_accum=a.n_accum,
         n_batches=a.n_steps,
-        seed=a.seed or 0,
+        seed=a.seed,
         data=a.data,
         force=a.force,
         settings=given_settings(a),
         class_weights=a.class_weights,
         groups=[read_group(text) for text in a.group],
         limits=Limits(a.clip_value, a.clip_norm),
+        dropout=a.dropout == "on",
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -292,12 +292,24 @@ class Choices:
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
-    which numbers the elements of an input lie.
+    which numbers the elements of an input lie; `passes` is the position of the input that takes the number of the pass,
+    of an operator that may draw random numbers.
     """
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     composite: ClassVar[bool] = False
+    passes: ClassVar[int | None] = None
+
+    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
+        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
+        say which.
+        """
+        return False
+
+    def drawless(self, node: Node) -> Node:
+        """A node that draws, as it is where it does not."""
+        return node
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

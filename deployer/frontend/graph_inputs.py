@@ -50,6 +50,7 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
     buffers = sinks | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
     flags = {node.inputs[accumulator.flag] for node, accumulator in steps}
     states, train_names = state_inputs(optimizer), {i.name for i in train.inputs}
+    counts = state_inputs(train)
     state_types = {i.name: static_type(i) for i in optimizer.inputs if i.name in states and i.name not in train_names}
     shared = {i.name for i in optimizer.inputs if i.name not in optimizer.constants and i.name not in state_types}
     inputs = [i for i in train.inputs if i.name in shared | buffers | flags or i.name not in train.constants]
@@ -76,15 +77,15 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
         {i.name: static_type(i) for i in inputs} | state_types,
         roles,
         trained,
-        {n: states[n].initial for n in state_types},
+        {n: states[n].initial for n in state_types} | {n: counts[n].initial for n in names if n in counts},
     )
 
 
-def state_inputs(optimizer: RawGraph) -> dict[str, State]:
-    """The optimizer graph's inputs that hold a state from one update to the next, such as a momentum."""
-    inputs = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+def state_inputs(graph: RawGraph) -> dict[str, State]:
+    """The graph's inputs that hold a state from one run to the next, such as a momentum or a count."""
+    inputs = {i.name for i in graph.inputs if i.name not in graph.constants}
     states = {}
-    for node in optimizer.nodes:
+    for node in graph.nodes:
         for position, state in _states(node).items():
             if position < len(node.inputs) and node.inputs[position] in inputs:
                 states[node.inputs[position]] = state

@@ -69,7 +69,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:
-    """The node, or those that a composite operator stands for."""
+    """The node, or those that a composite operator stands for; an output that these do not compute is dropped."""
     operator = _find(node, "")
     if not operator.composite:
         return [node]
@@ -77,7 +77,10 @@ def _pieces(state: Resolved, node: Node) -> list[Node]:
     inputs = [state.types[n] if n else None for n in fixed.inputs]
     inferred(operator, fixed, inputs)
     with form_of(fixed):
-        return operator.lower(fixed, inputs) or [fixed]
+        parts = operator.lower(fixed, inputs) or [fixed]
+    results = {name for part in parts for name in part.outputs}
+    state.dropped.update((name, fixed) for name in fixed.outputs if name and name not in results)
+    return parts
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:

@@ -56,7 +56,7 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 class Report:
     """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
-    `losses` is the gold of each forward pass.
+    `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops.
     """
 
     train: Path
@@ -66,6 +66,7 @@ class Report:
     forward_nodes: int
     backward_nodes: int
     losses: tuple[float, ...]
+    dropout: str = ""
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -75,7 +76,7 @@ class Report:
             f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *([f"dropout: {self.dropout}"] if self.dropout else [])])
 
 
 def build_train_graph(
@@ -90,23 +91,25 @@ def build_train_graph(
     samples: int = DRAWN,
     n_accum: int = 1,
     n_batches: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
     settings: Given | None = None,
     class_weights: Sequence[float] = (),
     groups: Sequence[Group] = (),
     limits: Limits = NO_LIMITS,
+    dropout: bool = True,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
     is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
-    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
-    forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
+    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`, by default 0. `n_batches` is the
+    number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
     those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
     numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
+    Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
@@ -117,7 +120,9 @@ def build_train_graph(
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
-    source = forward.load(model)
+    source = forward.load(model, seed or 0, dropout)
+    if data is not None and seed is not None and not (dropout and source.draws.drawing):
+        raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     case = _make_train_graph(source, choice, parameters, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
@@ -126,7 +131,9 @@ def build_train_graph(
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    sample_arrays = numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed)
+    sample_arrays = (
+        numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed or 0)
+    )
     batches = n_batches or n_accum * math.ceil(len(sample_arrays) / n_accum)
     check_passes(case.data.values(), batches)
     dataset = numbers.as_dataset(sample_arrays, case.weights, batches, n_accum)
@@ -145,7 +152,17 @@ def build_train_graph(
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
-    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)))
+    dropped = _dropout(source, seed or 0, dropout)
+    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)), dropped)
+
+
+def _dropout(model: Forward, seed: int, on: bool) -> str:
+    """What becomes of the model's nodes that may draw random numbers; empty where it has none."""
+    drawing, idle = ([one_line(node.name) for node in nodes] for nodes in (model.draws.drawing, model.draws.idle))
+    parts = [f"left out of {', '.join(drawing)}, as asked" if not on else f"of {', '.join(drawing)}, from seed {seed}"]
+    parts = parts if drawing else []
+    parts += [f"none of {', '.join(idle)}, which the model has in inference form"] if idle else []
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)
