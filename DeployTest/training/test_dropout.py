@@ -131,6 +131,16 @@ RUNS = {
 }
 
 
+def test_a_constant_is_dropped(tmp_path: Path) -> None:
+    """What is dropped of a constant, as of whole channels, differs from pass to pass: it is not folded."""
+    ones, drops = constant("ones", np.ones((3, 5), np.float32)), node("Dropout", ("ones", "ratio0", "trains"), ("m",))
+    nodes = [node("MatMul", ("x", "w"), ("h",)), drops, node("Mul", ("h", "m"), ("y",))]
+    initializers = [constant("w", random(7, 5)), ones, TRAINS, *RATIO]
+    model = Model(nodes, (value("x", (3, 7)),), (value("y", (3, 5)),), initializers)
+    losses = build(tmp_path, model, trainable="^w$", samples=1, n_accum=6).losses
+    assert len(set(losses)) == len(losses)
+
+
 def test_runtime_form(tmp_path: Path) -> None:
     """ONNX Runtime's DropoutGrad reads the mask of its Dropout: it is drawn again, not kept."""
     report = build(tmp_path, net())

@@ -197,7 +197,7 @@ def _trimmed(names: list[str]) -> tuple[str, ...]:
 
 def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
     """Replace a node with constant inputs by the constants it computes; False if it stays."""
-    if operator.inplace:
+    if operator.inplace or operator.passes is not None:
         return False
     if operator.type_only:
         shape = state.types[node.inputs[0]].shape

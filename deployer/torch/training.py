@@ -46,6 +46,7 @@ def train(
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     dropout: str = "on",
+    seed: int = 0,
     settings: Mapping[str, float] | None = None,
     folder: Path | None = None,
 ) -> Trained:
@@ -55,6 +56,7 @@ def train(
     `deployer train-graph` (an empty optimizer is the usual one), `target`, `buffering`, `budgets` (bytes by level) and
     `outermost` (the last level tensors may lie in, by default the target's) as in `deployer train`. Files go to
     `folder`, by default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
+    Masks of dropout follow from `seed`; `dropout` "off" leaves it out.
     Batch norms train with the statistics of the batch; their running statistics are not renewed.
     Raises OptionProblem and DatasetMismatch for data that does not fit, RunFailed where the check has something against
     what was computed, and what capturing, planning and running raise.
@@ -68,6 +70,7 @@ def train(
         built = build_train_graph(
             captured.save(place / "module.onnx"), loss, optimizer, learning_rate, captured.trainable, place,
             data=_batches(captured, loss, arrays, batch), settings=dict(settings or {}) or None,
+            seed=seed if captured.drops else None,
             n_batches=epochs * (len(arrays[0]) // batch), force=folder is not None,
         )  # fmt: skip
         return _run(built, Options(target, buffering, dict(budgets or {}), outermost=outermost or _last(target)), place)

@@ -106,9 +106,10 @@ def build_train_graph(
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
     is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
     `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`, by default 0. `n_batches` is the
-    number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
-    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
-    numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
+    number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites
+    files in those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
+    bound gradients.
     Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
