@@ -62,11 +62,12 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         warnings.append(warning)
         ending.tell(str(warning))
 
+    axes = requests.axes_of(a)
     if kind == "inference":
-        return pipeline.load_inference_case(a.test, warn), warnings
+        return pipeline.load_inference_case(a.test, warn, axes), warnings
     if kind == "optimizer":
-        return pipeline.load_optimizer_case(a.test, a.learning_rate, warn), warnings
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs, warn)
+        return pipeline.load_optimizer_case(a.test, a.learning_rate, warn, axes), warnings
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, a.learning_rate, a.data_inputs, warn, axes)
     return case, warnings
 
 
@@ -285,6 +286,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         groups=[read_group(text) for text in a.group],
         limits=Limits(a.clip_value, a.clip_norm),
         dropout=a.dropout == "on",
+        axes=requests.axes_of(a),
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

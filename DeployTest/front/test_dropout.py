@@ -1,4 +1,4 @@
-"""Dropout of PyTorch modules: where it drops, that it trains as PyTorch does with the same masks, how to leave it out."""
+"""Dropout of PyTorch modules: where it drops, that it trains as PyTorch does by the same masks, how it is left out."""
 
 import importlib
 import itertools

@@ -10,10 +10,29 @@ from deployer.core.ir import Node
 
 @dataclass(frozen=True)
 class Declared:
-    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
+    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent).
+
+    `axes` are the names of axes, empty where they have none.
+    """
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
+    axes: tuple[str, ...] = ()
+
+    @property
+    def static(self) -> bool:
+        """Whether dtype and shape are known, with at least one element."""
+        return bool(self.dtype) and self.shape is not None and all(d >= 1 for d in self.shape)
+
+    def __str__(self) -> str:
+        """Dtype and shape, with names or question marks for axes without length."""
+        names = [*self.axes, *[""] * len(self.shape or ())]
+        shape = (
+            None
+            if self.shape is None
+            else ",".join(str(d) if d >= 0 else names[i] or "?" for i, d in enumerate(self.shape))
+        )
+        return f"{self.dtype or 'no dtype'} {'without shape' if shape is None else f'[{shape}]'}"
 
 
 @dataclass(frozen=True)

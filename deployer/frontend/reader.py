@@ -15,6 +15,7 @@ from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import versions_of
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
@@ -30,12 +31,13 @@ ELEMENTS: dict[int, str] = {
 _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
-def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
+def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_AXES) -> RawGraph:
     """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit.
 
-    `sequences` says that values may be sequences of tensors.
+    `sequences` says that values may be sequences of tensors, `axes` lengths that the file leaves open.
     """
     model = load_model(path)
+    axes.fix(model)
     check_parts(model)
     graph, calls = model.graph, inlined(model)
     constants: dict[str, RawConstant] = {}
@@ -231,4 +233,5 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
         return Declared(dtype)
-    return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
+    lengths = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+    return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim))

@@ -153,7 +153,7 @@ class GraphBuilder:
             return value
         if share == 1:
             return self.binary("Mul", value, 0.0)
-        return self.emit("Dropout", [value, np.float32(share), self.constant(True, "bool")], value.shape)
+        return self.emit("Dropout", [value, float(np.float32(share)), self.constant(True, "bool")], value.shape)
 
     def refusal(self, reason: str, hint: str) -> UnsupportedOperator:
         """The error for a form of the operator that is walked now."""

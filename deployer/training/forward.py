@@ -17,6 +17,7 @@ from deployer.frontend.graph_sort import check_producers, live_nodes, topologica
 from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.draws import Draws, find_draws, with_keys, without_draws
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import ELEMENTS, is_literal
@@ -59,12 +60,13 @@ class Forward:
         return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
 
 
-def load(path: Path, seed: int = 0, dropout: bool = True) -> Forward:
+def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) -> Forward:
     """Read a forward model, with keys of that seed for nodes that draw random numbers, or without drawing any.
 
+    `axes` are lengths that the file leaves open.
     Raises what reading raises, and GraphProblem where it has not one output.
     """
-    raw = parse.read_graphs(path, None).main
+    raw = parse.read_graphs(path, None, axes).main
     check_producers(raw)
     if len(raw.outputs) != 1:
         raise GraphProblem(

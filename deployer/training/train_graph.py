@@ -15,6 +15,7 @@ from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import MARK, Dataset, check_passes, check_sample_classes, check_samples, gold_mark
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.resolve import Resolved
 from deployer.running import output
 from deployer.training import forward
@@ -99,6 +100,7 @@ def build_train_graph(
     groups: Sequence[Group] = (),
     limits: Limits = NO_LIMITS,
     dropout: bool = True,
+    axes: Axes = NO_AXES,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -111,6 +113,7 @@ def build_train_graph(
     `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
     bound gradients.
     Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
+    `axes` are lengths that the model leaves open.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
@@ -121,7 +124,7 @@ def build_train_graph(
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
-    source = forward.load(model, seed or 0, dropout)
+    source = forward.load(model, seed or 0, dropout, axes)
     if data is not None and seed is not None and not (dropout and source.draws.drawing):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
