@@ -287,6 +287,14 @@ class Indices:
     hint: str = "renumber the labels, or set ignore_index"
 
 
+@dataclass(frozen=True)
+class Tracked:
+    """A node that does not renew what it keeps from pass to pass, and the node behind it that does so in place."""
+
+    node: Node
+    update: Node
+
+
 class Choices:
     """The part of an operator that says what its inputs and outputs may be; by default nothing special.
 
@@ -310,6 +318,10 @@ class Choices:
     def drawless(self, node: Node) -> Node:
         """A node that draws, as it is where it does not."""
         return node
+
+    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
+        return None
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

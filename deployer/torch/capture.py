@@ -8,7 +8,7 @@ import contextlib
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class Captured:
     """A module's forward pass as a model.
 
     `inputs` are the names of its inputs, `parameters` those of its trained parameters, `buffers` of running statistics,
-    all as in the module. `unused` parameters are read by no operator.
+    all as in the module. `unused` parameters are read by no operator. `counts` are buffers of integers, such as numbers
+    of batches, and by how much a pass raises each.
     """
 
     model: onnx.ModelProto
@@ -39,6 +40,7 @@ class Captured:
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     unused: tuple[str, ...]
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def drops(self) -> bool:
@@ -135,7 +137,15 @@ class _Walk:
             tuple(n for n in trained if n in read),
             tuple(n for n in dict.fromkeys(self.buffers.values()) if n in read),
             tuple(n for n in trained if n not in read),
+            self._counts(state),
         )
+
+    def _counts(self, state: dict[str, Any]) -> dict[str, int]:
+        """By how much a pass raises each buffer with one known integer."""
+        renewed = {spec.target: spec.arg for spec in self.program.graph_signature.output_specs if spec.target}
+        values = {name: self.values.get(str(getattr(arg, "name", ""))) for name, arg in renewed.items()}
+        known = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.size == 1}
+        return {name: int(value.reshape(())) - int(state[name]) for name, value in known.items()}
 
     def _check_supported(self) -> None:
         """UnsupportedOperator for all operators that have no lowering at once."""

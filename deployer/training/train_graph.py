@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,7 @@ from deployer.training.onnx_writer import (
     node_proto,
     value,
 )
+from deployer.training.running import Running, with_running
 from deployer.training.settings import Given, split_settings, with_settings
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
@@ -57,7 +58,8 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 class Report:
     """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
-    `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops.
+    `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
+    are running statistics that are renewed, as `trained` has parameters.
     """
 
     train: Path
@@ -68,6 +70,7 @@ class Report:
     backward_nodes: int
     losses: tuple[float, ...]
     dropout: str = ""
+    running: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -101,6 +104,7 @@ def build_train_graph(
     limits: Limits = NO_LIMITS,
     dropout: bool = True,
     axes: Axes = NO_AXES,
+    statistics: bool = False,
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -113,7 +117,8 @@ def build_train_graph(
     `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
     bound gradients.
     Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
-    `axes` are lengths that the model leaves open.
+    `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
+    defines them.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
@@ -128,12 +133,12 @@ def build_train_graph(
     if data is not None and seed is not None and not (dropout and source.draws.drawing):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    case = _make_train_graph(source, choice, parameters, warn)
+    case = _make_train_graph(source, choice, parameters, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
     for warning in case.state.warnings.values():
         warn(warning)
     for weight, array in case.weights.items():
-        check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
+        check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     sample_arrays = (
         numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed or 0)
@@ -154,10 +159,10 @@ def build_train_graph(
         outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
-    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
+    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.original.values())
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     dropped = _dropout(source, seed or 0, dropout)
-    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)), dropped)
+    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)), dropped, dict(case.states))
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:
@@ -173,20 +178,28 @@ def _dropout(model: Forward, seed: int, on: bool) -> str:
 class TrainGraph:
     """The parts of a training graph, before the files exist.
 
-    `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model.
+    `data` are the data inputs, labels or target last; `trained` maps each parameter to its name in the model, `states`
+    each running statistic, which `running` renew.
     """
 
     model: Forward
     loss: AttachedLoss
     data: dict[str, TensorType]
     trained: dict[str, str]
+    states: dict[str, str]
+    running: tuple[Node, ...]
     state: Resolved
     backward: Backward
 
     @property
+    def original(self) -> dict[str, str]:
+        """The names in the model of parameters and running statistics."""
+        return self.trained | self.states
+
+    @property
     def weights(self) -> dict[str, Array]:
-        """Initial values of the parameters."""
-        return {n: self.model.raw.constants[n].array for n in self.trained}
+        """Initial values of the parameters and running statistics."""
+        return {n: self.model.raw.constants[n].array for n in self.original}
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -206,7 +219,9 @@ def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batc
         )
 
 
-def _make_train_graph(source: Forward, choice: Choice, parameters: tuple[str, ...], warn: Warn) -> TrainGraph:
+def _make_train_graph(
+    source: Forward, choice: Choice, parameters: tuple[str, ...], statistics: bool, warn: Warn
+) -> TrainGraph:
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
     check_added_names(choice, FLAG, names, tuple(source.inputs))
@@ -214,24 +229,34 @@ def _make_train_graph(source: Forward, choice: Choice, parameters: tuple[str, ..
     model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
     model = forward.training_forms(model, names)
     trained = {new: old for old, new in graph_names.items()}
-    state = model.resolved(model.parameter_types({n: n for n in trained}))
+    running = Running()
+    if statistics:
+        model, running = with_running(
+            model, model.resolved(model.parameter_types({n: n for n in trained})).types, names
+        )
+    states = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in running.states}
+    model = forward.renamed(model, {old: new for old, new in states.items() if old != new})
+    updates = tuple(replace(n, inputs=tuple(states.get(i, i) for i in n.inputs)) for n in running.nodes)
+    states = {new: old for old, new in states.items()}
+    state = model.resolved(model.parameter_types({n: n for n in (*trained, *states)}))
     loss = attach(choice, model, state, names, warn)
     nodes = (*model.raw.nodes, *loss.nodes)
     first = first_gradient(nodes, loss.output, state.types[loss.output])
     backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
-    return TrainGraph(model, loss, {**model.inputs, **loss.targets}, trained, state, backward)
+    return TrainGraph(model, loss, {**model.inputs, **loss.targets}, trained, states, updates, state, backward)
 
 
 def write_train(case: TrainGraph, path: Path) -> None:
-    """The training graph: data, parameters, buffers, flag -> loss, one updated flag per parameter."""
+    """The training graph: data, parameters, what runs, buffers, flag -> loss, one updated flag per parameter."""
     types, backward = case.types, case.backward
     accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
-    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate))
-    inputs = [value(n, kind) for n, kind in (case.data | types).items()]
+    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
+    states = {n: case.state.types[n] for n in case.states}
+    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
-    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read and n not in types}
+    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
     values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
     infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
     loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)
