@@ -16,6 +16,7 @@ from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare.refusals import Refusals
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
@@ -48,16 +49,20 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     for tensor in graph.initializer:
         if tensor.name in used:
             _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    refusals = Refusals()
     names = _unique_names(proto for proto, _ in calls)
     for (proto, imports), node_name in zip(calls, names, strict=True):
         if is_literal(proto):
-            versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
-            _define(constants, proto.output[0], _constant_node(proto, node_name), name)
+            with refusals.of(literal := Node(node_name, proto.op_type, (), tuple(proto.output))):
+                versions_of(proto, literal, imports)
+                _define(constants, proto.output[0], _constant_node(proto, node_name), name)
             continue
         nodes.append(_node(proto, node_name))
-        versions[node_name] = versions_of(proto, nodes[-1], imports)
+        with refusals.of(nodes[-1]):
+            versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
+    refusals.check()
     declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
     declared |= {v.name: _declared(v, _element) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used

@@ -1,6 +1,5 @@
 """A raw graph to typed nodes with kernels: static inputs, types, constant folding, lowering, views, in-place."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -8,13 +7,14 @@ from functools import partial
 import numpy as np
 
 from deployer.core.declarations import with_carry
-from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.node_checks import form_of, inferred
 from deployer.frontend.opsets import current_form
+from deployer.frontend.prepare.refusals import Refusals, absent
 from deployer.frontend.raw_graph import Declared, RawGraph
 
 FOLD_LIMIT = 1 << 20
@@ -53,19 +53,31 @@ class Resolved:
 
 
 def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
-    """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
+    """Resolve sorted nodes; raises UnsupportedOperator for all nodes without a supported form, else ShapeMismatch."""
     constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
-    for node in nodes:
-        _find(node, graph.domains.get(node.name, ""))
-        known = _with_sources(state, node)
-        for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
-            for piece in _pieces(state, part):
-                state.read.append(piece)
-                _add(state, graph, piece, _find(piece, ""))
+    refusals = Refusals()
+    try:
+        for node in nodes:
+            if not refusals.passes(node):
+                with refusals.of(node):
+                    _resolve_node(state, graph, node)
+    except DeployerError:
+        refusals.check()
+        raise
+    refusals.check()
     return state
+
+
+def _resolve_node(state: Resolved, graph: RawGraph, node: Node) -> None:
+    _find(node, graph.domains.get(node.name, ""))
+    known = _with_sources(state, node)
+    for part in _in_current_form(state, known, graph.versions.get(node.name, ())):
+        for piece in _pieces(state, part):
+            state.read.append(piece)
+            _add(state, graph, piece, _find(piece, ""))
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:
@@ -106,12 +118,7 @@ def _find(node: Node, domain: str) -> Operator:
     operators = registry()
     if node.op in operators:
         return operators[node.op]
-    near = difflib.get_close_matches(node.op, list(operators), 3, 0.7)
-    raise UnsupportedOperator(
-        f"node {node.name!r} ({node.op}): there is no such operator",
-        [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")],
-        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(operators)}",
-    )
+    raise absent(node, domain)
 
 
 def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> None:

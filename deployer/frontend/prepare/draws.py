@@ -35,6 +35,12 @@ def find_draws(graph: RawGraph) -> Draws:
     return Draws(drawing, tuple(node for node in able if node not in drawing))
 
 
+def _uncounted(graph: RawGraph) -> list[Node]:
+    """The nodes that draw and have no number of the pass."""
+    drawing = find_draws(graph).drawing
+    return [node for node in drawing if not any(node.inputs[registry()[node.op].passes or 0 :])]
+
+
 def with_keys(graph: RawGraph, seed: int = 0) -> RawGraph:
     """The graph with a seed and a stream for each node that draws and has none; no two get the same stream.
 
@@ -54,7 +60,7 @@ def with_keys(graph: RawGraph, seed: int = 0) -> RawGraph:
 
 def check_drawless(graph: RawGraph) -> None:
     """UnsupportedOperator where an inference graph draws."""
-    for node in find_draws(graph).drawing:
+    for node in _uncounted(graph):
         why = "it drops elements at random, and nothing counts passes in an inference graph"
         raise unsupported(node, why, "training_mode false, or ratio 0")
 
@@ -68,7 +74,7 @@ def without_draws(graph: RawGraph) -> RawGraph:
 
 def with_passes(graph: RawGraph) -> RawGraph:
     """The graph with the number of the pass for all nodes that draw, and a node that counts it; else the same graph."""
-    drawing = {node.name for node in find_draws(graph).drawing}
+    drawing = {node.name for node in _uncounted(graph)}
     if not drawing:
         return graph
     keyed = with_keys(graph)

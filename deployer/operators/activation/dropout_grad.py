@@ -47,6 +47,7 @@ class DropoutGrad(Operator):
         return replace(node, inputs=(node.inputs[0], "", "", *node.inputs[1:2]))
 
     def samples(self) -> Iterator[Sample]:
-        """In training."""
+        """At inference, and in training."""
+        yield Sample("idle", (normal(rng(123), 3, 5), np.ones((3, 5), np.int32)), onnx=False)
         inputs = (normal(rng(123), 3, 5), np.array([3], np.int32))
         yield Sample("trained", inputs, {"training_mode": 1, "ratio": 0.375, "seed": 5, "stream": 1}, onnx=False)

@@ -56,10 +56,12 @@ def kept(node: Node, passes: int, count: int) -> npt.NDArray[np.bool_]:
 
 @register
 class KeyedDropout(Operator):
-    """Inputs are X and the number of the pass, which the front end adds; dX is the same of dY, so no mask is stored."""
+    """Inputs are X and the number of the pass, which the front end adds where a file has none; dX is the same of dY, so
+    that no mask is stored.
+    """
 
     name = "KeyedDropout"
-    custom = Form((1, 1), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"}, frozenset(("ratio",)))
+    custom = Form((1, 2), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"})
     passes = 1
     kernel = Kernel(
         "keyed_dropout_f32",

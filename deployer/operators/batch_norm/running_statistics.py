@@ -25,7 +25,7 @@ class RunningStatistics(Flat):
     """
 
     name = "RunningStatistics"
-    custom = Form((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT"}, frozenset(("count",)))
+    custom = Form((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT"})
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 1}
     no_gradient = "running statistics are not trained"
     kernel = Kernel(
