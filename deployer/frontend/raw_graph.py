@@ -1,10 +1,12 @@
 """Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.errors import DeployerWarning
 from deployer.core.ir import Node
 
 
@@ -62,7 +64,8 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds. `sequences` are the values that are sequences of tensors.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors, `notes`
+    warnings about the file.
     """
 
     name: str
@@ -74,6 +77,7 @@ class RawGraph:
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
+    notes: Mapping[str, DeployerWarning] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

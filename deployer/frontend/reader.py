@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import AttributeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.core.ir import AttrValue, Node
@@ -16,6 +16,7 @@ from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare.conversions import converted, to_array, warnings_of
 from deployer.frontend.prepare.refusals import Refusals
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
@@ -23,6 +24,7 @@ ELEMENTS: dict[int, str] = {
     TensorProto.FLOAT: "float32",
     TensorProto.DOUBLE: "float32",
     TensorProto.FLOAT16: "float32",
+    TensorProto.BFLOAT16: "float32",
     TensorProto.INT64: "int32",
     TensorProto.INT32: "int32",
     TensorProto.BOOL: "int32",
@@ -46,9 +48,11 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     domains: dict[str, str] = {}
     versions: dict[str, tuple[int, ...]] = {}
     used = {i for n, _ in calls for i in n.input} | {o.name for o in graph.output}
-    for tensor in graph.initializer:
-        if tensor.name in used:
-            _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    read = [tensor for tensor in graph.initializer if tensor.name in used]
+    for tensor in read:
+        _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    ends = (*(v for v in graph.input if v.name not in constants), *graph.output)
+    notes = warnings_of(filter(None, map(converted, read)), ends)
     refusals = Refusals()
     names = _unique_names(proto for proto, _ in calls)
     for (proto, imports), node_name in zip(calls, names, strict=True):
@@ -76,7 +80,7 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
     if not sequences:
         check_tensors(found)
-    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found)
+    return RawGraph(name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, notes)
 
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
@@ -188,7 +192,7 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
     try:
         if any(d < 0 for d in tensor.dims):
             raise ValueError("a negative length")
-        array = numpy_helper.to_array(tensor)
+        array = to_array(tensor)
     except (ValueError, TypeError, OverflowError) as error:
         facts = [("declared", str(list(tensor.dims)[:40])), ("cause", cause_of(error))]
         raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, WAY_OUT) from None

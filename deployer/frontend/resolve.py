@@ -58,6 +58,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
+    state.warnings.update(graph.notes)
     refusals = Refusals()
     try:
         for node in nodes:
