@@ -68,9 +68,9 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
             domains[node_name] = proto.domain
     refusals.check()
     declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
-    declared |= {v.name: _declared(v, _element) for v in graph.output}
+    declared |= {v.name: _declared(v, _end) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used
-    inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input if v.name not in unused)
+    inputs = tuple(Input(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
     defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
     for declaration in graph.input:
         if declaration.name in defaults:
@@ -220,6 +220,14 @@ def _element(name: str, element: int) -> str:
             hint="cast it to float32, float64, float16, int32, int64 or bool in the exporter",
         )
     return ELEMENTS[element]
+
+
+def _end(name: str, element: int) -> str:
+    """The target's dtype of an input or output of the graph, whose numbers an npz must be able to hold."""
+    if element == TensorProto.BFLOAT16:
+        cause = f"{name!r} has element type BFLOAT16, which no target has"
+        raise ShapeMismatch(cause, hint="cast it to float32 or float16 in the exporter; weights may be of bfloat16")
+    return _element(name, element)
 
 
 def _element_name(name: str, element: int) -> str:
