@@ -13,7 +13,7 @@ from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
 from deployer.rates.schedules import SCHEDULES
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running.terminal import Terminal
-from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
+from deployer.values import UNITS, axis, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
 
@@ -130,6 +130,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
     _add_leftover(case, "as recorded, or skip")
+    _add_axes(case)
     case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
     add_rate_options(case, "default: constants of the graph, or what the case holds")
@@ -265,6 +266,13 @@ def _add_output(options: "argparse._ActionsContainer", text: str, required: bool
     )
 
 
+def _add_axes(options: "argparse._ActionsContainer") -> None:
+    first = "length of the first axis of inputs, where the model leaves it open"
+    options.add_argument("--batch", type=positive, metavar="N", help=first)
+    named = "length of an axis that the model leaves open, by its name there; may be repeated"
+    options.add_argument("--axis", type=axis, action="append", default=[], metavar="NAME=N", help=named)
+
+
 def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
@@ -293,13 +301,16 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
     p.add_argument("--data", type=path, metavar="data.npz", help=data)
     p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
+    _add_axes(p)
     p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
     text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
     text += " count, as if their samples were one batch (default sum)"
     p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
     _add_leftover(p, "skip")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    off = "whether nodes that drop elements in training do so (default on)"
+    p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
     _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings
 

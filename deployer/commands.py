@@ -64,12 +64,13 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         ending.tell(str(warning))
 
     rate, course = a.learning_rate, requests.course_of(a)
+    axes = requests.axes_of(a)
     if kind == "inference":
-        return pipeline.load_inference_case(a.test, warn), warnings
+        return pipeline.load_inference_case(a.test, warn, axes), warnings
     if kind == "optimizer":
-        return pipeline.load_optimizer_case(a.test, rate, warn), warnings
+        return pipeline.load_optimizer_case(a.test, rate, warn, axes), warnings
     flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush)
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush, axes)
     return case, warnings
 
 
@@ -268,9 +269,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.training.train_graph import DRAWN, build_train_graph
     from deployer.training.update_graph import Limits
 
-    if a.data is not None and (a.seed is not None or a.samples is not None):
-        flag = "--samples" if a.seed is None else "--seed"
-        raise OptionProblem(f"{flag} has no effect here", hint="--data gives the samples; leave one of them out")
+    if a.data is not None and a.samples is not None:
+        raise OptionProblem("--samples has no effect here", hint="--data gives the samples; leave one of them out")
     summary = build_train_graph(
         a.model,
         a.loss,
@@ -281,7 +281,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         samples=DRAWN if a.samples is None else a.samples,
         n_accum=a.n_accum,
         n_batches=a.n_steps,
-        seed=a.seed or 0,
+        seed=a.seed,
         data=a.data,
         force=a.force,
         settings=given_settings(a),
@@ -292,6 +292,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         free_rates=a.any_rate,
         mean=a.accumulate == ACCUMULATIONS[1],
         flush=a.leftover == LEFTOVERS[True],
+        dropout=a.dropout == "on",
+        axes=requests.axes_of(a),
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -15,6 +15,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
@@ -64,15 +65,16 @@ def load_training(
     warn: Warn = python_warning,
     course: Course | None = None,
     flush: bool | None = None,
+    axes: Axes = NO_AXES,
 ) -> Case:
     """Read and check a training case. What its files do not record is computed by the float64 reference.
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
-    is called with what is odd but harmless in the files, here and below. With a `course`, or with rates in the files,
-    the program takes its rates when it runs. `flush` says whether passes that are left at the end have an update of
-    their own; by default it is as the files say, or they have none.
+    is called with what is odd but harmless in the files, and `axes` are lengths that they leave open, here and below.
+    With a `course`, or with rates in the files, the program takes its rates when it runs. `flush` says whether passes
+    that are left at the end have an update of their own; by default it is as the files say, or they have none.
     """
-    read = _read_training(directory, learning_rate, changing, warn)
+    read = _read_training(directory, learning_rate, changing, warn, axes)
     dataset = read.dataset(n_steps, n_accum, course is None, flush)
     read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
     dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
@@ -102,16 +104,18 @@ class _Training:
         return load(self.folder, self.program, n_steps=n_steps, n_accum=n_accum, rated=rated, flush=flush)
 
 
-def _read_training(directory: Path, learning_rate: float | None, changing: int | None, warn: Warn) -> _Training:
+def _read_training(
+    directory: Path, learning_rate: float | None, changing: int | None, warn: Warn, axes: Axes
+) -> _Training:
     parameters: Parameters | None = None
     count: int | None
     if runtime_case.is_runtime_case(directory):
-        folder, source = directory, runtime_case.read_runtime_graphs(directory)
+        folder, source = directory, runtime_case.read_runtime_graphs(directory, axes)
         parameters = runtime_case.read_parameters(directory, source.main)
         count = changing or parameters.data_inputs
     else:
         folder = parse.train_dir(directory)
-        source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
+        source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx", axes)
         count = changing or data_inputs(folder)
     program = check.check_program(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
     verify_program(program)
@@ -177,7 +181,9 @@ def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, s
     return completed(program, dataset), f"{name}, and {REFERENCE} for what it does not record"
 
 
-def load_optimizer_case(directory: Path, learning_rate: float | None = None, warn: Warn = python_warning) -> Case:
+def load_optimizer_case(
+    directory: Path, learning_rate: float | None = None, warn: Warn = python_warning, axes: Axes = NO_AXES
+) -> Case:
     """The optimizer graph of a training case alone, on its initial weights and gradients drawn from a fixed seed.
 
     `directory` is the training or the optimizer folder; the float64 reference says what must come out.
@@ -185,7 +191,7 @@ def load_optimizer_case(directory: Path, learning_rate: float | None = None, war
     name = directory.resolve().name
     if name.endswith("_optimizer"):
         directory = directory.resolve().with_name(name.removesuffix("_optimizer") + "_train")
-    read = _read_training(directory, learning_rate, None, warn)
+    read = _read_training(directory, learning_rate, None, warn, axes)
     weights = read.dataset().weights
     program = optimizer_program(read.program)
     draw = np.random.default_rng(0)
@@ -214,9 +220,9 @@ def optimizer_program(joint: Program) -> Program:
     )
 
 
-def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
+def load_inference_case(directory: Path, warn: Warn = python_warning, axes: Axes = NO_AXES) -> Case:
     """Read and check an inference case."""
-    program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
+    program = check.check_program(parse.read_graphs(directory / "network.onnx", None, axes), warn=warn)
     verify_program(program)
     inputs, expected = load_inference(directory, program)
     if (directory / OUTPUTS).exists():

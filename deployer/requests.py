@@ -14,6 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
+from deployer.frontend.prepare.axes import Axes
 from deployer.frontend.runtime import case as runtime_case
 from deployer.pipeline import Case
 from deployer.planning import fuse
@@ -74,6 +75,16 @@ def course_of(a: argparse.Namespace) -> Course | None:
     if a.schedule or a.warm_up:
         return read_course(a.schedule or CONSTANT, a.warm_up, a.any_rate)
     return None
+
+
+def axes_of(a: argparse.Namespace) -> Axes:
+    """The lengths of axes on the command line; OptionProblem where one has two."""
+    lengths: dict[str, int] = {}
+    for name, length in a.axis:
+        if lengths.setdefault(name, length) != length:
+            cause = f"axis {name!r} has the lengths {lengths[name]} and {length}"
+            raise OptionProblem(cause, hint="leave one of them out")
+    return Axes(a.batch, lengths)
 
 
 def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:

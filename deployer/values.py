@@ -57,6 +57,14 @@ def budget(text: str) -> tuple[str, int]:
     return name, size(number)
 
 
+def axis(text: str) -> tuple[str, int]:
+    """The name of an axis and its length."""
+    name, sign, number = text.rpartition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not NAME=N")
+    return name, positive(number)
+
+
 def seed(text: str) -> int:
     """The seed of a generator of 32 bits."""
     if not _is_decimal(text) or int(text) >= SEEDS:

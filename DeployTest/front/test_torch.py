@@ -98,16 +98,6 @@ def test_load_changes_nothing_where_it_cannot() -> None:
     assert torch.equal(module.weight, before)
 
 
-def test_dropout() -> None:
-    """Dropout is refused by name, or left out on request; the module keeps its own rate."""
-    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.25)).train()
-    with pytest.raises(UnsupportedOperator, match="of its elements at random"):
-        front.capture(module, [draw(2, 4)])
-    captured = front.capture(module, [draw(2, 4)], dropout="off")
-    assert [node.op_type for node in captured.model.graph.node] == ["Gemm"]
-    assert module[1].p == 0.25
-
-
 def test_all_that_is_missing() -> None:
     """Operators without lowering are named at once, with their number and the first place."""
 

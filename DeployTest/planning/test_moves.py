@@ -209,7 +209,7 @@ def test_masks_that_nobody_reads(op: str, attrs: dict[str, object], outputs: tup
     assert "mask" not in program.tensors
 
 
-@pytest.mark.parametrize(("op", "attrs"), [("MaxPool", POOL), ("Dropout", {})])
+@pytest.mark.parametrize(("op", "attrs"), [("MaxPool", POOL)])
 def test_masks_that_are_read(op: str, attrs: dict[str, object], tmp_path: Path) -> None:
     """The error for an output that is not computed names its reader, a node or the graph's outputs."""
     first = node(op, ("x",), ("p", "m"), "first", **attrs)

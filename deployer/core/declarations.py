@@ -330,13 +330,22 @@ class Fusible:
     total: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
+class Tracked:
+    """A node that does not renew what it keeps from pass to pass, and the node behind it that does so in place."""
+
+    node: Node
+    update: Node
+
+
 class Choices:
     """The part of an operator that says what its inputs and outputs may be; by default nothing special.
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
     which numbers the elements of an input lie; `overflows` which integer types of operands its result may leave;
-    `wraps` that it brings integers back into a type of `bits` bits, `signed` or not.
+    `wraps` that it brings integers back into a type of `bits` bits, `signed` or not; `passes` is the position of the
+    input that takes the number of the pass, of an operator that may draw random numbers.
     """
 
     overflows: ClassVar[Literal["none", "unsigned", "any"]] = "none"
@@ -345,6 +354,21 @@ class Choices:
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     composite: ClassVar[bool] = False
+    passes: ClassVar[int | None] = None
+
+    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
+        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
+        say which.
+        """
+        return False
+
+    def drawless(self, node: Node) -> Node:
+        """A node that draws, as it is where it does not."""
+        return node
+
+    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
+        return None
 
     def leaves(self, node: Node) -> str:
         """The integer types that results of the node may leave, as `overflows` says it."""

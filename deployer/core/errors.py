@@ -101,7 +101,14 @@ class GraphProblem(UserError):
 
 
 class UnsupportedOperator(UserError):
-    """No registered operator has the meaning of a node, or none supports the node's form."""
+    """No registered operator has the meaning of a node, or none supports the node's form.
+
+    `reason` is the cause without the node, where several nodes may have the same one.
+    """
+
+    def __init__(self, cause: str, facts: Sequence[tuple[str, str]] = (), hint: str = "", reason: str = "") -> None:
+        super().__init__(cause, facts, hint)
+        self.reason = reason
 
 
 class ShapeMismatch(UserError):

@@ -21,6 +21,7 @@ class KernelFacts:
     block: int
     longest_row: int
     transcendental: int
+    random: int
     unfinished: int
     region_setup: int
     line_setup: int

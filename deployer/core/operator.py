@@ -383,7 +383,7 @@ def operator_of(node: Node) -> Operator:
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:
     """The error for an operator, or a form of it, that the compiler does not support."""
     facts = [("inputs", ", ".join(node.inputs) or "none"), ("attributes", str(node.attrs) if node.attrs else "none")]
-    return UnsupportedOperator(f"node {node.name!r} ({node.op}): {why}", facts, nearest)
+    return UnsupportedOperator(f"node {node.name!r} ({node.op}): {why}", facts, nearest, why)
 
 
 def mismatch(node: Node, why: str, inputs: Sequence[TensorType | None]) -> ShapeMismatch:

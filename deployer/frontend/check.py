@@ -14,6 +14,7 @@ from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_typ
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
 from deployer.frontend.node_checks import check_kernel
 from deployer.frontend.optimizer_graph import prepared
+from deployer.frontend.prepare.draws import check_drawless, with_passes
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
 from deployer.rates.course import LARGEST_RATE
@@ -34,7 +35,7 @@ def check_program(
     `learning_rate` replaces that of the optimizer. `warn` gets a warning for each harmless oddity of the files.
     Raises GraphProblem, UnsupportedOperator, ShapeMismatch and OptionProblem.
     """
-    main = source.main
+    main = source.main if source.optimizer is None else with_passes(source.main)
     check_producers(main)
     if not main.outputs:
         raise GraphProblem(f"the {main.name} graph has no outputs", hint="declare the loss, or the results, as outputs")
@@ -85,6 +86,7 @@ def _warn_of_rates(optimizer: RawGraph, warn: Warn) -> None:
 
 
 def _inference(main: RawGraph, warn: Warn) -> Program:
+    check_drawless(main)
     roles = inference_roles(main)
     state = _resolved(main, main.outputs, roles.types, warn)
     _check_inplace(state, main.name, roles)

@@ -285,10 +285,12 @@ def _same_kind(array: Array, kind: TensorType) -> bool:
 
 
 def _gold(program: Program, arrays: Arrays, path: Path, batches: int) -> tuple[tuple[float, ...], Arrays]:
-    """The loss of each recorded pass and the final value of each updated weight; an optimizer's state may be absent."""
+    """The loss of each recorded pass and the final value of each updated weight; states may be absent."""
     losses = fitted(arrays, "loss", TensorType("float32", (batches,)), "loss", path)
     absent = {n for n in program.weights if program.tensors[n].data is not None and n not in arrays}
-    updated = [n for n in program.weights if n in program.updated.values() and n not in absent]
+    changed = {program.storage(name) for node in program.nodes for name in node.outputs if name}
+    due = set(program.updated.values()) | (changed & set(arrays))
+    updated = [n for n in program.weights if n in due and n not in absent]
     weights = {n: fitted(arrays, n, program.tensors[n].type, n, path) for n in updated}
     return tuple(float(v) for v in losses.reshape(-1)), weights
 

@@ -1,6 +1,6 @@
 """The role of each graph input, and the names that the optimizer graph shares with the training graph."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.core.declarations import State
@@ -32,7 +32,7 @@ class Roles:
 
 def inference_roles(graph: RawGraph) -> Roles:
     """Every input that has no initializer is data."""
-    types = {i.name: static_type(i) for i in graph.inputs if i.name not in graph.constants}
+    types = static_types(i for i in graph.inputs if i.name not in graph.constants)
     return Roles(types, dict.fromkeys(types, "data"), {}, {})
 
 
@@ -50,7 +50,8 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
     buffers = sinks | {i.name for i in train.inputs if i.name.endswith(BUFFER_SUFFIX)}
     flags = {node.inputs[accumulator.flag] for node, accumulator in steps}
     states, train_names = state_inputs(optimizer), {i.name for i in train.inputs}
-    state_types = {i.name: static_type(i) for i in optimizer.inputs if i.name in states and i.name not in train_names}
+    counts = state_inputs(train)
+    state_types = static_types(i for i in optimizer.inputs if i.name in states and i.name not in train_names)
     shared = {i.name for i in optimizer.inputs if i.name not in optimizer.constants and i.name not in state_types}
     inputs = [i for i in train.inputs if i.name in shared | buffers | flags or i.name not in train.constants]
     names = [i.name for i in inputs]
@@ -73,18 +74,18 @@ def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None
         roles[name] = "accumulator" if name in buffers else "flag" if name in flags else at
     roles |= dict.fromkeys(state_types, "weight")
     return Roles(
-        {i.name: static_type(i) for i in inputs} | state_types,
+        static_types(inputs) | state_types,
         roles,
         trained,
-        {n: states[n].initial for n in state_types},
+        {n: states[n].initial for n in state_types} | {n: counts[n].initial for n in names if n in counts},
     )
 
 
-def state_inputs(optimizer: RawGraph) -> dict[str, State]:
-    """The optimizer graph's inputs that hold a state from one update to the next, such as a momentum."""
-    inputs = {i.name for i in optimizer.inputs if i.name not in optimizer.constants}
+def state_inputs(graph: RawGraph) -> dict[str, State]:
+    """The graph's inputs that hold a state from one run to the next, such as a momentum or a count."""
+    inputs = {i.name for i in graph.inputs if i.name not in graph.constants}
     states = {}
-    for node in optimizer.nodes:
+    for node in graph.nodes:
         for position, state in _states(node).items():
             if position < len(node.inputs) and node.inputs[position] in inputs:
                 states[node.inputs[position]] = state
@@ -155,21 +156,35 @@ def _check_buffers(buffers: set[str], sinks: set[str], trained: Mapping[str, str
         )
 
 
-def static_type(item: Input) -> TensorType:
-    """The input's type; raises ShapeMismatch if the file does not declare a dtype and a static shape."""
-    declared = item.declared
-    if not declared.dtype or declared.shape is None or any(d < 1 for d in declared.shape):
-        shape_text = (
-            "none" if declared.shape is None else f"[{','.join('?' if d < 0 else str(d) for d in declared.shape)}]"
-        )
-        raise ShapeMismatch(
-            f"graph input {item.name!r} has no static type with at least one element",
-            [("dtype", declared.dtype or "none"), ("shape", shape_text)],
-            "export with static shapes, for example a fixed batch size",
-        )
-    kind = TensorType(declared.dtype, declared.shape)
-    check_type(f"graph input {item.name!r}", kind)
-    return kind
+def static_types(items: Iterable[Input]) -> dict[str, TensorType]:
+    """The types of inputs; ShapeMismatch for all that have no dtype or no static shape in the file, at once."""
+    listed = list(items)
+    faulty = [item for item in listed if not item.declared.static]
+    if faulty:
+        names = ", ".join(repr(item.name) for item in faulty)
+        inputs, have = ("graph input", "has") if len(faulty) == 1 else ("graph inputs", "have")
+        cause = f"{inputs} {names} {have} no static type with at least one element"
+        raise ShapeMismatch(cause, [(item.name, str(item.declared)) for item in faulty], _ways_out(faulty))
+    types = {item.name: TensorType(item.declared.dtype, item.declared.shape or ()) for item in listed}
+    for name, kind in types.items():
+        check_type(f"graph input {name!r}", kind)
+    return types
+
+
+def _ways_out(items: Sequence[Input]) -> str:
+    """The options by which the inputs would be static, if there are any."""
+    batch, named = False, dict[str, None]()
+    for item in items:
+        shape, axes = item.declared.shape, item.declared.axes
+        if shape is None or 0 in shape:
+            return "export with static shapes, for example a fixed batch size"
+        for place, length in enumerate(shape):
+            batch |= length < 0 and not place
+            if length < 0 and place and not axes[place]:
+                return "export with static shapes: --batch is for first axes, --axis for axes with a name"
+            named |= {axes[place]: None} if length < 0 and place else {}
+    options = ["--batch N"] * batch + [f"--axis {name}=N" for name in named]
+    return f"{' '.join(options)}, or export with static shapes"
 
 
 def optimizer_types(optimizer: RawGraph, shared: Mapping[str, TensorType]) -> dict[str, TensorType]:

@@ -4,16 +4,17 @@ from pathlib import Path
 
 from deployer.core.errors import FileProblem
 from deployer.core.operator import accumulator_of
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import Source
 from deployer.frontend.reader import read_graph
 
 
-def read_graphs(train: Path, optimizer: Path | None) -> Source:
-    """Read a training graph with its optimizer graph, or an inference graph alone.
+def read_graphs(train: Path, optimizer: Path | None, axes: Axes = NO_AXES) -> Source:
+    """Read a training graph with its optimizer graph, or an inference graph alone; `axes` are lengths of its open axes.
 
     Raises FileProblem where a file is missing or damaged, or a training graph comes without optimizer.
     """
-    main = read_graph(train, "train" if optimizer else "infer")
+    main = read_graph(train, "train" if optimizer else "infer", axes=axes)
     if optimizer is not None:
         return Source(main, read_graph(optimizer, "optimizer", sequences=True))
     if any(accumulator_of(node) for node in main.nodes):

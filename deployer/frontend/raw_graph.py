@@ -1,19 +1,40 @@
 """Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.errors import DeployerWarning
 from deployer.core.ir import Node
 
 
 @dataclass(frozen=True)
 class Declared:
-    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent)."""
+    """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent).
+
+    `axes` are the names of axes, empty where they have none.
+    """
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
+    axes: tuple[str, ...] = ()
+
+    @property
+    def static(self) -> bool:
+        """Whether dtype and shape are known, with at least one element."""
+        return bool(self.dtype) and self.shape is not None and all(d >= 1 for d in self.shape)
+
+    def __str__(self) -> str:
+        """Dtype and shape, with names or question marks for axes without length."""
+        names = [*self.axes, *[""] * len(self.shape or ())]
+        shape = (
+            None
+            if self.shape is None
+            else ",".join(str(d) if d >= 0 else names[i] or "?" for i, d in enumerate(self.shape))
+        )
+        return f"{self.dtype or 'no dtype'} {'without shape' if shape is None else f'[{shape}]'}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +65,8 @@ class RawGraph:
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
     node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's integer
-    types of graph inputs and constants, `truths` inputs and constants that are bools in the file.
+    types of graph inputs and constants, `truths` inputs and constants that are bools in the file, `notes` warnings
+    about the file.
     """
 
     name: str
@@ -58,6 +80,7 @@ class RawGraph:
     sequences: tuple[str, ...] = ()
     elements: dict[str, int] = field(default_factory=dict)
     truths: tuple[str, ...] = ()
+    notes: Mapping[str, DeployerWarning] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

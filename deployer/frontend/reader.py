@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import AttributeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.core.ir import AttrValue, Node
@@ -15,12 +15,16 @@ from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import Imports, versions_of
+from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare.conversions import converted, to_array, warnings_of
+from deployer.frontend.prepare.refusals import Refusals
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
     TensorProto.FLOAT: "float32",
     TensorProto.DOUBLE: "float32",
     TensorProto.FLOAT16: "float32",
+    TensorProto.BFLOAT16: "float32",
     TensorProto.INT64: "int32",
     TensorProto.INT32: "int32",
     TensorProto.BOOL: "int32",
@@ -32,12 +36,13 @@ ELEMENTS: dict[int, str] = {
 _CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
-def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
+def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_AXES) -> RawGraph:
     """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit.
 
-    `sequences` says that values may be sequences of tensors.
+    `sequences` says that values may be sequences of tensors, `axes` lengths that the file leaves open.
     """
     model = load_model(path)
+    axes.fix(model)
     check_parts(model)
     graph, calls = model.graph, inlined(model)
     constants: dict[str, RawConstant] = {}
@@ -45,23 +50,29 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     domains: dict[str, str] = {}
     versions: dict[str, tuple[int, ...]] = {}
     used = {i for n, _ in calls for i in n.input} | {o.name for o in graph.output}
-    for tensor in graph.initializer:
-        if tensor.name in used:
-            _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    read = [tensor for tensor in graph.initializer if tensor.name in used]
+    for tensor in read:
+        _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+    ends = (*(v for v in graph.input if v.name not in constants), *graph.output)
+    notes = warnings_of(filter(None, map(converted, read)), ends)
+    refusals = Refusals()
     names = _unique_names(proto for proto, _ in calls)
     for (proto, imports), node_name in zip(calls, names, strict=True):
         if is_literal(proto):
-            versions_of(proto, Node(node_name, proto.op_type, (), tuple(proto.output)), imports)
-            _define(constants, proto.output[0], constant_node(proto, node_name), name)
+            with refusals.of(literal := Node(node_name, proto.op_type, (), tuple(proto.output))):
+                versions_of(proto, literal, imports)
+                _define(constants, proto.output[0], constant_node(proto, node_name), name)
             continue
         nodes.append(node_of(proto, node_name))
-        versions[node_name] = versions_of(proto, nodes[-1], imports)
+        with refusals.of(nodes[-1]):
+            versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
+    refusals.check()
     declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
-    declared |= {v.name: _declared(v, _element) for v in graph.output}
+    declared |= {v.name: _declared(v, _end) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used
-    inputs = tuple(Input(v.name, _declared(v, _element)) for v in graph.input if v.name not in unused)
+    inputs = tuple(Input(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
     defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
     for declaration in graph.input:
         if declaration.name in defaults:
@@ -74,7 +85,18 @@ def read_graph(path: Path, name: str, sequences: bool = False) -> RawGraph:
     elements = _integer_types(graph, [proto for proto, _ in calls if is_literal(proto)])
     truths = _truths(graph, calls)
     return RawGraph(
-        name, tuple(nodes), inputs, outputs, constants, declared, domains, versions, found, elements, truths
+        name,
+        tuple(nodes),
+        inputs,
+        outputs,
+        constants,
+        declared,
+        domains,
+        versions,
+        found,
+        elements,
+        truths,
+        notes,
     )
 
 
@@ -201,7 +223,7 @@ def _constant(name: str, tensor: TensorProto) -> RawConstant:
     try:
         if any(d < 0 for d in tensor.dims):
             raise ValueError("a negative length")
-        array = numpy_helper.to_array(tensor)
+        array = to_array(tensor)
     except (ValueError, TypeError, OverflowError) as error:
         facts = [("declared", str(list(tensor.dims)[:40])), ("cause", cause_of(error))]
         raise FileProblem(f"constant {name!r} does not hold the numbers it declares", facts, WAY_OUT) from None
@@ -233,6 +255,14 @@ def _element(name: str, element: int) -> str:
     return ELEMENTS[element]
 
 
+def _end(name: str, element: int) -> str:
+    """The target's dtype of an input or output of the graph, whose numbers an npz must be able to hold."""
+    if element == TensorProto.BFLOAT16:
+        cause = f"{name!r} has element type BFLOAT16, which no target has"
+        raise ShapeMismatch(cause, hint="cast it to float32 or float16 in the exporter; weights may be of bfloat16")
+    return _element(name, element)
+
+
 def _element_name(name: str, element: int) -> str:
     """The target's dtype for an ONNX element type, or ONNX's name of it if there is none."""
     elements = TensorProto.DataType.values()
@@ -253,7 +283,8 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
         return Declared(dtype)
-    return Declared(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
+    lengths = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+    return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim))
 
 
 def _integer_types(graph: onnx.GraphProto, literals: Iterable[onnx.NodeProto]) -> dict[str, int]:

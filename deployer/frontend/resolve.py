@@ -1,6 +1,5 @@
 """A raw graph to typed nodes with kernels: static inputs, types, constant folding, lowering, views, in-place."""
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -8,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from deployer.core.declarations import with_carry
-from deployer.core.errors import DeployerWarning, ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import has_body
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
@@ -19,6 +18,7 @@ from deployer.frontend.functions.truths import truths
 from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import check_wide, form_of, inferred, integer_types, within_types
 from deployer.frontend.opsets import current_form
+from deployer.frontend.prepare.refusals import Refusals, absent
 from deployer.frontend.raw_graph import Declared, RawGraph
 
 FOLD_LIMIT = 1 << 20
@@ -78,7 +78,7 @@ class Resolved:
 
 
 def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, TensorType]) -> Resolved:
-    """Resolve sorted nodes; raises UnsupportedOperator and ShapeMismatch with the node's name."""
+    """Resolve sorted nodes; raises UnsupportedOperator for all nodes without a supported form, else ShapeMismatch."""
     constants: dict[str, Array] = {n: c.array for n, c in graph.constants.items() if n not in inputs}
     for name, array in constants.items():
         check_type(f"constant {name!r}", _type_of(array))
@@ -87,8 +87,17 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state.truths.update(graph.truths)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
     scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
-    for node in nodes:
-        _read(state, graph, node, graph.versions.get(node.name, ()), scope)
+    state.warnings.update(graph.notes)
+    refusals = Refusals()
+    try:
+        for node in nodes:
+            if not refusals.passes(node):
+                with refusals.of(node):
+                    _read(state, graph, node, graph.versions.get(node.name, ()), scope)
+    except DeployerError:
+        refusals.check()
+        raise
+    refusals.check()
     return state
 
 
@@ -179,7 +188,7 @@ def _is_fixed(state: Resolved, node: Node) -> bool:
 
 
 def _pieces(state: Resolved, node: Node) -> list[Node]:
-    """The node, or those that a composite operator stands for."""
+    """The node, or those that a composite operator stands for; an output that these do not compute is dropped."""
     operator = _find(node, "")
     if not operator.composite:
         return [node]
@@ -187,7 +196,10 @@ def _pieces(state: Resolved, node: Node) -> list[Node]:
     inputs = [state.types[n] if n else None for n in fixed.inputs]
     inferred(operator, fixed, inputs)
     with form_of(fixed):
-        return operator.lower(fixed, inputs) or [fixed]
+        parts = operator.lower(fixed, inputs) or [fixed]
+    results = {name for part in parts for name in part.outputs}
+    state.dropped.update((name, fixed) for name in fixed.outputs if name and name not in results)
+    return parts
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
@@ -213,12 +225,7 @@ def _find(node: Node, domain: str) -> Operator:
     operators = registry()
     if node.op in operators:
         return operators[node.op]
-    near = difflib.get_close_matches(node.op, list(operators), 3, 0.7)
-    raise UnsupportedOperator(
-        f"node {node.name!r} ({node.op}): there is no such operator",
-        [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")],
-        f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(operators)}",
-    )
+    raise absent(node, domain)
 
 
 def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> None:
@@ -304,7 +311,7 @@ def _trimmed(names: list[str]) -> tuple[str, ...]:
 
 def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
     """Replace a node with constant inputs by the constants it computes; False if it stays."""
-    if operator.inplace:
+    if operator.inplace or operator.passes is not None:
         return False
     if operator.type_only:
         shape = state.types[node.inputs[0]].shape

@@ -8,7 +8,7 @@ import contextlib
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import onnx
 import torch
 from torch import nn
 
-from deployer.core.errors import GraphProblem, InternalError, UnsupportedOperator
+from deployer.core.errors import GraphProblem, InternalError, OptionProblem, UnsupportedOperator
+from deployer.core.operator import registry
 from deployer.core.packages import walk
 from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
@@ -30,7 +31,8 @@ class Captured:
     """A module's forward pass as a model.
 
     `inputs` are the names of its inputs, `parameters` those of its trained parameters, `buffers` of running statistics,
-    all as in the module. `unused` parameters are read by no operator.
+    all as in the module. `unused` parameters are read by no operator. `counts` are buffers of integers, such as numbers
+    of batches, and by how much a pass raises each.
     """
 
     model: onnx.ModelProto
@@ -38,6 +40,12 @@ class Captured:
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     unused: tuple[str, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def drops(self) -> bool:
+        """Whether a node drops elements at random."""
+        return any(registry()[node.op_type].passes is not None for node in self.model.graph.node)
 
     @property
     def trainable(self) -> str:
@@ -52,36 +60,39 @@ class Captured:
 
 @contextlib.contextmanager
 def _with_dropout(module: nn.Module, drops: bool) -> Iterator[None]:
-    """The module with its rates of dropout, or meanwhile with rates of 0.
+    """The module with dropout that is an operator of its own, with its rates, or meanwhile with rates of 0.
 
-    The rates are set and not the graph's operators changed: of some layers torch.export draws the mask by itself.
+    The modules are changed and not the graph: of what works in place torch.export draws the mask by itself.
     """
     kind = nn.modules.dropout._DropoutNd
+    found = [(m, "inplace") for m in module.modules() if isinstance(m, kind)]
     layers = [(m, "p" if isinstance(m, kind) else "dropout") for m in module.modules() if not drops]
-    rates = [(m, name, rate) for m, name in layers if isinstance(rate := getattr(m, name, None), int | float)]
+    found += [(m, name) for m, name in layers if isinstance(getattr(m, name, None), int | float)]
+    before = [(m, name, getattr(m, name)) for m, name in found]
     try:
-        for layer, name, _ in rates:
-            setattr(layer, name, 0.0)
+        for layer, name, value in before:
+            setattr(layer, name, type(value)(0))
         yield
     finally:
-        for layer, name, rate in rates:
-            setattr(layer, name, rate)
+        for layer, name, value in before:
+            setattr(layer, name, value)
 
 
 def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on") -> Captured:
     """The module's forward pass at the shapes of `inputs`, in the mode the module is in.
 
-    `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out; else it is
-    refused where it drops anything.
-    Raises UnsupportedOperator with the place in the module for what has no lowering.
+    `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out.
+    Raises OptionProblem for another word, UnsupportedOperator with the place in the module for what has no lowering.
     """
+    if dropout not in ("on", "off"):
+        raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
     walk(lowerings)
-    with _with_dropout(module, dropout != "off"):
+    with _with_dropout(module, dropout == "on"):
         program = torch.export.export(module, tuple(inputs)).run_decompositions({})
     first: dict[int, str] = {}
     names = {n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)}
     frozen = {n for n, p in module.named_parameters() if not p.requires_grad}
-    return _Walk(program, names, frozen, output).captured()
+    return _Walk(program, names, frozen, output, dropout == "on").captured()
 
 
 class _Walk:
@@ -91,13 +102,18 @@ class _Walk:
     """
 
     def __init__(
-        self, program: torch.export.ExportedProgram, names: dict[str, str], frozen: set[str], output: int
+        self,
+        program: torch.export.ExportedProgram,
+        names: dict[str, str],
+        frozen: set[str],
+        output: int,
+        drops: bool,
     ) -> None:
         self.program, self.frozen, self.output = program, frozen, output
         signature = program.graph_signature
         self.parameters = {node: names.get(name, name) for node, name in signature.inputs_to_parameters.items()}
         self.buffers = dict(signature.inputs_to_buffers) | dict(signature.inputs_to_lifted_tensor_constants)
-        self.builder = GraphBuilder(reserved={*self.parameters.values(), *self.buffers.values()})
+        self.builder = GraphBuilder(reserved={*self.parameters.values(), *self.buffers.values()}, drops=drops)
         self.values: dict[str, Any] = {}
         self.inputs: list[Value] = []
 
@@ -121,14 +137,22 @@ class _Walk:
             tuple(n for n in trained if n in read),
             tuple(n for n in dict.fromkeys(self.buffers.values()) if n in read),
             tuple(n for n in trained if n not in read),
+            self._counts(state),
         )
+
+    def _counts(self, state: dict[str, Any]) -> dict[str, int]:
+        """By how much a pass raises each buffer with one known integer."""
+        renewed = {spec.target: spec.arg for spec in self.program.graph_signature.output_specs if spec.target}
+        values = {name: self.values.get(str(getattr(arg, "name", ""))) for name, arg in renewed.items()}
+        known = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.size == 1}
+        return {name: int(value.reshape(())) - int(state[name]) for name, value in known.items()}
 
     def _check_supported(self) -> None:
         """UnsupportedOperator for all operators that have no lowering at once."""
         missing: dict[str, list[str]] = {}
         computed: set[torch.fx.Node] = set()
         for node in self.program.graph.nodes:
-            called = node.op == "call_function" and not computed.isdisjoint(node.all_input_nodes)
+            called = node.op == "call_function" and (_is_random(node) or not computed.isdisjoint(node.all_input_nodes))
             if called or (node.op == "placeholder" and not self._is_count(node)):
                 computed.add(node)
             if called and node.target is not operator.getitem and _name(node) not in LOWERINGS:
@@ -163,7 +187,7 @@ class _Walk:
         arguments, options = self._read(node.args), self._read(node.kwargs)
         if node.target is operator.getitem:
             return arguments[0][arguments[1]]
-        if _is_known(arguments) and _is_known(options):
+        if _is_known(arguments) and _is_known(options) and not _is_random(node):
             return _computed(node, arguments, options)
         builder = self.builder
         builder.place, builder.operator = _place(node), f"aten.{_name(node)}"
@@ -195,6 +219,11 @@ def _name(node: torch.fx.Node) -> str:
     """The operator's name without overload."""
     target: Any = node.target
     return str(target._schema.name.split("::")[1]) if hasattr(target, "_schema") else str(target)
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    """Whether the operator draws numbers, so that what it gives is not known though its arguments are."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _place(node: torch.fx.Node) -> str:

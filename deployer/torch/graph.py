@@ -40,7 +40,8 @@ Operand = Value | Array | float | int
 class GraphBuilder:
     """Nodes and initializers in the order they are added.
 
-    `operator` is the ATen operator that is lowered now, `place` the submodule that called it.
+    `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
+    is dropped at random.
     """
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -48,6 +49,7 @@ class GraphBuilder:
     reserved: set[str] = field(default_factory=set)
     place: str = ""
     operator: str = ""
+    drops: bool = True
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -144,10 +146,14 @@ class GraphBuilder:
         shape = [1 if a in of else n for a, n in enumerate(x.shape) if keep or a not in of]
         return self.emit(op, [x, self.ints(of)], shape, x.dtype, keepdims=int(keep))
 
-    def check_dropout(self, share: float, train: bool | None = True) -> None:
-        """Raise UnsupportedOperator where elements are dropped."""
-        if share and train:
-            raise self.refusal(f"it drops {share:g} of its elements at random", "dropout='off', or a share of 0")
+    def dropout(self, x: Operand, share: float, train: bool | None = True) -> Value:
+        """The elements of x of which a share is dropped at random in training, and the others scaled."""
+        value = self.value(x)
+        if not (share and train and self.drops):
+            return value
+        if share == 1:
+            return self.binary("Mul", value, 0.0)
+        return self.emit("Dropout", [value, float(np.float32(share)), self.constant(True, "bool")], value.shape)
 
     def refusal(self, reason: str, hint: str) -> UnsupportedOperator:
         """The error for a form of the operator that is walked now."""

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,13 @@ class Trained:
     """A module's training: the loss of each batch, and the parameters by the module's names.
 
     `verdict` is that of the check: passed, or explained where units that rounding turned account for a difference.
+    `buffers` are running statistics of batch norms and the number of batches behind them, as PyTorch defines both.
     """
 
     losses: tuple[float, ...]
     weights: dict[str, Array]
     verdict: str
+    buffers: dict[str, Array] = field(default_factory=dict)
 
 
 def train(
@@ -49,6 +51,7 @@ def train(
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     dropout: str = "on",
+    seed: int = 0,
     settings: Mapping[str, float] | None = None,
     schedule: str = "",
     warm_up: str = "",
@@ -61,7 +64,8 @@ def train(
     `outermost` (the last level tensors may lie in, by default the target's) as in `deployer train`, `schedule` and
     `warm_up` the texts of its options. Files go to `folder`, by default to one that is removed. The module keeps its
     weights; `load_into` gives it the trained ones.
-    Batch norms train with the statistics of the batch; their running statistics are not renewed.
+    Masks of dropout follow from `seed`; `dropout` "off" leaves it out.
+    Batch norms in training mode use the statistics of the batch, and their running statistics are renewed.
     Raises OptionProblem and DatasetMismatch for data that does not fit, RunFailed where the check has something against
     what was computed, and what capturing, planning and running raise.
     """
@@ -76,23 +80,36 @@ def train(
             captured.save(place / "module.onnx"), loss, optimizer, learning_rate, captured.trainable, place,
             data=_batches(captured, loss, arrays, batch), settings=dict(settings or {}) or None,
             n_batches=epochs * (len(arrays[0]) // batch), force=folder is not None, course=course,
+            seed=seed if captured.drops else None, statistics=True,
         )  # fmt: skip
-        return _run(built, Options(target, buffering, dict(budgets or {}), outermost=outermost or _last(target)), place)
+        options = Options(target, buffering, dict(budgets or {}), outermost=outermost or _last(target))
+        trained = _run(built, options, place)
+    return replace(trained, buffers=trained.buffers | _counts(module, captured, trained))
 
 
 def load_into(module: nn.Module, trained: Trained) -> nn.Module:
-    """Give the module the trained weights; buffers, running statistics among them, stay as they are.
+    """Give the module the trained weights, running statistics and numbers of batches.
 
-    KeyError, and nothing changed, where it has no parameter of a name.
+    KeyError, and nothing changed, where it has no parameter or buffer of a name.
     """
-    parameters = dict(module.named_parameters())
-    missing = sorted(trained.weights.keys() - parameters.keys())
-    if missing:
-        raise KeyError(f"the module has no parameters {missing}")
+    tensors = dict(module.named_parameters()), dict(module.named_buffers())
+    given = trained.weights, trained.buffers
+    for known, arrays, what in zip(tensors, given, ("parameters", "buffers"), strict=True):
+        missing = sorted(arrays.keys() - known.keys())
+        if missing:
+            raise KeyError(f"the module has no {what} {missing}")
     with torch.no_grad():
-        for name, array in trained.weights.items():
-            parameters[name].copy_(torch.from_numpy(array.reshape(parameters[name].shape).copy()))
+        for known, arrays in zip(tensors, given, strict=True):
+            for name, array in arrays.items():
+                known[name].copy_(torch.from_numpy(array.reshape(known[name].shape).copy()))
     return module
+
+
+def _counts(module: nn.Module, captured: Captured, trained: Trained) -> dict[str, Array]:
+    """What the module counts, such as the numbers of batches behind running statistics, after all passes."""
+    buffers = {name: buffer.detach().cpu().numpy() for name, buffer in module.named_buffers()}
+    passes = len(trained.losses)
+    return {name: np.asarray(buffers[name] + each * passes) for name, each in captured.counts.items() if each}
 
 
 def _array(values: Any, index: int) -> Array:
@@ -148,4 +165,5 @@ def _run(built: Report, options: Options, place: Path) -> Trained:
     if not result.passed:
         raise RunFailed("the check has something against what was computed", [("found", "\n".join(result.faults))])
     weights = {built.trained[n]: array for n, array in outcome.arrays.items() if n in built.trained}
-    return Trained(outcome.losses, weights, result.verdict)
+    buffers = {built.running[n]: array for n, array in outcome.arrays.items() if n in built.running}
+    return Trained(outcome.losses, weights, result.verdict, buffers)

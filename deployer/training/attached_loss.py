@@ -111,12 +111,16 @@ def attach(choice: Choice, model: Forward, state: Resolved, names: Names, warn: 
 
 
 def _warn_of_twice(model: Forward, loss: Loss, warn: Warn) -> None:
-    """Warn where the model ends with an operator that the loss applies itself."""
-    for node in model.raw.nodes:
-        if model.output in node.outputs and operator_of(node).name in loss.contains:
-            cause = f"node {node.name!r} ({node.op}) is the model's last, and loss {loss.choice!r} applies it, too"
-            facts = [("output", model.output), ("scores", node.inputs[0])]
-            warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the model's output"))
+    """Warn where the model ends with an operator that the loss applies itself, views behind it or not."""
+    makers = {output: node for node in model.raw.nodes for output in node.outputs}
+    node = makers.get(model.output)
+    while node is not None and operator_of(node).view:
+        node = makers.get(node.inputs[0])
+    if node is not None and operator_of(node).name in loss.contains:
+        cause = f"node {node.name!r} ({node.op}) is the model's last, and loss {loss.choice!r} applies it, too"
+        facts = [("output", model.output), ("scores", node.inputs[0])]
+        behind = "model's output" if node.outputs[0] == model.output else f"input of what reads {node.outputs[0]!r}"
+        warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the {behind}"))
 
 
 def check_added_names(choice: Choice, added: Sequence[str], names: Names, inputs: Sequence[str]) -> None:

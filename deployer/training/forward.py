@@ -17,6 +17,8 @@ from deployer.frontend.graph_sort import check_producers, live_nodes, topologica
 from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
+from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare.draws import Draws, find_draws, with_keys, without_draws
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import ELEMENTS, is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve
@@ -32,7 +34,8 @@ class Forward:
     """A model with one output.
 
     `raw` holds only the nodes that the output needs, producers first; `protos` the file's node of each name,
-    `inputs` the data inputs, `initializers` the float initializers in file order, `notes` what is to be said of it.
+    `inputs` the data inputs, `initializers` the float initializers in file order, `draws` the file's nodes that may
+    draw random numbers, `notes` what is to be said of it.
     """
 
     raw: RawGraph
@@ -40,6 +43,7 @@ class Forward:
     inputs: dict[str, TensorType]
     initializers: tuple[str, ...]
     opset: int
+    draws: Draws
     notes: tuple[DeployerWarning, ...] = ()
 
     @property
@@ -57,9 +61,13 @@ class Forward:
         return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
 
 
-def load(path: Path) -> Forward:
-    """Read a forward model; raises what reading raises, and GraphProblem where it has not one output."""
-    raw = parse.read_graphs(path, None).main
+def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) -> Forward:
+    """Read a forward model, with keys of that seed for nodes that draw random numbers, or without drawing any.
+
+    `axes` are lengths that the file leaves open.
+    Raises what reading raises, and GraphProblem where it has not one output.
+    """
+    raw = parse.read_graphs(path, None, axes).main
     check_producers(raw)
     if len(raw.outputs) != 1:
         raise GraphProblem(
@@ -71,10 +79,12 @@ def load(path: Path) -> Forward:
     model = load_model(path)
     protos = [n for n, _ in inlined(model) if not is_literal(n)]
     proto_by_name = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
-    nodes = live_nodes(topological(raw), raw.outputs, {}, lambda n: False)
+    raw = replace(raw, nodes=live_nodes(topological(raw), raw.outputs, {}, lambda n: False))
+    draws = find_draws(raw)
+    raw = with_keys(raw, seed) if dropout else without_draws(raw)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    return _in_opset(Forward(replace(raw, nodes=nodes), proto_by_name, inputs, tuple(floats), opset))
+    return _in_opset(Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws))
 
 
 def _in_opset(model: Forward) -> Forward:
@@ -105,9 +115,13 @@ def _raw(array: Array) -> RawConstant:
 
 
 def _keeps(model: Forward, node: Node) -> bool:
-    """Whether the file's node has the same schema under the opset of the training graph, and stands for itself."""
+    """Whether the file's node has the same schema under the opset of the training graph, stands for itself, and draws
+    no random numbers.
+    """
     operator, versions = registry().get(node.op), model.raw.versions.get(node.name, ())
-    if operator is None or operator.composite or by_body(node, versions, model.raw.constants):
+    if operator is None or operator.composite or operator.passes is not None:
+        return False
+    if by_body(node, versions, model.raw.constants):
         return False
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 

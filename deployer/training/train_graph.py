@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from deployer.frontend.dataset import (
     with_shares,
 )
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.resolve import Resolved
 from deployer.rates.course import Course, check_rate
 from deployer.rates.run_time import with_run_time_rates
@@ -50,6 +51,7 @@ from deployer.training.onnx_writer import (
     node_proto,
     value,
 )
+from deployer.training.running import Running, with_running
 from deployer.training.settings import Given, split_settings, with_settings
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
@@ -68,7 +70,8 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 class Report:
     """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
-    `losses` is the gold of each forward pass.
+    `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
+    are running statistics that are renewed, as `trained` has parameters.
     """
 
     train: Path
@@ -78,6 +81,8 @@ class Report:
     forward_nodes: int
     backward_nodes: int
     losses: tuple[float, ...]
+    dropout: str = ""
+    running: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -87,7 +92,7 @@ class Report:
             f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *([f"dropout: {self.dropout}"] if self.dropout else [])])
 
 
 def build_train_graph(
@@ -102,13 +107,16 @@ def build_train_graph(
     samples: int = DRAWN,
     n_accum: int = 1,
     n_batches: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     data: Path | Mapping[str, Array] | None = None,
     force: bool = False,
     settings: Given | None = None,
     class_weights: Sequence[float] = (),
     groups: Sequence[Group] = (),
     limits: Limits = NO_LIMITS,
+    dropout: bool = True,
+    axes: Axes = NO_AXES,
+    statistics: bool = False,
     course: Course | None = None,
     free_rates: bool = False,
     mean: bool = False,
@@ -119,13 +127,17 @@ def build_train_graph(
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
     is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
-    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`. `n_batches` is the number of
-    forward passes, by default the fewest that see every sample and end with an update. `force` overwrites files in
-    those folders that no earlier call wrote, or that changed since; a failure leaves no partial case. `settings` are
-    numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits` bound gradients.
+    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`, by default 0. `n_batches` is the
+    number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites
+    files in those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
+    bound gradients.
     With a `course` the case has the rates of all updates, and its program takes them when it runs; `free_rates` are
     any finite ones. An update takes the sum over its passes, or the `mean`: the gradient of the loss of their samples
     joined to one batch. With `flush` passes that are left at the end have an update of their own.
+    Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
+    `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
+    defines them.
     `warn` gets a warning for each harmless oddity of the model.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
@@ -136,16 +148,18 @@ def build_train_graph(
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
-    source = forward.load(model)
+    source = forward.load(model, seed or 0, dropout, axes)
+    if data is not None and seed is not None and not (dropout and source.draws.drawing):
+        raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    case = _make_train_graph(source, choice, parameters, mean, warn)
+    case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in (*source.notes, *case.state.warnings.values()):
         warn(warning)
     for weight, array in case.weights.items():
-        check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
+        check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    drawn = numbers.read_samples(case.sampled, data) if data is not None else _draw_samples(case, samples, seed)
+    drawn = numbers.read_samples(case.sampled, data) if data is not None else _draw_samples(case, samples, seed or 0)
     sample_arrays = tuple({**sample, **dict.fromkeys(case.share, np.ones((), np.float32))} for sample in drawn)
     each = 1 if flush else n_accum
     batches = n_batches or each * math.ceil(len(sample_arrays) / each)
@@ -171,9 +185,19 @@ def build_train_graph(
         outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
-    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.trained.values())
+    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.original.values())
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
-    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)))
+    dropped = _dropout(source, seed or 0, dropout)
+    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)), dropped, dict(case.states))
+
+
+def _dropout(model: Forward, seed: int, on: bool) -> str:
+    """What becomes of the model's nodes that may draw random numbers; empty where it has none."""
+    drawing, idle = ([one_line(node.name) for node in nodes] for nodes in (model.draws.drawing, model.draws.idle))
+    parts = [f"left out of {', '.join(drawing)}, as asked" if not on else f"of {', '.join(drawing)}, from seed {seed}"]
+    parts = parts if drawing else []
+    parts += [f"none of {', '.join(idle)}, which the model has in inference form"] if idle else []
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -181,13 +205,15 @@ class TrainGraph:
     """The parts of a training graph, before the files exist.
 
     `data` are the data inputs, labels or target last, and behind them the `share` of the pass, if there is one;
-    `trained` maps each parameter to its name in the model.
+    `trained` maps each parameter to its name in the model, `states` each running statistic, which `running` renew.
     """
 
     model: Forward
     loss: AttachedLoss
     data: dict[str, TensorType]
     trained: dict[str, str]
+    states: dict[str, str]
+    running: tuple[Node, ...]
     state: Resolved
     backward: Backward
     share: tuple[str, ...]
@@ -198,9 +224,14 @@ class TrainGraph:
         return {name: kind for name, kind in self.data.items() if name not in self.share}
 
     @property
+    def original(self) -> dict[str, str]:
+        """The names in the model of parameters and running statistics."""
+        return self.trained | self.states
+
+    @property
     def weights(self) -> dict[str, Array]:
-        """Initial values of the parameters."""
-        return {n: self.model.raw.constants[n].array for n in self.trained}
+        """Initial values of the parameters and running statistics."""
+        return {n: self.model.raw.constants[n].array for n in self.original}
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -222,7 +253,7 @@ def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batc
 
 
 def _make_train_graph(
-    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, warn: Warn
+    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
 ) -> TrainGraph:
     names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
@@ -232,7 +263,16 @@ def _make_train_graph(
     model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
     model = forward.training_forms(model, names)
     trained = {new: old for old, new in graph_names.items()}
-    state = model.resolved(model.parameter_types({n: n for n in trained}))
+    running = Running()
+    if statistics:
+        model, running = with_running(
+            model, model.resolved(model.parameter_types({n: n for n in trained})).types, names
+        )
+    states = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in running.states}
+    model = forward.renamed(model, {old: new for old, new in states.items() if old != new})
+    updates = tuple(replace(n, inputs=tuple(states.get(i, i) for i in n.inputs)) for n in running.nodes)
+    states = {new: old for old, new in states.items()}
+    state = model.resolved(model.parameter_types({n: n for n in (*trained, *states)}))
     loss = attach(choice, model, state, names, warn)
     nodes = (*model.raw.nodes, *loss.nodes)
     kind = state.types[loss.output]
@@ -240,19 +280,21 @@ def _make_train_graph(
     state.types.update(shares)
     first = SHARE if mean else first_gradient(nodes, loss.output, kind)
     backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
-    return TrainGraph(model, loss, {**model.inputs, **loss.targets, **shares}, trained, state, backward, share)
+    data = {**model.inputs, **loss.targets, **shares}
+    return TrainGraph(model, loss, data, trained, states, updates, state, backward, share)
 
 
 def write_train(case: TrainGraph, path: Path) -> None:
-    """The training graph: data, parameters, buffers, flag -> loss, one updated flag per parameter."""
+    """The training graph: data, parameters, what runs, buffers, flag -> loss, one updated flag per parameter."""
     types, backward = case.types, case.backward
     accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
-    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate))
-    inputs = [value(n, kind) for n, kind in (case.data | types).items()]
+    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
+    states = {n: case.state.types[n] for n in case.states}
+    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
-    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read and n not in types}
+    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
     values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
     infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
     loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)

@@ -13,6 +13,7 @@ from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import Dataset, check_run, check_sample_classes, fitted
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.parse import read_graphs
+from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.reader import read_initializers
 from deployer.frontend.runtime.checkpoint import read_checkpoint
@@ -26,9 +27,9 @@ def is_runtime_case(folder: Path) -> bool:
     return (folder / TRAIN).is_file() and not (folder / "network.onnx").exists()
 
 
-def read_runtime_graphs(folder: Path) -> Source:
+def read_runtime_graphs(folder: Path, axes: Axes = NO_AXES) -> Source:
     """Both graphs; FileProblem where one is missing or damaged."""
-    return read_graphs(folder / TRAIN, folder / OPTIMIZER)
+    return read_graphs(folder / TRAIN, folder / OPTIMIZER, axes)
 
 
 def is_read(name: str) -> bool:

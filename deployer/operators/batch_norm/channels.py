@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
+from deployer.core.declarations import Tracked
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
@@ -187,6 +188,21 @@ class BatchNorm(Operator):
         for i, label in ((3, "saved_mean"), (4, "saved_inv_std")):
             outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
         return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
+
+    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+        """RunningStatistics of the batch, where the node names what becomes of the running ones."""
+        mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
+        if not self.training(node) or not all((*node.outputs[1:3], mean, inv_std)):
+            return None
+        shape = types[node.inputs[0]].shape
+        attrs: dict[str, AttrValue] = {
+            **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
+            "count": math.prod(shape) // shape[1],
+        }
+        update = Node(
+            f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), node.outputs[1:3], attrs
+        )
+        return Tracked(replace(node, outputs=(node.outputs[0], "", "", mean, inv_std)), update)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""

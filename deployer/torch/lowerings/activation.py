@@ -1,5 +1,9 @@
 """Activations of torch.nn; what ONNX lacks is composed of what it has."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 from deployer.torch.lowerings.arithmetic import clamp, same, scaled
 
@@ -127,14 +131,29 @@ def log_softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Va
 
 
 @lowers("dropout")
-def dropout(g: GraphBuilder, x: Value, p: float, train: bool) -> Operand:
-    """x itself."""
-    g.check_dropout(p, train)
-    return x
+def dropout(g: GraphBuilder, x: Operand, p: float, train: bool) -> Value:
+    """ONNX's operator of that name."""
+    return g.dropout(x, p, train)
 
 
 @lowers("native_dropout")
-def native_dropout(g: GraphBuilder, x: Value, p: float, train: bool | None) -> tuple[Operand, None]:
+def native_dropout(g: GraphBuilder, x: Operand, p: float, train: bool | None) -> tuple[Value, None]:
     """The same with a mask besides, which nothing here reads."""
-    g.check_dropout(p, train)
-    return x, None
+    return g.dropout(x, p, train), None
+
+
+@lowers("empty_like", "new_empty")
+def empty(g: GraphBuilder, x: Value, shape: Sequence[int] | None = None, dtype: object = None) -> Value:
+    """Room for what another operator writes, here of ones."""
+    return g.constant(np.ones(x.shape if shape is None else shape, np.float32))
+
+
+@lowers("bernoulli")
+def bernoulli(g: GraphBuilder, x: Operand, p: float | None = None) -> Value:
+    """1 with a probability of p, else 0, as PyTorch drops whole channels; p everywhere where nothing is dropped."""
+    value = g.value(x)
+    if not isinstance(p, int | float):
+        raise g.refusal("its probability is a tensor", "one number")
+    if not g.drops or p in (0, 1):
+        return g.constant(np.full(value.shape, p, np.float32))
+    return g.unary("Sign", g.dropout(g.constant(np.ones(value.shape, np.float32)), 1 - p))

@@ -75,7 +75,6 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """softmax(scale Q K^T + mask) V over the last two axes."""
-    g.check_dropout(dropout_p)
     if enable_gqa:
         raise g.refusal("heads of queries share heads of keys", "as many heads of keys as of queries")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -89,4 +88,4 @@ def attention(
         if not isinstance(attn_mask, Value) and np.asarray(attn_mask).dtype == bool:
             attn_mask = np.where(np.asarray(attn_mask), np.float32(0), np.float32(-np.inf))
         scores = g.binary("Add", scores, attn_mask)
-    return matmul(g, g.unary("Softmax", scores, axis=scores.rank - 1), value)
+    return matmul(g, g.dropout(g.unary("Softmax", scores, axis=scores.rank - 1), dropout_p), value)

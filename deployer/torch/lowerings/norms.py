@@ -45,8 +45,7 @@ def batch_norm_no_statistics(
     channels = (x.shape[1],)
     running = [g.constant(np.zeros(channels)), g.constant(np.ones(channels))]
     operands = [x, *_scale_and_bias(g, weight, bias, channels), *running]
-    y, *_ = g.emit_several("BatchNormalization", operands, [x.shape, channels, channels], epsilon=eps, training_mode=1)
-    return y, None, None
+    return g.emit("BatchNormalization", operands, x.shape, epsilon=eps, training_mode=1), None, None
 
 
 @lowers("_native_batch_norm_legit_no_training", "batch_norm")

@@ -60,8 +60,6 @@ def layers(
     batch_first: bool,
 ) -> tuple[Value, ...]:
     """All layers and directions; the outputs of the last, and the last state of each."""
-    if count > 1:
-        g.check_dropout(dropout, train)
     if x.rank != 3:
         raise g.refusal("its input has no batch axis", "an input of [time, batch, features]")
     directions, each = 2 if bidirectional else 1, 4 if has_bias else 2
@@ -70,6 +68,7 @@ def layers(
     last: list[list[Value]] = [[] for _ in states]
     for layer in range(count):
         outputs = []
+        sequence = [g.dropout(x, dropout, train) for x in sequence] if layer else sequence
         for direction in range(directions):
             place = layer * directions + direction
             w = weights[place * each : (place + 1) * each]

@@ -1,0 +1,65 @@
+"""All that a model has and the compiler has not is said at once, and no step of the compiler is proposed."""
+
+from pathlib import Path
+
+import pytest
+
+from deployer.core.errors import UnsupportedOperator
+from deployer.core.operator import registry
+from DeployTest.support.small_graphs import Model, infer, node, raises, value
+
+pytestmark = [pytest.mark.host]
+X = value("x", (2, 6))
+
+
+def test_all_at_once(tmp_path: Path) -> None:
+    """Operators that are not there and forms that are not supported: number, nodes, and what is near."""
+    nodes = (
+        *(node("Det", ("x",), (f"d{i}",)) for i in range(10)),
+        node("Foo", ("d0",), ("f",)),
+        node("Cumsums", ("x",), ("c",)),
+        *(node("GlobalLpPool", ("r",), ("y",)), node("Dropout", ("x", "ratio"), ("r",))),
+    )
+    outputs = [value(n, None) for n in ("y", "f", "c", *(f"d{i}" for i in range(10)))]
+    texts = (
+        *(
+            "14 nodes of the model are not supported, of 5 kinds",
+            "  Det ",
+            "10 nodes, 'Det_d0', 'Det_d1'",
+            "and 2 more",
+        ),
+        *(
+            "  Foo ",
+            "1 node, 'Foo_f': there is no such operator",
+            "the nearest here: CumSum" if False else "  Cumsums ",
+        ),
+        *("  GlobalLpPool ", "computed at run time"),
+    )
+    with raises(UnsupportedOperator, *texts):
+        infer(tmp_path, Model(nodes, (X, value("ratio", ())), outputs))
+
+
+def test_forms_of_the_file(tmp_path: Path) -> None:
+    """Nodes that are not of their schema's form, too, with one line for all of one reason."""
+    nodes = [node("Relu", ("x",), (f"r{i}",), slope=0.5) for i in range(3)]
+    nodes += [node("Neg", ("r0", "r1"), ("y",))]
+    with raises(
+        UnsupportedOperator, "4 nodes", "2 kinds", "3 nodes, 'Relu_r0'", "attribute 'slope'", "it has 2 inputs"
+    ):
+        infer(tmp_path, Model(nodes, (X,), (value("y", None), value("r2", None))))
+
+
+def test_one_is_as_before(tmp_path: Path) -> None:
+    """One node is refused by its own error."""
+    with raises(UnsupportedOperator, "node 'Det_y' (Det): there is no such operator", "one of "):
+        infer(tmp_path, Model((node("Det", ("x",), ("y",)),), (X,), (value("y", None),)))
+
+
+def test_steps_are_no_operators(tmp_path: Path) -> None:
+    """The error does not propose what only the compiler makes."""
+    with raises(UnsupportedOperator, "there is no such operator", "the nearest here: ") as caught:
+        infer(tmp_path, Model((node("ChannelNormalizations", ("x",), ("y",)),), (X,), (value("y", None),)))
+    steps = {name for name, operator in registry().items() if not operator.versions and operator.custom is None}
+    assert steps
+    proposed = caught.value.hint.removeprefix("the nearest here: ").split(", ")
+    assert steps.isdisjoint(proposed)

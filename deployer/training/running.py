@@ -1,0 +1,45 @@
+"""What a model keeps from pass to pass besides its parameters: running statistics, renewed in place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import operator_of
+from deployer.training.autodiff import Names
+from deployer.training.forward import Forward
+from deployer.training.onnx_writer import node_proto
+
+
+@dataclass(frozen=True)
+class Running:
+    """The nodes that renew what runs, and the initializers that they renew, in the order of the nodes."""
+
+    nodes: tuple[Node, ...] = ()
+    states: tuple[str, ...] = ()
+
+
+def with_running(model: Forward, types: Mapping[str, TensorType], names: Names) -> tuple[Forward, Running]:
+    """The model with nodes that leave what runs to others, and these others.
+
+    Where several nodes renew one initializer, each goes on with what the one before it left. `model` is in the form
+    that its gradients read.
+    """
+    nodes, updates, current = [], list[Node](), dict[str, str]()
+    roots = {name: name for name in model.raw.constants}
+    for node in model.raw.nodes:
+        tracked = operator_of(node).tracked(node, types)
+        places = operator_of(tracked.update).inplace if tracked else {}
+        if tracked is None or not all(tracked.update.inputs[i] in roots for i in places.values()):
+            nodes.append(node)
+            continue
+        inputs, outputs = list(tracked.update.inputs), list(tracked.update.outputs)
+        for output, source in places.items():
+            root = roots[inputs[source]]
+            inputs[source] = current.get(root, root)
+            outputs[output] = outputs[output] or names.fresh(f"{root}_updated")
+            current[root], roots[outputs[output]] = outputs[output], root
+        nodes.append(replace(tracked.node, inputs=tuple(roots.get(name, name) for name in tracked.node.inputs)))
+        updates.append(replace(tracked.update, inputs=tuple(inputs), outputs=tuple(outputs)))
+    protos = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
+    changed = replace(model, raw=replace(model.raw, nodes=tuple(nodes)), protos=model.protos | protos)
+    return changed, Running(tuple(updates), tuple(current))
