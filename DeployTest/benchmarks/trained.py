@@ -165,6 +165,7 @@ def calls(part: Part, optimizer: str, folder: Path) -> Iterator[Call]:
         if way == "update":  # moments as after some steps
             floats = [n for n in step.node.inputs if types[n].dtype == "float32"]
             known = values | {n: np.square(draw.standard_normal(types[n].shape)).astype(np.float32) for n in floats}
+            known |= {n: np.ones(types[n].shape, np.int32) for n in step.node.inputs if n not in floats}
         if name.startswith(("part", "v_Grad")) or way == "update":
             tile = {dim: (0, size) for dim, size in step.access.sizes.items()}
             label = f"{part.op} {name}"

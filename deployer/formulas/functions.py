@@ -1,6 +1,6 @@
 """What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
 
-C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h`: every target gives the same bits. A
+C is of the language, of `quotient_f32.h`, of `whole_f32.h`, which rounds nothing, or of `math_f32.h`: every target gives the same bits. A
 derivative is of the whole call, from those of its operands; terms that are zero vanish while it is made.
 """
 
@@ -15,7 +15,7 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
-MATH, WHOLE = "math_f32.h", "whole_f32.h"
+MATH, WHOLE, QUOTIENT = "math_f32.h", "whole_f32.h", "quotient_f32.h"
 ZERO, ONE = Number(0.0), Number(1.0)
 Slope = Callable[[Formula, Sequence[Formula]], Formula]
 
@@ -139,7 +139,11 @@ FUNCTIONS: dict[str, Function] = {
         rounds=True,
     ),
     "div": Function(
-        np.divide, "({0} / {1})", lambda f, d: over(minus(d[0], times(d[1], f)), f.operands[1]), rounds=True
+        np.divide,
+        "QUOTIENT_F32({0}, {1})",
+        lambda f, d: over(minus(d[0], times(d[1], f)), f.operands[1]),
+        header=QUOTIENT,
+        rounds=True,
     ),
     "fma": Function(
         lambda a, b, c: a * b + c,
@@ -167,7 +171,7 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
     "round": Function(np.rint, "roundf_f32({0})", _zero, header=WHOLE),
-    "sqrt": Function(np.sqrt, "__builtin_sqrtf({0})", _outer(lambda u, f: Number(0.5) / f), rounds=True),
+    "sqrt": Function(np.sqrt, "ROOT_F32({0})", _outer(lambda u, f: Number(0.5) / f), header=QUOTIENT, rounds=True),
     "exp": Function(np.exp, "expf_f32({0})", _outer(lambda u, f: f), TRANSCENDENTAL, MATH),
     "log": Function(np.log, "logf_f32({0})", lambda f, d: over(d[0], f.operands[0]), TRANSCENDENTAL, MATH),
     "expm1": Function(np.expm1, "expm1f_f32({0})", _outer(lambda u, f: call("exp", u)), TRANSCENDENTAL, MATH),
