@@ -169,7 +169,13 @@ def calls(part: Part, optimizer: str, folder: Path) -> Iterator[Call]:
         if name.startswith(("part", "v_Grad")) or way == "update":
             tile = {dim: (0, size) for dim, size in step.access.sizes.items()}
             label = f"{part.op} {name}"
-            yield Call(part.op, way, PARTS.index(part) if part in PARTS else len(PARTS), step, measure.kernel_job(label, step.node, types, known, tile))
+            yield Call(
+                part.op,
+                way,
+                PARTS.index(part) if part in PARTS else len(PARTS),
+                step,
+                measure.kernel_job(label, step.node, types, known, tile),
+            )
 
 
 def listed() -> Iterator[Call]:

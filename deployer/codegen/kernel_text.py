@@ -28,7 +28,7 @@ class _Pointer:
 @dataclass(frozen=True)
 class KernelView:
     """What the template of a kernel prints: `parts` are values that the result needs more than once,
-    `unrolled` the elements in a turn of the loop over elements.
+    `pragmas` stand before the loop over elements.
     """
 
     note: CText
@@ -39,7 +39,7 @@ class KernelView:
     parts: tuple[CText, ...]
     result: _Pointer
     value: CText
-    unrolled: int
+    pragmas: tuple[CText, ...]
 
 
 def printed_form(symbol: str) -> tuple[str, KernelView] | None:
@@ -66,7 +66,7 @@ def _view(operator: Declared) -> KernelView:
         parts=parts,
         result=pointers[-1],
         value=value,
-        unrolled=UNROLLED if work_of(formula) <= SHORT else 1,
+        pragmas=(code(f"GCC unroll {UNROLLED}"),) if work_of(formula) <= SHORT else (),
     )
 
 

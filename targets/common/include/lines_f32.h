@@ -14,9 +14,12 @@ static inline void copy_line_f32(float *y, const float *x, uint32_t step, uint32
     for (uint32_t j = 0; j < count; j++) y[j] = x[j * step];
 }
 
-/* y[j] = value. */
+/* y[j] = value. A compiler that sees through this loop may call memset, which kernels do not have. */
 static inline void fill_line_f32(float *y, float value, uint32_t count) {
-    for (uint32_t j = 0; j < count; j++) y[j] = value;
+    for (uint32_t j = 0; j < count; j++) {
+        y[j] = value;
+        __asm__ volatile("" ::: "memory");
+    }
 }
 
 /* y[j] += x[j]. */
