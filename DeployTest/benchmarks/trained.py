@@ -1,7 +1,7 @@
 """Cycles of what training spends its time in, on Siracusa under GVSoC, beside the limit of the cluster.
 
-`python -m DeployTest.benchmarks.trained` writes trained_siracusa.json and the tables of docs/cluster.md. Operands lie in
-L1, all cores take part, the dispatch is counted. The steps are those of a training graph before fusion.
+`python -m DeployTest.benchmarks.trained` writes trained_siracusa.json and the table of docs/cluster.md. Operands lie
+in L1, all cores take part, the dispatch is counted. The steps are those of a training graph before fusion.
 """
 
 import itertools
@@ -118,17 +118,19 @@ def needs() -> dict[str, dict[str, int]]:
 def limit(symbol: str, count: int, cores: int) -> tuple[int, str]:
     """The fewest cycles for so many elements or products, and what sets them.
 
-    A core starts one instruction a cycle; two cores share an FPU; all share the divider.
+    A core starts one instruction a cycle; two cores share an FPU; all share the divider, which operations can replace.
     """
     need = needs()[symbol]
-    divider = DIVIDER_CYCLES * need["divider"] * count
-    fpu = need["fpu"] * count * SHARING // cores
-    issue = (need["memory"] + need["fpu"] + need["divider"]) * count // cores
-    return max((issue, "issue"), (fpu, "FPU"), (divider, "divider"))
+    plain, alone = need["memory"] + need["fpu"], need["fpu"] + INSTEAD * need["divider"]
+    by_fpu = max(
+        ((plain + INSTEAD * need["divider"]) * count // cores, "issue"), (alone * count * SHARING // cores, "FPU")
+    )
+    by_divider = max((plain * count // cores, "issue"), (DIVIDER_CYCLES * need["divider"] * count, "divider"))
+    return min(by_fpu, by_divider)
 
 
-DIVIDER_CYCLES, SHARING = 14, 2
-"""Cycles of a quotient or a root, and cores per FPU."""
+DIVIDER_CYCLES, INSTEAD, SHARING = 14, 12, 2
+"""Cycles of a quotient or a root, operations of the FPU in its place, and cores per FPU."""
 
 
 @dataclass(frozen=True, eq=False)

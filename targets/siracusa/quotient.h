@@ -5,19 +5,6 @@
 
 #include "pulp.h"
 
-/* Moves between the registers of floats and of integers; by a union the compiler would keep a value in one kind alone. */
-static inline uint32_t bits_in_core(float x) {
-    uint32_t bits;
-    __asm__("fmv.x.w %0, %1" : "=r"(bits) : "f"(x));
-    return bits;
-}
-
-static inline float float_in_fpu(uint32_t bits) {
-    float x;
-    __asm__("fmv.w.x %0, %1" : "=f"(x) : "r"(bits));
-    return x;
-}
-
 #define QUOTIENT_F32(a, b) quotient_of(a, b)
 #define ROOT_F32(x) root_of(x)
 
