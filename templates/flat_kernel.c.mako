@@ -9,6 +9,9 @@ void ${v.symbol}(const void *args) {
 % for name in v.settings:
     const float ${name} = p->${name};
 % endfor
+% for line in v.pragmas:
+#pragma ${line}
+% endfor
     for (uint32_t i = share.begin; i < share.end; i++) {
 % for operand in v.operands:
         const ${operand.type} ${operand.name} = p->${operand.name}[i];

@@ -49,9 +49,11 @@ def uniform(generator: np.random.Generator, fan_in: int, *shape: int) -> Array:
 
 
 def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
-    """The training case of a model, beside its file; `options` are those of `build_train_graph`."""
+    """The training case of a model, beside its file, with SGD unless `optimizer` is given; `options` are those of
+    `build_train_graph`.
+    """
     rate = options.pop("learning_rate", 0.01)
-    return build_train_graph(model, loss, "sgd", rate, trainable, model.parent, **options)
+    return build_train_graph(model, loss, options.pop("optimizer", "sgd"), rate, trainable, model.parent, **options)
 
 
 def main(generate: Generate, switches: Sequence[str] = (), arguments: Sequence[str] | None = None) -> None:

@@ -104,10 +104,12 @@ def random(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng([seed, *shape]).uniform(0.25, 1.0, shape).astype(np.float32)
 
 
-def built(folder: Path, model: Model, loss: str = "mse", trainable: str = "", **options: Any) -> Report:
+def built(
+    folder: Path, model: Model, loss: str = "mse", trainable: str = "", optimizer: str = "sgd", **options: Any
+) -> Report:
     """The case of a small model."""
     path = model.save(folder / "model.onnx")
-    return build_train_graph(path, loss, "sgd", 0.1, trainable, folder, **options)
+    return build_train_graph(path, loss, optimizer, 0.1, trainable, folder, **options)
 
 
 def graph_of(report: Report) -> onnx.GraphProto:

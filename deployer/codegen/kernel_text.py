@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
+from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, work_of
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
 from deployer.operators.declared import Declared, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12
+SHORT, UNROLLED = 8, 4
+"""Loops over formulas of so few operations have several elements in a turn: a jump costs as much as three of them."""
 GLUE = "\0"
 """Stands for a space at which no line ends."""
 
@@ -25,7 +27,9 @@ class _Pointer:
 
 @dataclass(frozen=True)
 class KernelView:
-    """What the template of a kernel prints: `parts` are values that the result needs more than once."""
+    """What the template of a kernel prints: `parts` are values that the result needs more than once,
+    `pragmas` stand before the loop over elements.
+    """
 
     note: CText
     headers: tuple[CText, ...]
@@ -35,6 +39,7 @@ class KernelView:
     parts: tuple[CText, ...]
     result: _Pointer
     value: CText
+    pragmas: tuple[CText, ...]
 
 
 def printed_form(symbol: str) -> tuple[str, KernelView] | None:
@@ -61,6 +66,7 @@ def _view(operator: Declared) -> KernelView:
         parts=parts,
         result=pointers[-1],
         value=value,
+        pragmas=(code(f"GCC unroll {UNROLLED}"),) if work_of(formula) <= SHORT else (),
     )
 
 

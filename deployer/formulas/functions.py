@@ -1,8 +1,8 @@
 """What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
 
-C is of the language, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`: every target gives
-the same bits. A derivative is of the whole call, from those of its operands; terms that are zero vanish while it is
-made.
+C is of the language, of `quotient_f32.h`, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`:
+every target gives the same bits. A derivative is of the whole call, from those of its operands; terms that are zero
+vanish while it is made.
 """
 
 import math
@@ -17,6 +17,7 @@ from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
 MATH, TRIG, WHOLE, INTEGER = "math_f32.h", "trig_f32.h", "whole_f32.h", "integer_i32.h"
+QUOTIENT = "quotient_f32.h"
 APPROXIMATIONS = frozenset({MATH, TRIG})
 """Headers whose functions are within units of the last place."""
 ZERO, ONE = Number(0.0), Number(1.0)
@@ -165,7 +166,11 @@ FUNCTIONS: dict[str, Function] = {
         rounds=True,
     ),
     "div": Function(
-        np.divide, "({0} / {1})", lambda f, d: over(minus(d[0], times(d[1], f)), f.operands[1]), rounds=True
+        np.divide,
+        "QUOTIENT_F32({0}, {1})",
+        lambda f, d: over(minus(d[0], times(d[1], f)), f.operands[1]),
+        header=QUOTIENT,
+        rounds=True,
     ),
     "fma": Function(
         lambda a, b, c: a * b + c,
@@ -193,7 +198,7 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
     "round": Function(np.rint, "roundf_f32({0})", _zero, header=WHOLE),
-    "sqrt": Function(np.sqrt, "__builtin_sqrtf({0})", _outer(lambda u, f: Number(0.5) / f), rounds=True),
+    "sqrt": Function(np.sqrt, "ROOT_F32({0})", _outer(lambda u, f: Number(0.5) / f), header=QUOTIENT, rounds=True),
     "exp": Function(np.exp, "expf_f32({0})", _outer(lambda u, f: f), TRANSCENDENTAL, MATH),
     "log": Function(np.log, "logf_f32({0})", lambda f, d: over(d[0], f.operands[0]), TRANSCENDENTAL, MATH),
     "expm1": Function(np.expm1, "expm1f_f32({0})", _outer(lambda u, f: call("exp", u)), TRANSCENDENTAL, MATH),

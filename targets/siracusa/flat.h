@@ -47,4 +47,24 @@ static inline int inverse_of_power(float x, float *inverse) {
                              : FLAT_CLOBBERS);                                                                        \
     } while (0)
 
+#define FLAT_SCALED_TURN(OP)                                                                                          \
+    FLW("ft0", "%[a]", 0) FLW("ft1", "%[a]", 4) FLW("ft2", "%[a]", 8) FLW("ft3", "%[a]", 12)                          \
+    OP("ft0", "%[b]") OP("ft1", "%[b]") OP("ft2", "%[b]") OP("ft3", "%[b]")                                           \
+    FSW("ft0", "%[y]", 0) FSW("ft1", "%[y]", 4) ADDI("%[a]", 16)                                                      \
+    FSW("ft2", "%[y]", 8) FSW("ft3", "%[y]", 12) ADDI("%[y]", 16)
+
+/* y = OP(a, b) with one b for all. */
+#define FLAT_SCALED(f, OP, y_, a_, b_, count_)                                                                        \
+    do {                                                                                                              \
+        const float *flat_a = (a_), flat_b = (b_);                                                                    \
+        float *flat_y = (y_);                                                                                         \
+        uint32_t flat_count = (count_);                                                                               \
+        if (flat_count >= 4)                                                                                          \
+            __asm__ volatile(LOOP("%[turns]", 14) FLAT_SCALED_TURN(OP) LOOP_END(14)                                   \
+                             : [a] "+&r"(flat_a), [y] "+&r"(flat_y)                                                   \
+                             : [b] "f"(flat_b), [turns] "r"(flat_count >> 2)                                          \
+                             : "ft0", "ft1", "ft2", "ft3", "memory");                                                 \
+        for (flat_count &= 3; flat_count > 0; flat_count--) *flat_y++ = f(*flat_a++, flat_b);                         \
+    } while (0)
+
 #endif

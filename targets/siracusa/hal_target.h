@@ -1,4 +1,5 @@
-/* Siracusa's cluster: argument tables at the start of L1, core number and count without a call. */
+/* Siracusa's cluster: argument tables at the start of L1, core number and count without a call, quotients without the
+ * divider, hardware loops. */
 #ifndef HAL_TARGET_H
 #define HAL_TARGET_H
 
@@ -6,6 +7,8 @@
 
 #define HAL_TABLE __attribute__((section(".hal_table")))
 #define HAL_INLINE_CORES
+#define HAL_QUOTIENT
+#define HAL_LINES
 
 /* The cluster's own words behind the stacks at the end of L1; link.ld keeps them free. */
 typedef struct {

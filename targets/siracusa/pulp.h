@@ -38,6 +38,19 @@
 #define ADDI(to, bytes) "addi " to ", " to ", " PULP_TEXT(bytes) "\n"
 #define FMA(sum, a, b) "fmadd.s " sum ", " a ", " b ", " sum "\n"
 
+/* Moves between the registers of floats and of integers; by a union the compiler would keep a value in one kind alone. */
+static inline uint32_t bits_in_core(float x) {
+    uint32_t bits;
+    __asm__("fmv.x.w %0, %1" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+static inline float float_in_fpu(uint32_t bits) {
+    float x;
+    __asm__("fmv.w.x %0, %1" : "=f"(x) : "r"(bits));
+    return x;
+}
+
 /* A constant by way of an integer register: a load from L2 would take 15 cycles. */
 #define LITERAL_F32(x) literal_f32(x)
 static inline float literal_f32(float x) {
@@ -45,9 +58,7 @@ static inline float literal_f32(float x) {
         float value;
         uint32_t bits;
     } number = {x};
-    float loaded;
-    __asm__("fmv.w.x %0, %1" : "=f"(loaded) : "r"(number.bits));
-    return loaded;
+    return float_in_fpu(number.bits);
 }
 
 /* How many of the numbers 0, cores, 2 cores, .. are below `total`; a division takes 32 cycles. */

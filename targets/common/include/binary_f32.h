@@ -12,6 +12,12 @@
     for (uint32_t j = 0; j < (count); j++) (y)[j] = f((a)[j], (b)[j])
 #endif
 
+/* The same where an operand is repeated, or its elements lie apart. */
+#ifndef BINARY_STRIDED_F32
+#define BINARY_STRIDED_F32(f, y, a, a_next, b, b_next, count)                                                         \
+    for (uint32_t j = 0; j < (count); j++) (y)[j] = f((a)[j * (a_next)], (b)[j * (b_next)])
+#endif
+
 /* Defines the kernel `symbol`; `f` is a static inline function of two floats. */
 #define BINARY_F32(symbol, f)                                                                                         \
     BINARY_RUN_F32(symbol, f)                                                                                         \
@@ -34,17 +40,21 @@
 #define BINARY_LOOPS_F32(symbol, f)                                                                                   \
     __attribute__((noinline)) static void symbol##_loops(const symbol##_args_t *p) {                                  \
         const share_t share = share_of(p->n0 * p->n1 * p->n2 * p->n3);                                                \
-        for (uint32_t i = share.begin, run; i < share.end; i += run) {                                                \
-            const uint32_t i012 = i / p->n3, i3 = i - i012 * p->n3, i01 = i012 / p->n2, i2 = i012 - i01 * p->n2;      \
-            const uint32_t i0 = i01 / p->n1, i1 = i01 - i0 * p->n1;                                                   \
+        const uint32_t line = share.begin / p->n3, i01 = line / p->n2;                                                \
+        uint32_t i3 = share.begin - line * p->n3, i2 = line - i01 * p->n2;                                            \
+        uint32_t i0 = i01 / p->n1, i1 = i01 - i0 * p->n1;                                                             \
+        for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, i3 = 0) {                           \
+            run = hal_min(p->n3 - i3, left);                                                                          \
             const float *a = p->a + i0 * p->a0 + i1 * p->a1 + i2 * p->a2 + i3 * p->a3;                                \
             const float *b = p->b + i0 * p->b0 + i1 * p->b1 + i2 * p->b2 + i3 * p->b3;                                \
             float *y = p->y + i0 * p->y0 + i1 * p->y1 + i2 * p->y2 + i3 * p->y3;                                      \
-            run = p->n3 - i3 < share.end - i ? p->n3 - i3 : share.end - i;                                            \
             if (p->a3 == 1 && p->b3 == 1)                                                                             \
                 BINARY_UNIT_F32(f, y, a, b, run);                                                                     \
             else                                                                                                      \
-                for (uint32_t j = 0; j < run; j++) y[j] = f(a[j * p->a3], b[j * p->b3]);                              \
+                BINARY_STRIDED_F32(f, y, a, p->a3, b, p->b3, run);                                                    \
+            if (++i2 < p->n2) continue;                                                                               \
+            i2 = 0;                                                                                                   \
+            if (++i1 == p->n1) i1 = 0, i0++;                                                                          \
         }                                                                                                             \
     }
 

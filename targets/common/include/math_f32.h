@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "quotient_f32.h"
+
 /* A target whose constants lie in slow memory may define another way to them. */
 #ifndef LITERAL_F32
 #define LITERAL_F32(x) (x)
@@ -80,7 +82,7 @@ static inline float logf_f32(float x) {
     if (x <= 0.0f) return x == 0.0f ? -INFINITY_F32 : NAN_F32;
     int32_t exponent;
     const float f = split_f32(x, &exponent), e = (float)exponent;
-    const float s = f / (LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f;
+    const float s = QUOTIENT_F32(f, LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f;
     float r = LITERAL_F32(0x1.31e7ecp-2f);
     r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.995e92p-2f));
     r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.55557ap-1f)) * s2;
@@ -115,9 +117,9 @@ static inline float log1pf_f32(float x) {
     if (x < -0x1.2bec34p-2f || x > 0x1.a8279ap-2f) {
         const float sum = 1.0f + x;
         f = split_f32(sum, &exponent);
-        lost = (x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x)) / sum;
+        lost = QUOTIENT_F32(x < 1.0f ? x - (sum - 1.0f) : 1.0f - (sum - x), sum);
     }
-    const float s = f / (LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f, e = (float)exponent;
+    const float s = QUOTIENT_F32(f, LITERAL_F32(2.0f) + f), s2 = s * s, half = LITERAL_F32(0.5f) * f * f, e = (float)exponent;
     float r = LITERAL_F32(0x1.31e7ecp-2f);
     r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.995e92p-2f));
     r = __builtin_fmaf(r, s2, LITERAL_F32(0x1.55557ap-1f)) * s2;
@@ -128,7 +130,7 @@ static inline float log1pf_f32(float x) {
 /* 1 / (1 + e^-x), for negative x as e^x / (1 + e^x): no power overflows, and small results keep their digits. */
 static inline float sigmoidf_f32(float x) {
     const float power = expf_f32(-__builtin_fabsf(x));
-    return (x < 0.0f ? power : 1.0f) / (1.0f + power);
+    return QUOTIENT_F32(x < 0.0f ? power : 1.0f, 1.0f + power);
 }
 
 /* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). */
@@ -179,7 +181,7 @@ static inline float tanhf_f32(float x) {
         p = __builtin_fmaf(p, x2, -0x1.55553p-2f);
         return __builtin_copysignf(__builtin_fmaf(x * x2, p, x), x); /* the sum of zeros would be +0 */
     }
-    const float y = a < 10.0f ? 1.0f - 2.0f / (expf_f32(2.0f * a) + 1.0f) : 1.0f;
+    const float y = a < 10.0f ? 1.0f - QUOTIENT_F32(2.0f, expf_f32(2.0f * a) + 1.0f) : 1.0f;
     return __builtin_copysignf(y, x);
 }
 
@@ -189,7 +191,7 @@ static inline float pow_positive_f32(float x, float y) {
     int32_t exponent;
     const float f = split_f32(x, &exponent), e = (float)exponent;
     const float t = 2.0f + f, t_low = f - (t - 2.0f);
-    const float s = f / t, s_low = (__builtin_fmaf(-s, t, f) - s * t_low) / t;
+    const float s = QUOTIENT_F32(f, t), s_low = QUOTIENT_F32(__builtin_fmaf(-s, t, f) - s * t_low, t);
     const float s2 = s * s;
     float r = 0x1.e301b2p-3f;
     r = __builtin_fmaf(r, s2, 0x1.243894p-2f);

@@ -1,6 +1,7 @@
 /* g grows by weight_decay w; v = v + g g; w goes by lr g / (sqrt(v) + eps). */
 #include "adagrad_f32.h"
 #include "hal.h"
+#include "quotient_f32.h"
 
 void adagrad_f32(const void *args) {
     const adagrad_f32_args_t *p = args;
@@ -8,6 +9,6 @@ void adagrad_f32(const void *args) {
         const float g = __builtin_fmaf(p->weight_decay, p->w[i], p->g[i]);
         const float v = __builtin_fmaf(g, g, p->v[i]);
         p->v[i] = v;
-        p->w[i] = __builtin_fmaf(-p->lr, g / (__builtin_sqrtf(v) + p->eps), p->w[i]);
+        p->w[i] = __builtin_fmaf(-p->lr, QUOTIENT_F32(g, ROOT_F32(v) + p->eps), p->w[i]);
     }
 }

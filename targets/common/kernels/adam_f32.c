@@ -3,6 +3,7 @@
 #include "adam_f32.h"
 #include "hal.h"
 #include "moments_f32.h"
+#include "quotient_f32.h"
 #include "share_f32.h"
 
 void adam_f32(const void *args) {
@@ -11,13 +12,15 @@ void adam_f32(const void *args) {
     const float root = __builtin_sqrtf(moment_weight(p->one_less_beta2, count));
     const float rate = p->lr * root / moment_weight(p->one_less_beta1, count);
     const float eps = p->eps * root;
+    const float beta1 = p->beta1, one_less_beta1 = p->one_less_beta1, decay = p->weight_decay;
+    const float beta2 = p->beta2, one_less_beta2 = p->one_less_beta2;
     const share_t share = share_of(p->n);
     for (uint32_t i = share.begin; i < share.end; i++) {
-        const float g = __builtin_fmaf(p->weight_decay, p->w[i], p->g[i]);
-        const float m = __builtin_fmaf(p->beta1, p->m[i], p->one_less_beta1 * g);
-        const float v = __builtin_fmaf(p->beta2, p->v[i], p->one_less_beta2 * g * g);
+        const float g = __builtin_fmaf(decay, p->w[i], p->g[i]);
+        const float m = __builtin_fmaf(beta1, p->m[i], one_less_beta1 * g);
+        const float v = __builtin_fmaf(beta2, p->v[i], one_less_beta2 * g * g);
         p->m[i] = m;
         p->v[i] = v;
-        p->w[i] = __builtin_fmaf(-rate, m / (__builtin_sqrtf(v) + eps), p->w[i]);
+        p->w[i] = __builtin_fmaf(-rate, QUOTIENT_F32(m, ROOT_F32(v) + eps), p->w[i]);
     }
 }

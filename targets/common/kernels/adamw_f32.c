@@ -3,6 +3,7 @@
 #include "adamw_f32.h"
 #include "hal.h"
 #include "moments_f32.h"
+#include "quotient_f32.h"
 #include "share_f32.h"
 
 void adamw_f32(const void *args) {
@@ -12,14 +13,16 @@ void adamw_f32(const void *args) {
     const float root = p->corrected ? __builtin_sqrtf(moment_weight(p->one_less_beta, count)) : 1.0f;
     const float rate = p->lr * root / first;
     const float epsilon = p->late ? p->epsilon : p->epsilon * root;
+    const float alpha = p->alpha, one_less_alpha = p->one_less_alpha, before = p->before;
+    const float beta = p->beta, one_less_beta = p->one_less_beta, after = p->after;
     const share_t share = share_of(p->n);
     for (uint32_t i = share.begin; i < share.end; i++) {
         const float g = p->g[i];
-        const float m = __builtin_fmaf(p->alpha, p->m[i], p->one_less_alpha * g);
-        const float v = __builtin_fmaf(p->beta, p->v[i], p->one_less_beta * g * g);
-        const float step = m / (__builtin_sqrtf(v) + epsilon);
+        const float m = __builtin_fmaf(alpha, p->m[i], one_less_alpha * g);
+        const float v = __builtin_fmaf(beta, p->v[i], one_less_beta * g * g);
+        const float step = QUOTIENT_F32(m, ROOT_F32(v) + epsilon);
         p->m[i] = m;
         p->v[i] = v;
-        p->w[i] = p->after * __builtin_fmaf(-rate, step, p->before * p->w[i]);
+        p->w[i] = after * __builtin_fmaf(-rate, step, before * p->w[i]);
     }
 }

@@ -5,7 +5,7 @@
 
 static inline float slope(const bce_logits_loss_grad_f32_args_t *p, float x, float target) {
     (void)p;
-    const float power = expf_f32(-__builtin_fabsf(x)), less = power / (1.0f + power);
+    const float power = expf_f32(-__builtin_fabsf(x)), less = QUOTIENT_F32(power, 1.0f + power);
     return x >= 0.0f ? (1.0f - target) - less : less - target;
 }
 

@@ -2,6 +2,7 @@
  * no row gives NaN. */
 #include "gather_f32.h"
 #include "hal.h"
+#include "lines_f32.h"
 #include "share_f32.h"
 #include "table_row.h"
 
@@ -15,8 +16,8 @@ void gather_f32(const void *args) {
         run = p->i - first < share.end - at ? p->i - first : share.end - at;
         if (row < p->r) {
             const float *x = p->x + o * p->x_o + row * p->x_r + first;
-            for (uint32_t j = 0; j < run; j++) y[j] = x[j];
+            copy_line_f32(y, x, 1, run);
         } else if (p->first)
-            for (uint32_t j = 0; j < run; j++) y[j] = __builtin_nanf("");
+            fill_line_f32(y, __builtin_nanf(""), run);
     }
 }

@@ -2,6 +2,7 @@
  * tiles of k the sums wait in dX. A number that is no row adds to none. */
 #include "gather_grad_f32.h"
 #include "hal.h"
+#include "lines_f32.h"
 #include "share_f32.h"
 #include "table_row.h"
 
@@ -14,12 +15,10 @@ void gather_grad_f32(const void *args) {
         const float *dy = p->dy + o * p->dy_o + first;
         run = p->i - first < share.end - at ? p->i - first : share.end - at;
         if (p->first)
-            for (uint32_t r = 0; r < p->r; r++)
-                for (uint32_t j = 0; j < run; j++) dx[r * p->dx_r + j] = 0.0f;
+            for (uint32_t r = 0; r < p->r; r++) fill_line_f32(dx + r * p->dx_r, 0.0f, run);
         for (uint32_t k = 0; k < p->k; k++) {
             const uint32_t row = table_row(p->ids[k], p->rows) - p->r_start;
-            if (row >= p->r) continue;
-            for (uint32_t j = 0; j < run; j++) dx[row * p->dx_r + j] += dy[k * p->dy_k + j];
+            if (row < p->r) add_line_f32(dx + row * p->dx_r, dy + k * p->dy_k, run);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* g grows by weight_decay w; v = alpha v + (1 - alpha) g g; w goes by lr g / (sqrt(v) + eps). */
 #include "rmsprop_f32.h"
 #include "hal.h"
+#include "quotient_f32.h"
 
 void rmsprop_f32(const void *args) {
     const rmsprop_f32_args_t *p = args;
@@ -8,6 +9,6 @@ void rmsprop_f32(const void *args) {
         const float g = __builtin_fmaf(p->weight_decay, p->w[i], p->g[i]);
         const float v = __builtin_fmaf(p->alpha, p->v[i], p->one_less_alpha * g * g);
         p->v[i] = v;
-        p->w[i] = __builtin_fmaf(-p->lr, g / (__builtin_sqrtf(v) + p->eps), p->w[i]);
+        p->w[i] = __builtin_fmaf(-p->lr, QUOTIENT_F32(g, ROOT_F32(v) + p->eps), p->w[i]);
     }
 }

@@ -1,13 +1,14 @@
 /* g grows by weight_decay w; v = alpha v + (1 - alpha) g g; b = momentum b + g / (sqrt(v) + eps); w goes by lr b. */
 #include "rmsprop_momentum_f32.h"
 #include "hal.h"
+#include "quotient_f32.h"
 
 void rmsprop_momentum_f32(const void *args) {
     const rmsprop_momentum_f32_args_t *p = args;
     for (uint32_t i = hal_core_id(); i < p->n; i += hal_core_count()) {
         const float g = __builtin_fmaf(p->weight_decay, p->w[i], p->g[i]);
         const float v = __builtin_fmaf(p->alpha, p->v[i], p->one_less_alpha * g * g);
-        const float b = __builtin_fmaf(p->momentum, p->b[i], g / (__builtin_sqrtf(v) + p->eps));
+        const float b = __builtin_fmaf(p->momentum, p->b[i], QUOTIENT_F32(g, ROOT_F32(v) + p->eps));
         p->v[i] = v;
         p->b[i] = b;
         p->w[i] = __builtin_fmaf(-p->lr, b, p->w[i]);
