@@ -292,11 +292,13 @@ class Choices:
 
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
-    which numbers the elements of an input lie.
+    which numbers the elements of an input lie; `spared` which kernel pointers are null where the node lacks an output:
+    each with the output's position.
     """
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
+    spared: ClassVar[Mapping[str, int]] = {}
     composite: ClassVar[bool] = False
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:

@@ -9,7 +9,7 @@ from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, register
 from deployer.operators.recurrent.forward_steps import ForwardSteps
-from deployer.operators.recurrent.recurrence import recurrence_kernel, sigmoid, state_or_zero, two_places
+from deployer.operators.recurrent.recurrence import optional_outputs, recurrence_kernel, sigmoid, state_or_zero, two_places
 
 GATES = ("input", "output", "forget", "cell")
 """In the order of ONNX's weights."""
@@ -32,6 +32,7 @@ class LSTMRecurrence(ForwardSteps):
     }
     kernel = recurrence_kernel("lstm_recurrence_f32", layout, [*layout][4:], "steps")
     needed = ("x", "r", "cell", "state")
+    spared = optional_outputs(kernel, needed)
     saved = ("gates", "before", "cell_before")
     states = ("h", "c")
     results = 3

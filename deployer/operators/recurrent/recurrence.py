@@ -52,6 +52,12 @@ def recurrence_kernel(symbol: str, layout: Mapping[str, str], outputs: Sequence[
     return Kernel(symbol, tuple((arg, "float32", arg in outputs) for arg in layout), tuple(scalars))
 
 
+def optional_outputs(kernel: Kernel, needed: Sequence[str]) -> dict[str, int]:
+    """The positions of outputs that a node may lack, by their pointers."""
+    outputs = [name for name, _, is_output in kernel.pointers if is_output]
+    return {name: position for position, name in enumerate(outputs) if name not in needed}
+
+
 class Recurrence(Operator):
     """The steps of a layer in one direction, from the last one backwards where `reverse` is set.
 
