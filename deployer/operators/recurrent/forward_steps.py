@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, GradientBuilder, Sample
-from deployer.operators.recurrent.recurrence import Recurrence, drawn
+from deployer.operators.recurrent.recurrence import PLACES, Recurrence, drawn
 from deployer.operators.view import reshape_to
 
 
@@ -37,7 +37,8 @@ class ForwardSteps(Recurrence):
             raise NotDifferentiable(f"node {node.name!r} ({node.op}): only its first outputs have a gradient")
         named = dict(zip(self.pointers(writes=True), self.outputs_of(node), strict=True))
         if not all(named[arg] for arg in self.saved):
-            named = {arg: b.temp(arg) if arg in (*self.saved, *self.needed) else "" for arg in named}
+            given = {arg for arg, name in named.items() if name} | {*self.saved}
+            named = {arg: b.temp(arg) if arg in given else "" for arg in named}
             b.emit(node.op, node.inputs, tuple(named.values()), **node.attrs)
         return {arg: named[arg] for arg in self.saved}
 
@@ -46,24 +47,27 @@ class ForwardSteps(Recurrence):
         left, right = rows(b, steps, "step_rows"), rows(b, before, "state_rows")
         b.emit("Gemm", (left, right), (target,), transA=1, beta=0.0)
 
-    def first_gradient(self, node: Node, b: GradientBuilder, steps: str, target: str, more: str = "") -> None:
-        """The gradient of the initial state: what arrives at the first step through R, and `more`."""
+    def first_step(self, node: Node, b: GradientBuilder, steps: str) -> str:
+        """The gradients [batch, gates x units] at the step that was done first."""
         time, batch, width = b.type(steps).shape
-        first = self.steps(node, time)[0]
-        bounds = [b.constant(label, np.array([n])) for label, n in (("start", first), ("end", first + 1), ("axis", 0))]
-        step, flat = b.temp("first_step"), b.temp("first_rows")
-        b.emit("Slice", (steps, *bounds), (step,))
-        reshape_to(b, step, (batch, width), flat)
-        b.emit("Gemm", (flat, node.inputs[1], more)[: 3 if more else 2], (target,), beta=float(bool(more)))
+        first, flat = self.steps(node, time)[0], b.temp("first_rows")
+        reshape_to(b, part_of(b, steps, 0, first, first + 1), (batch, width), flat)
+        return flat
 
-    def drawn_inputs(self, shape: tuple[int, int, int], stated: bool) -> dict[str, Array | None]:
+    def absent(self, attrs: Mapping[str, AttrValue]) -> tuple[str, ...]:
+        """Inputs that the form with these attributes does not have."""
+        return ()
+
+    def drawn_inputs(
+        self, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
+    ) -> dict[str, Array | None]:
         """Values of the inputs by pointer, for so many steps, sequences and units."""
         time, batch, units = shape
-        sizes = {"t": time, "b": batch, "u": units, "h": units, "p": 2, "g": self.gates, "s": self.stored}
+        sizes = {"t": time, "b": batch, "u": units, "h": units, **PLACES, "g": self.gates, "s": self.stored}
         values: dict[str, Array | None] = {}
         for arg in self.pointers(writes=False):
             scale = np.float32(1 / np.sqrt(units) if arg == "r" else 1)
-            present = stated or arg not in self.states
+            present = (stated or arg not in self.states) and arg not in self.absent(attrs)
             values[arg] = drawn(f"{self.name}{arg}", self.shape(arg, sizes)) * scale if present else None
         return values
 
@@ -71,8 +75,16 @@ class ForwardSteps(Recurrence):
         self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
     ) -> Sample:
         """All outputs."""
-        inputs = tuple(self.drawn_inputs(shape, stated).values())
+        inputs = tuple(self.drawn_inputs(shape, stated, attrs).values())
         return Sample(label, inputs, dict(attrs), len(self.pointers(writes=True)), onnx=False)
+
+
+def part_of(b: GradientBuilder, name: str, axis: int, begin: int, end: int) -> str:
+    """Elements from begin to end along an axis."""
+    bounds = [b.constant(label, np.array([n])) for label, n in (("start", begin), ("end", end), ("axis", axis))]
+    part = b.temp("part")
+    b.emit("Slice", (name, *bounds), (part,))
+    return part
 
 
 def rows(b: GradientBuilder, name: str, label: str) -> str:
@@ -93,7 +105,7 @@ class BackwardSteps(Recurrence):
         self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
     ) -> Sample:
         """What the forward steps saved, and gradients of their results: of all, or of Y alone."""
-        given = self.forward.drawn_inputs(shape, stated)
+        given = self.forward.drawn_inputs(shape, stated, attrs)
         node = Node(label, self.forward.name, tuple(given), (), dict(attrs))
         results = self.forward.reference(node, list(given.values()))
         named = {**given, **dict(zip(self.forward.pointers(writes=True), results, strict=True))}

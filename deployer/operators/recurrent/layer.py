@@ -1,7 +1,7 @@
 """What ONNX's recurrent layers share: attributes, directions, and what is done for all steps at once."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import ClassVar
@@ -68,6 +68,8 @@ class RecurrentLayer(Operator):
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     activations: ClassVar[tuple[tuple[str, ...], ...]]
+    trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
+    """Attributes of samples."""
     flags = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -204,6 +206,21 @@ class RecurrentLayer(Operator):
     def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
+    def steps_of(
+        self, node: Node, parts: Parts, direction: int, step: tuple[str, Sequence[str]], saved: int, **attrs: AttrValue
+    ) -> list[str]:
+        """Append the steps, an operator and its inputs; the names of what it has of Y and the last states.
+
+        Its outputs are those, then `saved` for a gradient, and the places of the state. What the node does not want is
+        absent, but the cell of an LSTM, which the steps hand on where it is in the end.
+        """
+        op, inputs = step
+        stem, wanted = f"{parts.prefix}/{direction}", [*node.outputs, *[""] * (1 + self.states)]
+        results = [f"{stem}/{i}" if i > 1 or wanted[i] else "" for i in range(1 + self.states)]
+        outputs = (*results, *[""] * saved, f"{stem}/state")
+        parts.several(op, inputs, outputs, reverse=self.reverses(node)[direction], **attrs)
+        return results
+
     def _joined(
         self, parts: Parts, sizes: Sizes, axis: int, names: Sequence[str], output: tuple[str, bool]
     ) -> None:
@@ -222,12 +239,12 @@ class RecurrentLayer(Operator):
         forms: list[tuple[str, bool, dict[str, AttrValue]]] = [("plain", False, {}), ("stated", True, {})]
         forms += [(name, True, {"direction": name}) for name in ("reverse", "bidirectional")]
         forms += [("batch_first", True, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
-        for (label, full, attrs), names in product(forms, self.activations):
+        for (label, full, attrs), names, trial in product(forms, self.activations, self.trials):
             count = len(DIRECTIONS[str(attrs.get("direction", "forward"))])
-            chosen: dict[str, AttrValue] = {**attrs, "hidden_size": 4}
+            chosen: dict[str, AttrValue] = {**attrs, **trial, "hidden_size": 4}
             if names != self.activations[0]:
                 chosen["activations"] = names * count
-            yield self.sample(f"{label}_{names[-1]}_{count}", full, chosen)
+            yield self.sample("_".join([label, names[-1].lower(), str(count), *trial]), full, chosen)
 
     def sample(self, label: str, full: bool, attrs: dict[str, AttrValue]) -> Sample:
         """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first."""

@@ -37,9 +37,4 @@ class LSTM(RecurrentLayer):
     def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
-        wanted = [bool(name) for name in (*node.outputs, "", "")[:2]]
-        stem = f"{parts.prefix}/{direction}"
-        y, last = (f"{stem}/{label}" if want else "" for label, want in zip(("y", "last"), wanted, strict=True))
-        outputs = (y, last, f"{stem}/cell", "", "", "", f"{stem}/state")
-        parts.several(LSTMRecurrence.name, (x, r, h, c), outputs, reverse=self.reverses(node)[direction])
-        return [y, last, f"{stem}/cell"]
+        return self.steps_of(node, parts, direction, (LSTMRecurrence.name, (x, r, h, c)), 3)

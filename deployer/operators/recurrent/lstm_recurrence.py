@@ -69,4 +69,4 @@ class LSTMRecurrence(ForwardSteps):
         if b.needs_grad(1):
             self.weights_gradient(b, dx, kept["before"], b.grad(1))
         if b.needs_grad(2):
-            self.first_gradient(node, b, dx, b.grad(2))
+            b.emit("Gemm", (self.first_step(node, b, dx), node.inputs[1]), (b.grad(2),), beta=0.0)

@@ -32,6 +32,8 @@ from deployer.operators.inputs import floats, normal
 
 DIMS = {"t": "time", "b": "batch", "u": "unit"}
 """The dims by their letters in a layout."""
+PLACES = {"p": 2, "w": 3}
+"""Places of a state that takes turns in two of them, and with one more for what a step needs of all its units."""
 COMMON: dict[str, ArgValue] = {
     **{name: Extent(name) for name in DIMS.values()},
     "start": Start("time"),
@@ -62,7 +64,7 @@ class Recurrence(Operator):
     """The steps of a layer in one direction, from the last one backwards where `reverse` is set.
 
     `layout` says per kernel pointer which axes its tensor has: t time, b sequences of the batch, g `gates` per unit,
-    s `stored` numbers per unit, u units of a tile, h all units, p two of something. In the tensor g and s are one axis
+    s `stored` numbers per unit, u units of a tile, h all units, p or w places of a state. In the tensor g and s are one axis
     with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
 
     A step reads the state that the step before has left, in one of its two places, and writes the other, so a tile of
@@ -78,8 +80,8 @@ class Recurrence(Operator):
     """Exponentials, tangents and the like, per unit and step."""
     backwards = False
     """Whether the steps run against the layer's direction."""
-    whole_units = False
-    """Whether a step needs all units at once."""
+    variants: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
+    """Attributes of samples besides the direction."""
     flags = ("reverse",)
     no_gradient = "it belongs to a backward pass"
 
@@ -97,7 +99,7 @@ class Recurrence(Operator):
             raise mismatch(node, f"its first input is not [time, batch, {blocks} x units]", inputs)
         time, batch, width = first.shape
         units = width // blocks
-        return {"t": time, "b": batch, "u": units, "h": units, "p": 2, **per_unit}
+        return {"t": time, "b": batch, "u": units, "h": units, **PLACES, **per_unit}
 
     def shape(self, arg: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of a pointer's tensor."""
@@ -133,6 +135,10 @@ class Recurrence(Operator):
         """The indices of the steps in the order in which they are done."""
         return range(count)[:: -1 if self.mirrored(node) else 1]
 
+    def whole_units(self, node: Node) -> bool:
+        """Whether a step needs all units at once, even where it is alone."""
+        return False
+
     def mirrored(self, node: Node) -> bool:
         """Whether the steps are done from the last one backwards."""
         return bool(node.attr_int("reverse", 0)) != self.backwards
@@ -151,7 +157,7 @@ class Recurrence(Operator):
                 letters = self.layout[arg]
                 view, maps = tuple(sizes[c] for c in letters), tuple(axes.get(c, Whole()) for c in letters)
                 listed.append(Operand(arg, name, "out" if is_output else "in", view, maps))
-        units = Dim("unit", sizes["u"], "reduction", sizes["u"] if self.whole_units else 1)
+        units = Dim("unit", sizes["u"], "reduction", sizes["u"] if self.whole_units(node) else 1)
         return Access((Dim("batch", sizes["b"]), Dim("time", sizes["t"], "reduction"), units), tuple(listed))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
@@ -174,7 +180,7 @@ class Recurrence(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """Each unit is a product with the state per gate, and some functions; cores share units within one step."""
         units = tile["time"] * tile["batch"] * tile["unit"]
-        alone = tile["time"] == 1 and not self.whole_units
+        alone = tile["time"] == 1 and not self.whole_units(node)
         pieces = tile["batch"] * (tile["unit"] if alone else 1)
         products = units * self.gates * access.dim("unit").size
         return Work(products, units * self.functions * FACTS.transcendental, pieces)
@@ -188,12 +194,14 @@ class Recurrence(Operator):
             ("one", (1, 2, 3), False, 0),
             ("wide", (3, 2, 150), True, 0),
         ):
-            yield self.sample(label, shape, stated, {"reverse": reverse})
+            for number, more in enumerate(self.variants):
+                name = f"{label}_{number}" if number else label
+                yield self.sample(name, shape, stated, {"reverse": reverse, **more})
 
     def sweep(self) -> Iterator[Sample]:
         """Few and many steps, sequences and units."""
         for time, batch, units in measured("recurrences"):
-            yield self.sample(f"{time}x{batch}x{units}", (time, batch, units), True, {})
+            yield self.sample(f"{time}x{batch}x{units}", (time, batch, units), True, self.variants[0])
 
     @abstractmethod
     def sample(
