@@ -54,8 +54,7 @@ class Stated(nn.Module):
         super().__init__()
         self.layer, self.fc = layer, nn.Linear(2 * features, 4)
         self.starts = nn.ParameterList(
-            nn.Parameter(0.3 * torch.randn(2, BATCH, layer.hidden_size))
-            for _ in range(1 + isinstance(layer, nn.LSTM))
+            nn.Parameter(0.3 * torch.randn(2, BATCH, layer.hidden_size)) for _ in range(1 + isinstance(layer, nn.LSTM))
         )
 
     def forward(self, x: Tensor) -> Tensor:

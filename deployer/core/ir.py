@@ -98,7 +98,6 @@ class Node:
             raise TypeError(f"{name} is {value!r}, not a list of integers")
         return numbers
 
-
     def attr_texts(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """List-of-strings attribute or its default; TypeError where it is something else."""
         value = self.attrs.get(name, default)

@@ -71,9 +71,7 @@ class ForwardSteps(Recurrence):
             values[arg] = drawn(f"{self.name}{arg}", self.shape(arg, sizes)) * scale if present else None
         return values
 
-    def sample(
-        self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
-    ) -> Sample:
+    def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
         """All outputs."""
         inputs = tuple(self.drawn_inputs(shape, stated, attrs).values())
         return Sample(label, inputs, dict(attrs), len(self.pointers(writes=True)), onnx=False)
@@ -101,9 +99,7 @@ class BackwardSteps(Recurrence):
     forward: ClassVar[ForwardSteps]
     backwards = True
 
-    def sample(
-        self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
-    ) -> Sample:
+    def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
         """What the forward steps saved, and gradients of their results: of all, or of Y alone."""
         given = self.forward.drawn_inputs(shape, stated, attrs)
         node = Node(label, self.forward.name, tuple(given), (), dict(attrs))
@@ -112,7 +108,7 @@ class BackwardSteps(Recurrence):
         inputs: list[Array | None] = []
         for arg in self.pointers(writes=False):
             of = arg.removeprefix("d")
-            value = named[arg] if arg in named else None
+            value = named.get(arg)
             if arg not in named and (stated or of == "y"):
                 like = named[of]
                 assert like is not None

@@ -43,4 +43,4 @@ class GRU(RecurrentLayer):
     def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
         """GRURecurrence."""
         after = int(is_after(node))
-        return self.steps_of(node, parts, direction, (GRURecurrence.name, names), 2, **{AFTER: after})
+        return self.steps_of(node, parts, direction, GRURecurrence(), names, **{AFTER: after})

@@ -28,12 +28,15 @@ def is_after(node: Node) -> bool:
     return bool(node.attr_int(AFTER, 0))
 
 
+OUTPUTS = ("y", "last", "gates", "before", "state")
+
+
 @register
 class GRURecurrence(ForwardSteps):
     """X, R[, the bias of R, h] to Y, the last h, what the gradient reads, and two places of h and one of the fourth.
 
-    z, r = sigmoid(X + R h + b), n = tanh(X + r (R h + b)) or, by default, n = tanh(X + R (r h)); h' = n + z (h - n). The
-    gradient reads z, r, n and what r makes of the product or the state, and h before each step. Without
+    z, r = sigmoid(X + R h + b), n = tanh(X + r (R h + b)) or, by default, n = tanh(X + R (r h)); h' = n + z (h - n).
+    The gradient reads z, r, n and what r makes of the product or the state, and h before each step. Without
     `linear_before_reset` a step needs all units at once, and has no bias.
     """
 
@@ -43,7 +46,7 @@ class GRURecurrence(ForwardSteps):
         **{"x": "tbgu", "r": "guh", "bias": "gu", "h": "bh"},
         **{"y": "tbu", "last": "bh", "gates": "tbsu", "before": "tbu", "state": "wbh"},
     }
-    kernel = recurrence_kernel("gru_recurrence_f32", layout, [*layout][4:], "steps", "after")
+    kernel = recurrence_kernel("gru_recurrence_f32", layout, OUTPUTS, "steps", "after")
     needed = ("x", "r", "state")
     spared = optional_outputs(kernel, needed)
     saved = ("gates", "before")
@@ -69,7 +72,7 @@ class GRURecurrence(ForwardSteps):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other."""
-        x, r, bias, h = (*inputs, None, None)[:4]
+        x, r, bias, h = self.padded(inputs)
         assert x is not None
         assert r is not None
         units, after = r.shape[1], is_after(node)
@@ -103,8 +106,9 @@ class GRURecurrence(ForwardSteps):
             self._reset_gradient(b, dx, kept, b.grad(1))
         if b.needs_grad(2):
             b.reduce_to(rows(b, dq, "bias_rows"), b.type(node.inputs[2]).shape, b.grad(2))
-        if b.needs_grad(3):
-            self._state_gradient(node, b, (dq or dx, dh), b.grad(3))
+        initial = self.place("h")
+        if b.needs_grad(initial):
+            self._state_gradient(node, b, (dq or dx, dh), b.grad(initial))
 
     def _reset_gradient(self, b: GradientBuilder, dx: str, kept: Mapping[str, str], target: str) -> None:
         """dR where the reset gate is on the state: of the first two gates from h, of the last from r h."""

@@ -15,8 +15,8 @@ from deployer.operators.recurrent.recurrence import optional_outputs, recurrence
 
 @register
 class GRURecurrenceGrad(BackwardSteps):
-    """Gates, R, h before each step[, dY and dh of the end] to dX, dq, what of dh does not go through R at the start, and
-    the two places of dq's step.
+    """Gates, R, h before each step[, dY and dh of the end] to dX, dq, what of dh does not go through R at the start,
+    and the two places of dq's step.
 
     dq is the gradient of R h: with `linear_before_reset` that of the hidden gate is r times dX's, else they are equal.
     """
@@ -45,7 +45,7 @@ class GRURecurrenceGrad(BackwardSteps):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other, the last one first."""
-        gates, r, before, dy, dlast = (*inputs, None)[:5]
+        gates, r, before, dy, dlast = self.padded(inputs)
         assert gates is not None
         assert r is not None
         assert before is not None

@@ -11,11 +11,13 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, unsupported
 from deployer.operators.inputs import floats
+from deployer.operators.recurrent.forward_steps import ForwardSteps
 from deployer.operators.recurrent.recurrence import drawn
 
 DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
 """For each direction of a layer, whether its steps are done from the last one backwards."""
-TIME_FIRST, SWAPPED = 0, (1, 0, 2)
+TIME_FIRST = 0
+SWAPPED: tuple[int, ...] = (1, 0, 2)
 REFUSED = {"clip": "0, no clip", "activation_alpha": "activations without", "activation_beta": "activations without"}
 """Attributes that no form here has, and what is instead."""
 LENGTHS = 4
@@ -70,14 +72,14 @@ class RecurrentLayer(Operator):
     activations: ClassVar[tuple[tuple[str, ...], ...]]
     trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples."""
-    flags = ("layout",)
+    flags: tuple[str, ...] = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y[time, direction, batch, unit] and the last states [direction, batch, unit], or batch first."""
         self._check_attributes(node)
         sizes = self.sizes(node, inputs)
-        state = (sizes.directions, sizes.batch, sizes.units)
-        y = (sizes.time, *state)
+        state: tuple[int, ...] = (sizes.directions, sizes.batch, sizes.units)
+        y: tuple[int, ...] = (sizes.time, *state)
         if node.attr_int("layout", TIME_FIRST) != TIME_FIRST:
             state, y = _swapped(state), (sizes.batch, sizes.time, sizes.directions, sizes.units)
         self._check_shapes(node, inputs, sizes, state)
@@ -160,9 +162,7 @@ class RecurrentLayer(Operator):
         return tuple(np.ascontiguousarray(v, x.dtype) for v in (y, *lasts))
 
     @abstractmethod
-    def cell(
-        self, node: Node, direction: int, x: Array, states: Sequence[Array], r: Array, bias: Array
-    ) -> list[Array]:
+    def cell(self, node: Node, direction: int, x: Array, states: Sequence[Array], r: Array, bias: Array) -> list[Array]:
         """The states after a step, in numpy: `x` is W X with its bias, `bias` that of R."""
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -207,23 +207,22 @@ class RecurrentLayer(Operator):
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
     def steps_of(
-        self, node: Node, parts: Parts, direction: int, step: tuple[str, Sequence[str]], saved: int, **attrs: AttrValue
+        self, node: Node, parts: Parts, direction: int, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
     ) -> list[str]:
-        """Append the steps, an operator and its inputs; the names of what it has of Y and the last states.
+        """Append the steps over these inputs; the names of what they have of Y and the last states.
 
-        Its outputs are those, then `saved` for a gradient, and the places of the state. What the node does not want is
+        Their outputs are those, what a gradient reads, and the places of the state. What the node does not want is
         absent, but the cell of an LSTM, which the steps hand on where it is in the end.
         """
-        op, inputs = step
-        stem, wanted = f"{parts.prefix}/{direction}", [*node.outputs, *[""] * (1 + self.states)]
-        results = [f"{stem}/{i}" if i > 1 or wanted[i] else "" for i in range(1 + self.states)]
-        outputs = (*results, *[""] * saved, f"{stem}/state")
-        parts.several(op, inputs, outputs, reverse=self.reverses(node)[direction], **attrs)
+        stem, count = f"{parts.prefix}/{direction}", 1 + self.states
+        wanted = [*node.outputs, *[""] * count]
+        results = [f"{stem}/{i}" if i > 1 or wanted[i] else "" for i in range(count)]
+        absent = [""] * (len(step.pointers(writes=True)) - count - 1)
+        reverse = self.reverses(node)[direction]
+        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=reverse, **attrs)
         return results
 
-    def _joined(
-        self, parts: Parts, sizes: Sizes, axis: int, names: Sequence[str], output: tuple[str, bool]
-    ) -> None:
+    def _joined(self, parts: Parts, sizes: Sizes, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
         """A result of all directions along a new axis, in the layer's layout."""
         name, swapped = output
         shape = (sizes.batch, sizes.units)
@@ -244,9 +243,9 @@ class RecurrentLayer(Operator):
             chosen: dict[str, AttrValue] = {**attrs, **trial, "hidden_size": 4}
             if names != self.activations[0]:
                 chosen["activations"] = names * count
-            yield self.sample("_".join([label, names[-1].lower(), str(count), *trial]), full, chosen)
+            yield self._of_samples("_".join([label, names[-1].lower(), str(count), *trial]), full, chosen)
 
-    def sample(self, label: str, full: bool, attrs: dict[str, AttrValue]) -> Sample:
+    def _of_samples(self, label: str, full: bool, attrs: dict[str, AttrValue]) -> Sample:
         """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first."""
         count, units, swapped = len(DIRECTIONS[str(attrs.get("direction", "forward"))]), 4, "layout" in attrs
         rows, state = self.gates * units, (3, count, units) if swapped else (count, 3, units)

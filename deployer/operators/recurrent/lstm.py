@@ -37,4 +37,4 @@ class LSTM(RecurrentLayer):
     def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
-        return self.steps_of(node, parts, direction, (LSTMRecurrence.name, (x, r, h, c)), 3)
+        return self.steps_of(node, parts, direction, LSTMRecurrence(), (x, r, h, c))

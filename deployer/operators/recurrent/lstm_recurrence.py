@@ -9,10 +9,18 @@ from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, register
 from deployer.operators.recurrent.forward_steps import ForwardSteps
-from deployer.operators.recurrent.recurrence import optional_outputs, recurrence_kernel, sigmoid, state_or_zero, two_places
+from deployer.operators.recurrent.recurrence import (
+    optional_outputs,
+    recurrence_kernel,
+    sigmoid,
+    state_or_zero,
+    two_places,
+)
 
 GATES = ("input", "output", "forget", "cell")
 """In the order of ONNX's weights."""
+
+OUTPUTS = ("y", "last", "cell", "gates", "before", "cell_before", "state")
 
 
 @register
@@ -30,18 +38,18 @@ class LSTMRecurrence(ForwardSteps):
         **{"y": "tbu", "last": "bh", "cell": "bh", "gates": "tbsu", "before": "tbu", "cell_before": "tbu"},
         "state": "pbh",
     }
-    kernel = recurrence_kernel("lstm_recurrence_f32", layout, [*layout][4:], "steps")
+    kernel = recurrence_kernel("lstm_recurrence_f32", layout, OUTPUTS, "steps")
     needed = ("x", "r", "cell", "state")
     spared = optional_outputs(kernel, needed)
     saved = ("gates", "before", "cell_before")
     states = ("h", "c")
-    results = 3
+    results = len(("y", "last", "cell"))
     gates = stored = len(GATES)
     functions = len(GATES) + 1
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other."""
-        x, r, h, c = (*inputs, None, None)[:4]
+        x, r, h, c = self.padded(inputs)
         assert x is not None
         assert r is not None
         units = r.shape[1]
@@ -63,7 +71,8 @@ class LSTMRecurrence(ForwardSteps):
         kept = self.kept(node, douts, b)
         arriving = (*douts, "", "")[: self.results]
         dx = b.grad(0) if b.needs_grad(0) else b.temp("dx")
-        dc = b.grad(3) if b.needs_grad(3) else b.temp("dc")
+        initial = self.place("c")
+        dc = b.grad(initial) if b.needs_grad(initial) else b.temp("dc")
         sources = (kept["gates"], node.inputs[1], kept["cell_before"], *arriving)
         b.emit("LSTMRecurrenceGrad", sources, (dx, dc, b.temp("state")), **node.attrs)
         if b.needs_grad(1):

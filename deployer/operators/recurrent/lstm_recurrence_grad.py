@@ -34,7 +34,7 @@ class LSTMRecurrenceGrad(BackwardSteps):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other, the last one first."""
-        gates, r, cell_before, dy, dlast, dcell = (*inputs, None, None)[:6]
+        gates, r, cell_before, dy, dlast, dcell = self.padded(inputs)
         assert gates is not None
         assert r is not None
         assert cell_before is not None

@@ -64,8 +64,8 @@ class Recurrence(Operator):
     """The steps of a layer in one direction, from the last one backwards where `reverse` is set.
 
     `layout` says per kernel pointer which axes its tensor has: t time, b sequences of the batch, g `gates` per unit,
-    s `stored` numbers per unit, u units of a tile, h all units, p or w places of a state. In the tensor g and s are one axis
-    with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
+    s `stored` numbers per unit, u units of a tile, h all units, p or w places of a state. In the tensor g and s are one
+    axis with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
 
     A step reads the state that the step before has left, in one of its two places, and writes the other, so a tile of
     one step may have some of the units. A tile of several has all of them, and a core keeps to its sequences.
@@ -82,12 +82,20 @@ class Recurrence(Operator):
     """Whether the steps run against the layer's direction."""
     variants: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples besides the direction."""
-    flags = ("reverse",)
+    flags: tuple[str, ...] = ("reverse",)
     no_gradient = "it belongs to a backward pass"
 
     def pointers(self, writes: bool) -> list[str]:
         """Names of the inputs, or of the outputs."""
         return [name for name, _, is_output in self.kernel.pointers if is_output == writes]
+
+    def padded(self, inputs: Sequence[Array | None]) -> list[Array | None]:
+        """The inputs with None for each that is absent at the end."""
+        return [*inputs, *[None] * (len(self.pointers(writes=False)) - len(inputs))]
+
+    def place(self, arg: str) -> int:
+        """The position of an input."""
+        return self.pointers(writes=False).index(arg)
 
     def sizes(self, node: Node, inputs: Sequence[TensorType | None]) -> dict[str, int]:
         """The length behind each letter, from the first input, which has steps of gates."""
@@ -204,9 +212,7 @@ class Recurrence(Operator):
             yield self.sample(f"{time}x{batch}x{units}", (time, batch, units), True, self.variants[0])
 
     @abstractmethod
-    def sample(
-        self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
-    ) -> Sample:
+    def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
         """A sample of so many steps, sequences and units, with states or without."""
 
 

@@ -28,4 +28,4 @@ class RNN(RecurrentLayer):
         """RNNRecurrence."""
         [activation] = self.functions(node, direction)
         x, r, _, h = names
-        return self.steps_of(node, parts, direction, (RNNRecurrence.name, (x, r, h)), 1, activation=activation)
+        return self.steps_of(node, parts, direction, RNNRecurrence(), (x, r, h), activation=activation)

@@ -23,6 +23,9 @@ def is_relu(node: Node) -> bool:
     return name != FUNCTIONS[0]
 
 
+OUTPUTS = ("y", "last", "before", "state")
+
+
 @register
 class RNNRecurrence(ForwardSteps):
     """X, R[, h] to Y, the last h, h before each step, and the two places of h; h' = f(X + R h)."""
@@ -33,7 +36,7 @@ class RNNRecurrence(ForwardSteps):
         **{"x": "tbgu", "r": "guh", "h": "bh"},
         **{"y": "tbu", "last": "bh", "before": "tbu", "state": "pbh"},
     }
-    kernel = recurrence_kernel("rnn_recurrence_f32", layout, [*layout][3:], "steps", "relu")
+    kernel = recurrence_kernel("rnn_recurrence_f32", layout, OUTPUTS, "steps", "relu")
     needed = ("x", "r", "state")
     spared = optional_outputs(kernel, needed)
     saved = ("y", "before")
@@ -52,7 +55,7 @@ class RNNRecurrence(ForwardSteps):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other."""
-        x, r, h = (*inputs, None)[:3]
+        x, r, h = self.padded(inputs)
         assert x is not None
         assert r is not None
         h = initial = state_or_zero(h, x, r.shape[1])

@@ -35,7 +35,7 @@ class RNNRecurrenceGrad(BackwardSteps):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The steps one after the other, the last one first."""
-        y, r, dy, dlast = (*inputs, None)[:4]
+        y, r, dy, dlast = self.padded(inputs)
         assert y is not None
         assert r is not None
         dh, order, dx = state_or_zero(dlast, y, r.shape[1]), self.steps(node, len(y)), np.empty_like(y)

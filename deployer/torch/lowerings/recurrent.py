@@ -40,9 +40,7 @@ class Form:
             inputs.pop()
         direction = "reverse" if reverse else "forward"
         several = [y, *[y[1:]] * len(states)]
-        steps, *last = g.emit_several(
-            self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs
-        )
+        steps, *last = g.emit_several(self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs)
         return [g.reshape(steps, (y[0], *y[2:])), *last]
 
 
