@@ -1,6 +1,6 @@
 """Recurrences that are differentiated: what their gradients read, and the gradients that are ordinary products."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -115,3 +115,7 @@ class BackwardSteps(Recurrence):
                 value = drawn(arg, like.shape)
             inputs.append(value)
         return Sample(label, tuple(inputs), dict(attrs), len(self.pointers(writes=True)), onnx=False)
+
+    def sweep(self) -> Iterator[Sample]:
+        """Those of several steps: the first one has no product."""
+        yield from (sample for sample in super().sweep() if sample.inputs[0] is not None and len(sample.inputs[0]) > 1)

@@ -72,7 +72,7 @@ class RecurrentLayer(Operator):
     activations: ClassVar[tuple[tuple[str, ...], ...]]
     trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples."""
-    flags: tuple[str, ...] = ("layout",)
+    flags: ClassVar[tuple[str, ...]] = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y[time, direction, batch, unit] and the last states [direction, batch, unit], or batch first."""

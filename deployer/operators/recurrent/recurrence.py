@@ -82,7 +82,7 @@ class Recurrence(Operator):
     """Whether the steps run against the layer's direction."""
     variants: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples besides the direction."""
-    flags: tuple[str, ...] = ("reverse",)
+    flags: ClassVar[tuple[str, ...]] = ("reverse",)
     no_gradient = "it belongs to a backward pass"
 
     def pointers(self, writes: bool) -> list[str]:

@@ -9,15 +9,19 @@
 #include "products_f32.h"
 #include "share_f32.h"
 
-/* sums[g] = sum over k of state[g * pitch + k] * r[g * r_gate + k * r_next], for each gate, in blocks. */
-static inline void gate_products(float *sums, uint32_t gates, const float *state, uint32_t pitch, const float *r,
-                                 uint32_t r_gate, uint32_t r_next, uint32_t size) {
+/* sums[g] = sum over k of state[g * pitch + k] * r[g * r_gate + k * r_next], for each gate, in blocks. The gates are a
+ * constant, at most 4, so that their sums are in registers. */
+static inline __attribute__((always_inline)) void gate_products(float *sums, const uint32_t gates, const float *state,
+                                                                uint32_t pitch, const float *r, uint32_t r_gate,
+                                                                uint32_t r_next, uint32_t size) {
     for (uint32_t k = 0; k < size;) {
-        const uint32_t end = hal_min(k + PRODUCTS_BLOCK, size), first = k == 0;
+        const uint32_t first = k == 0;
         float block[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        for (; k < end; k++)
+        for (const uint32_t end = hal_min(k + PRODUCTS_BLOCK, size); k < end; k++, state++, r += r_next)
+#pragma GCC unroll 4
             for (uint32_t g = 0; g < gates; g++)
-                block[g] = __builtin_fmaf(state[g * pitch + k], r[g * r_gate + k * r_next], block[g]);
+                block[g] = __builtin_fmaf(state[g * pitch], r[g * r_gate], block[g]);
+#pragma GCC unroll 4
         for (uint32_t g = 0; g < gates; g++) sums[g] = products_add(sums[g], block[g], first);
     }
 }

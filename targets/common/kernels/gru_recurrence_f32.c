@@ -32,7 +32,8 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
     const float *state = state_of(s), *x = p->x + s->row * p->x_t + s->b * p->x_b + u, h = state ? state[unit] : 0.0f;
     const float *weights = p->r + u * p->hidden;
     float sums[3] = {0.0f, 0.0f, 0.0f}, r = 0.0f, gated = p->state[third + at], n;
-    if (state) gate_products(sums, p->after ? 3 : 1, state, 0, weights, p->r_g, 1, p->hidden);
+    if (state && p->after) gate_products(sums, 3, state, 0, weights, p->r_g, 1, p->hidden);
+    if (state && !p->after) gate_products(sums, 1, state, 0, weights, 0, 1, p->hidden);
     if (p->bias)
         for (uint32_t g = 0; g < 3; g++) sums[g] += p->bias[g * p->bias_g + u];
     if (p->after) {

@@ -29,7 +29,9 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
     const uint32_t now = (s->step & 1) * p->state_p;
     float sums[3] = {0.0f, 0.0f, 0.0f}, dh = state_or_zero(p->dlast, at);
     if (s->step) {
-        gate_products(sums, p->after ? 3 : 2, p->state + now + wide, p->hidden, p->r + u, p->r_g, p->r_h, p->hidden);
+        const float *dq = p->state + now + wide, *r = p->r + u;
+        if (p->after) gate_products(sums, 3, dq, p->hidden, r, p->r_g, p->r_h, p->hidden);
+        if (!p->after) gate_products(sums, 2, dq, p->hidden, r, p->r_g, p->r_h, p->hidden);
         dh = ((sums[0] + sums[1]) + sums[2]) + p->dh[at];
     }
     if (p->dy) dh += p->dy[s->row * p->dy_t + s->b * p->dy_b + u];
