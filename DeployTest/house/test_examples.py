@@ -16,13 +16,18 @@ PAGE = (ROOT / "examples/README.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
+QUICK = "A signal without its noise"
+
+
 def commands(section: str) -> list[str]:
     """The command lines of a section's fences, a continued line as one."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", SECTIONS[section], re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
-@pytest.mark.parametrize("section", sorted(SECTIONS))
+@pytest.mark.parametrize(
+    "section", [x if x == QUICK else pytest.param(x, marks=pytest.mark.slow) for x in sorted(SECTIONS)]
+)
 def test_example(section: str, tmp_path: Path) -> None:
     """Each command ends with 0, and the last loss of each run is below half of its first."""
     if "PyTorch" in section and not all(importlib.util.find_spec(name) for name in ("torch", "onnxscript")):

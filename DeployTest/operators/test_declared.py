@@ -171,9 +171,7 @@ def test_derivatives_of_functions(name: str) -> None:
         formula = call(name, *(X if place in (n, len(kinds)) else other for n, other in enumerate(others)))
         slope = evaluate(derivative(formula, X), {"x": points}, {})
         ends = [evaluate(formula, {"x": points + side}, {}) for side in (1e-6, -1e-6)]
-        np.testing.assert_allclose(
-            np.broadcast_to(slope, points.shape), (ends[0] - ends[1]) / 2e-6, rtol=1e-7, atol=1e-7
-        )
+        assert_close(f"slope of {name}", np.broadcast_to(slope, points.shape), (ends[0] - ends[1]) / 2e-6)
 
 
 def test_gradient_of_what_is_not_chosen() -> None:

@@ -3,7 +3,7 @@
 import ctypes
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from deployer.operators.convolution.geometry import geometry
 from deployer.operators.products import PRODUCTS
 from deployer.running import build, run
 from DeployTest.support import kernel_bench
-from DeployTest.support.kernel_bench import Step, lawful, step_of
+from DeployTest.support.kernel_bench import Step, canonical, lawful, step_of
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 
@@ -317,29 +317,27 @@ def _on_host(job: KernelJob) -> Mapping[str, Array]:
 
 @pytest.fixture(scope="module", params=CORES, ids=lambda cores: f"{cores}cores")
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
-    """All jobs by one program in one run of the simulator."""
-    folder = tmp_path_factory.mktemp(f"measure{request.param}")
-    results = measure.measure_jobs(replace(TARGET, cores=request.param), list(JOBS.values()), folder)
+    """All jobs, by as few programs as the memory allows."""
+    machine, results = replace(TARGET, cores=request.param), list[Measured]()
+    for symbols in _groups(job.kernel.symbol for job in JOBS.values()):
+        jobs = [job for job in JOBS.values() if job.kernel.symbol in symbols]
+        results += measure.measure_jobs(machine, jobs, tmp_path_factory.mktemp("measure"))
     return {result.label: result for result in results}
 
 
-def canonical(values: np.ndarray) -> bytes:
-    """The bits, every NaN as one: an invalid operation makes a negative NaN on x86 and a positive one on RISC-V."""
-    return (
-        np.where(np.isnan(values), values.dtype.type(np.nan), values).tobytes()
-        if values.dtype.kind == "f"
-        else values.tobytes()
-    )
+def _groups(symbols: Iterable[str]) -> Iterator[list[str]]:
+    """The kernels of each program, in alphabetical order."""
+    names = sorted(set(symbols))
+    yield from (names[first : first + TOGETHER] for first in range(0, len(names), TOGETHER))
 
 
 @COMPILER
+@pytest.mark.slow
 def test_every_kernel_builds(tmp_path: Path) -> None:
     """Overrides and portable kernels compile for the target without a warning and link without a library."""
     kernels: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
-    symbols = sorted(kernels)
-    for begin in range(0, len(symbols), TOGETHER):
-        part = [kernels[symbol] for symbol in symbols[begin : begin + TOGETHER]]
-        assert measure.program(TARGET, part, tmp_path / str(begin)).is_file()
+    for symbols in _groups(kernels):
+        assert measure.program(TARGET, [kernels[symbol] for symbol in symbols], tmp_path / symbols[0]).is_file()
     assert {path.stem for path in OVERRIDES} <= set(kernels)
 
 

@@ -1,5 +1,6 @@
 """Rivals solved side by side: the same bytes with any number of workers and in any order of ends, errors, Ctrl-C."""
 
+import gc
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from deployer.planning import rival, tile
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.rival import Ahead, Rival
 from deployer.planning.schedule import make_schedule
-from deployer.planning.workers import Stopped, Workers
+from deployer.planning.workers import Stopped, Workers, rare_collections
 from deployer.tilers.levels.model import Choice, Problem
 from DeployTest.support.cases import case_dir, load_case
 from DeployTest.support.command_line import deployer
@@ -231,3 +232,18 @@ def test_jobs_without_effect_are_refused(models_root: Path, capsys: pytest.Captu
     assert deployer("compile", "-t", case, "--from", "tiling.json", "--jobs", "2") == 2
     assert "--jobs has no effect here" in capsys.readouterr().err
     assert deployer("compile", "-t", case, "--jobs", "0") == 2
+
+
+def test_collections_are_as_before() -> None:
+    """They are rare while planning alone, also where it ends by an error."""
+    before, during = gc.get_threshold(), []
+
+    @rare_collections()
+    def plan() -> None:
+        during.append(gc.get_threshold())
+        raise DeployerError("no plan")
+
+    with pytest.raises(DeployerError):
+        plan()
+    assert gc.get_threshold() == before
+    assert all(new > old for new, old in zip(during[0], before, strict=True))

@@ -13,6 +13,7 @@ from DeployTest.support.built_cases import built, check_differences, graph_of, o
 from DeployTest.support.command_line import deployer
 from DeployTest.support.gradients import both_ways
 from DeployTest.support.small_graphs import Model, constant, node, value
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -118,7 +119,7 @@ def test_a_norm_of_zeros_has_a_gradient_of_zeros() -> None:
     step = Node("n", "ReduceL2", ("x",), ("y",), {"axes": (1,), "keepdims": 1})
     x = np.array([[0, 0], [3, 4]], np.float32)
     gradient = both_ways(step, {"x": x}, [0], np.ones((2, 1), np.float32))[1][0]
-    np.testing.assert_allclose(gradient, [[0, 0], [0.6, 0.8]], rtol=1e-6)
+    assert_close("slope of a norm", gradient, np.array([[0, 0], [0.6, 0.8]], np.float32))
 
 
 def test_one_window_has_one_winner() -> None:

@@ -9,6 +9,7 @@ from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
 from deployer.planning.place import PackingGap
 from deployer.planning.timeline import StepRuns
+from deployer.planning.workers import rare_collections
 from deployer.tilers.levels.tables import Tables, tables_to_try, worthwhile
 from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
@@ -24,6 +25,7 @@ def silent(message: str) -> None:
     """A progress function that prints nothing."""
 
 
+@rare_collections()
 def best_plan(
     alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
