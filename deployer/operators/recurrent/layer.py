@@ -234,11 +234,22 @@ class RecurrentLayer(Operator):
             parts.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
 
     def samples(self) -> Iterator[Sample]:
-        """All directions, layouts and activations, with and without bias and states."""
+        """All directions and layouts, with bias and states or without; other activations and attributes in two forms."""
         forms: list[tuple[str, bool, dict[str, AttrValue]]] = [("plain", False, {}), ("stated", True, {})]
         forms += [(name, True, {"direction": name}) for name in ("reverse", "bidirectional")]
         forms += [("batch_first", True, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
-        for (label, full, attrs), names, trial in product(forms, self.activations, self.trials):
+        others = [form for form in forms if form[0] in ("stated", "bidirectional")]
+        for number, (names, trial) in enumerate(product(self.activations, self.trials)):
+            yield from self._of_forms(others if number else forms, names, trial)
+
+    def _of_forms(
+        self,
+        forms: Sequence[tuple[str, bool, dict[str, AttrValue]]],
+        names: tuple[str, ...],
+        trial: Mapping[str, AttrValue],
+    ) -> Iterator[Sample]:
+        """Samples of these forms, a label, whether all inputs are there, and attributes."""
+        for label, full, attrs in forms:
             count = len(DIRECTIONS[str(attrs.get("direction", "forward"))])
             chosen: dict[str, AttrValue] = {**attrs, **trial, "hidden_size": 4}
             if names != self.activations[0]:
