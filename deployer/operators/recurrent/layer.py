@@ -234,7 +234,7 @@ class RecurrentLayer(Operator):
             parts.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
 
     def samples(self) -> Iterator[Sample]:
-        """All directions and layouts, with bias and states or without; other activations and attributes in two forms."""
+        """All directions and layouts, with bias and states or without; other functions and attributes in two forms."""
         forms: list[tuple[str, bool, dict[str, AttrValue]]] = [("plain", False, {}), ("stated", True, {})]
         forms += [(name, True, {"direction": name}) for name in ("reverse", "bidirectional")]
         forms += [("batch_first", True, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
