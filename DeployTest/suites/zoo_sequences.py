@@ -47,6 +47,58 @@ def rnn(d: np.random.Generator) -> Net:
     return Net(LastOf(nn.RNN(n, h, batch_first=True), h), ((BATCH, 5, n),))
 
 
+class Stated(nn.Module):
+    """A recurrent layer of two directions that learns where it starts, and scores from its steps and its ends."""
+
+    def __init__(self, layer: nn.RNNBase, features: int) -> None:
+        super().__init__()
+        self.layer, self.fc = layer, nn.Linear(2 * features, 4)
+        self.starts = nn.ParameterList(
+            nn.Parameter(0.3 * torch.randn(2, BATCH, layer.hidden_size)) for _ in range(1 + isinstance(layer, nn.LSTM))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x is [time, batch, features]."""
+        steps, ends = self.layer(x, tuple(self.starts) if len(self.starts) > 1 else self.starts[0])
+        ends = ends[0] + ends[1] if isinstance(ends, tuple) else ends
+        return self.fc(torch.cat([steps.mean(0), ends.transpose(0, 1).flatten(1)], 1))
+
+
+@net
+def lstm_stated(d: np.random.Generator) -> Net:
+    """Learned states at the start, and a gradient of both at the end."""
+    n, h = width(d, 3, 6), width(d, 4, 10)
+    return Net(Stated(nn.LSTM(n, h, bidirectional=True), 2 * h), ((16, BATCH, n),))
+
+
+@net
+def gru_stated(d: np.random.Generator) -> Net:
+    """The same of a GRU without biases."""
+    n, h = width(d, 3, 6), width(d, 4, 10)
+    return Net(Stated(nn.GRU(n, h, bias=False, bidirectional=True), 2 * h), ((16, BATCH, n),))
+
+
+@net
+def rnn_stated(d: np.random.Generator) -> Net:
+    """The same of the plain one by relu."""
+    n, h = width(d, 3, 6), width(d, 4, 8)
+    return Net(Stated(nn.RNN(n, h, nonlinearity="relu", bidirectional=True), 2 * h), ((16, BATCH, n),))
+
+
+@net
+def lstm_long(d: np.random.Generator) -> Net:
+    """Many steps."""
+    n, h = width(d, 3, 6), width(d, 8, 16)
+    return Net(LastOf(nn.LSTM(n, h, batch_first=True), h), ((BATCH, 128, n),))
+
+
+@net
+def gru_long(d: np.random.Generator) -> Net:
+    """Many steps."""
+    n, h = width(d, 3, 6), width(d, 8, 16)
+    return Net(LastOf(nn.GRU(n, h, batch_first=True), h), ((BATCH, 128, n),))
+
+
 class Words(nn.Module):
     """The mean of the words' vectors."""
 

@@ -5,7 +5,7 @@ import math
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -129,15 +129,17 @@ class Step:
         return int(any(np.any(self.values[n]) for n in self.node.inputs if n and n not in used))
 
 
-def step_of(operator: Operator, sample: Sample) -> Step:
-    """The sample as a node with inputs x0.. and outputs y0..; it has an access where nothing is lowered."""
+def step_of(operator: Operator, sample: Sample, absent: Collection[int] = ()) -> Step:
+    """The sample as a node with inputs x0.. and outputs y0.. but those `absent`; it has an access where nothing is
+    lowered.
+    """
     names = tuple("" if x is None else f"x{i}" for i, x in enumerate(sample.inputs))
-    outputs = tuple(f"y{i}" for i in range(sample.outputs))
+    outputs = tuple("" if i in absent else f"y{i}" for i in range(sample.outputs))
     node = Node(sample.label, operator.name, names, outputs, dict(sample.attrs))
     values = {n: np.asarray(x) for n, x in zip(names, sample.inputs, strict=True) if x is not None}
     types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
     inputs = [types[n] if n else None for n in names]
-    types.update(zip(outputs, operator.infer(node, inputs), strict=False))
+    types.update((n, kind) for n, kind in zip(outputs, operator.infer(node, inputs), strict=False) if n)
     step = Step(operator, node, types, values)
     if operator.kernel is None or operator.lower(node, inputs) is not None:
         return step

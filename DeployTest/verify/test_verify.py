@@ -20,6 +20,7 @@ from deployer.core.access import (
     Axis,
     Broadcast,
     Dim,
+    Mirror,
     Operand,
     Whole,
     Window,
@@ -254,9 +255,9 @@ def covers(draw: st.DrawFn) -> tuple[Operand, Access, StepTiling]:
     axes: list[Axis] = []
     view: list[int] = []
     for d in draw(st.permutations(dims)):
-        form = draw(st.sampled_from(("at", "at", "at", "window", "broadcast", "none")))
-        if form == "at":
-            axes.append(At(d.name))
+        form = draw(st.sampled_from(("at", "at", "mirror", "window", "broadcast", "none")))
+        if form in ("at", "mirror"):
+            axes.append(At(d.name) if form == "at" else Mirror(d.name))
             view.append(draw(st.sampled_from((d.size, d.size, d.size + 1))))
         elif form == "window":
             stride = draw(st.integers(1, 2))

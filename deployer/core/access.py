@@ -61,6 +61,19 @@ class At:
 
 
 @dataclass(frozen=True)
+class Mirror(At):
+    """The axis runs against the dim: a tile touches the indices as far from the axis' end as its own from the start.
+
+    Tiles of a dim always run upwards; what a recurrence reads backwards in time is on such an axis.
+    """
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        start, length = tile[self.dim]
+        return size - start - length, length
+
+
+@dataclass(frozen=True)
 class Window:
     """A tile touches the indices `i * stride + k * dilation - pad` of the axis, for each i in the tile, k < `kernel`.
 
@@ -168,7 +181,7 @@ class Broadcast:
 
 
 Windowed = Window | Reach | Around
-Axis = At | Windowed | Whole | Broadcast
+Axis = At | Mirror | Windowed | Whole | Broadcast
 Mode = Literal["in", "out", "inout"]
 
 

@@ -345,7 +345,8 @@ class Choices:
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
     which numbers the elements of an input lie; `overflows` which integer types of operands its result may leave;
     `wraps` that it brings integers back into a type of `bits` bits, `signed` or not; `passes` is the position of the
-    input that takes the number of the pass, of an operator that may draw random numbers.
+    input that takes the number of the pass, of an operator that may draw random numbers; `spared` which kernel pointers
+    are null where the node lacks an output: each with the output's position.
     """
 
     overflows: ClassVar[Literal["none", "unsigned", "any"]] = "none"
@@ -353,6 +354,7 @@ class Choices:
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
+    spared: ClassVar[Mapping[str, int]] = {}
     composite: ClassVar[bool] = False
     passes: ClassVar[int | None] = None
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...]
+AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
 """Element types of a target, with their bytes. ONNX's other integers and bool become int32, its float64 float32."""
 
@@ -97,6 +97,15 @@ class Node:
         if len(numbers) < len(listed):
             raise TypeError(f"{name} is {value!r}, not a list of integers")
         return numbers
+
+    def attr_texts(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """List-of-strings attribute or its default; TypeError where it is something else."""
+        value = self.attrs.get(name, default)
+        listed = value if isinstance(value, tuple) else (value,)
+        texts = tuple(text for text in listed if isinstance(text, str))
+        if len(texts) < len(listed):
+            raise TypeError(f"{name} is {value!r}, not a list of strings")
+        return texts
 
 
 @dataclass(frozen=True)

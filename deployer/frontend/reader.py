@@ -194,12 +194,14 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
             return tuple(int(i) for i in attr.ints)
         case AttributeProto.FLOATS:
             return tuple(float(f) for f in attr.floats)
+        case AttributeProto.STRINGS:
+            return tuple(s.decode(errors="replace") for s in attr.strings)
         case AttributeProto.TENSOR if len(attr.t.dims) <= 1:
             array = _constant(f"{node.name}.{attr.name}", attr.t).array
             values = tuple(array.reshape(-1).tolist())
             return values[0] if len(values) == 1 else values
     kind = AttributeProto.AttributeType.Name(attr.type)
-    raise unsupported(node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of numbers")
+    raise unsupported(node, f"attribute {attr.name!r} is of kind {kind}", "numbers, strings and lists of them")
 
 
 def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:

@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from deployer.core.access import Around, At, Axis, Broadcast, Reach, Whole, Window, Windowed, full_axes, strides
+from deployer.core.access import (
+    Around,
+    At,
+    Axis,
+    Broadcast,
+    Mirror,
+    Reach,
+    Whole,
+    Window,
+    Windowed,
+    full_axes,
+    strides,
+)
 from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
@@ -213,7 +225,9 @@ class TileLoop:
         """(first index, length) per view axis."""
         spans: list[tuple[Expr, Expr]] = []
         for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
-            if isinstance(axis, At):
+            if isinstance(axis, Mirror):
+                spans.append(self._mirrored(operand, index, axis.dim))
+            elif isinstance(axis, At):
                 spans.append((self.start(axis.dim), self.length(axis.dim)))
             elif isinstance(axis, Whole):
                 spans.append((0, extent))
@@ -228,6 +242,13 @@ class TileLoop:
             else:
                 spans.append(axis.span({axis.dim: (0, self.dims[axis.dim].size)}, extent))
         return spans
+
+    def _mirrored(self, operand: PlanOperand, index: int, dim: str) -> tuple[Expr, Expr]:
+        """First index and length of the tile on an axis that runs against the dim."""
+        start, length, extent = self.start(dim), self.length(dim), operand.view[index]
+        if isinstance(start, int) and isinstance(length, int):
+            return extent - start - length, length
+        return Difference((Size(extent, f"{operand.arg}_{index}_size"), start, length)), length
 
     def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis of the array that holds the boxes: the tensor, or a slot of the stage."""

@@ -131,5 +131,6 @@ def flag_value(name: str) -> ValueInfoProto:
 def _attribute(name: str, value: AttrValue) -> AttributeProto:
     if not isinstance(value, tuple):
         return helper.make_attribute(name, value, attr_type=_KINDS[type(value)])
-    floats = any(isinstance(v, float) for v in value)
-    return helper.make_attribute(name, value, attr_type=AttributeProto.FLOATS if floats else AttributeProto.INTS)
+    kinds = {float: AttributeProto.FLOATS, str: AttributeProto.STRINGS}
+    kind = next((kinds[type(v)] for v in value if type(v) in kinds), AttributeProto.INTS)
+    return helper.make_attribute(name, value, attr_type=kind)

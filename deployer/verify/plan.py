@@ -266,8 +266,9 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
         need(pointers.get(o.arg) == pointer, "plan", text)
     absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
     source = tiling.lifetimes.schedule.steps[step.index]
-    sums = operator_of(source.node).sums
-    unused = {CARRIED} if sums and not sums.blocks(source.access) else set()
+    operator, outputs = operator_of(source.node), dict(enumerate(source.node.outputs))
+    unused = {CARRIED} if operator.sums and not operator.sums.blocks(source.access) else set()
+    unused |= {name for name, position in operator.spared.items() if not outputs.get(position)}
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
 
 

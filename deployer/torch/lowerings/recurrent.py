@@ -1,56 +1,61 @@
-"""Recurrent layers, one step of time after the other."""
+"""Recurrent layers, each direction of each as ONNX's operator; PyTorch's weights have their gates in another order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from deployer.torch.graph import GraphBuilder, Value, lowers
-from deployer.torch.lowerings.matrix import linear
-from deployer.torch.lowerings.shapes import select, stack
+import numpy as np
 
-Cell = Callable[[GraphBuilder, Value, tuple[Value, ...], Sequence[Value | None]], tuple[Value, ...]]
-"""(graph, projected input [batch, gates], state, weights of the hidden part) -> the state after the step."""
-
-
-def _gates(g: GraphBuilder, x: Value, count: int) -> list[Value]:
-    size = x.shape[1] // count
-    return [g.slice(x, 1, i * size, (i + 1) * size) for i in range(count)]
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 
 
-def lstm_cell(
-    g: GraphBuilder, x: Value, state: tuple[Value, ...], weights: Sequence[Value | None]
-) -> tuple[Value, ...]:
-    """Gates: input, forget, cell, output."""
-    hidden, cell = state
-    total = g.binary("Add", x, linear(g, hidden, weights[0], weights[1]))  # type: ignore[arg-type]
-    i, f, c, o = _gates(g, total, 4)
-    new = g.binary("Mul", g.unary("Sigmoid", i), g.unary("Tanh", c))
-    after = g.binary("Add", g.binary("Mul", g.unary("Sigmoid", f), cell), new)
-    return g.binary("Mul", g.unary("Sigmoid", o), g.unary("Tanh", after)), after
+@dataclass(frozen=True)
+class Form:
+    """ONNX's operator of a layer: which of PyTorch's gates stands at each place, and attributes."""
+
+    op: str
+    order: tuple[int, ...]
+    attrs: dict[str, Any]
+
+    def weights(self, g: GraphBuilder, matrix: Value) -> Value:
+        """PyTorch's rows of a matrix, or of a vector, as the operator's, for one direction."""
+        count, rows = len(self.order), matrix.shape[0]
+        rest = matrix.shape[1:]
+        if count > 1:
+            gates = g.reshape(matrix, (count, matrix.shape[0] // count * int(np.prod(rest, dtype=int))))
+            ids = g.constant(np.array(self.order, np.int64), "int64")
+            matrix = g.emit("Gather", [gates, ids], gates.shape, axis=0)
+        return g.reshape(matrix, (1, rows, *rest))
+
+    def direction(
+        self, g: GraphBuilder, x: Value, states: Sequence[Value | None], weights: Sequence[Value], reverse: bool
+    ) -> list[Value]:
+        """Y[time, batch, unit] and the last states [1, batch, unit] of one direction; weights are W, R and biases."""
+        w, r, *biases = weights
+        units = r.shape[1]
+        bias = g.concat([self.weights(g, b) for b in biases], 1) if biases else None
+        y = (x.shape[0], 1, x.shape[1], units)
+        inputs = [x, self.weights(g, w), self.weights(g, r), bias, None, *states]
+        while inputs[-1] is None:
+            inputs.pop()
+        direction = "reverse" if reverse else "forward"
+        several = [y, *[y[1:]] * len(states)]
+        steps, *last = g.emit_several(self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs)
+        return [g.reshape(steps, (y[0], *y[2:])), *last]
 
 
-def gru_cell(g: GraphBuilder, x: Value, state: tuple[Value, ...], weights: Sequence[Value | None]) -> tuple[Value, ...]:
-    """Gates: reset, update, new; the reset gate is on the product, not on the state."""
-    [hidden] = state
-    recurrent = _gates(g, linear(g, hidden, weights[0], weights[1]), 3)  # type: ignore[arg-type]
-    r, z, n = _gates(g, x, 3)
-    reset = g.unary("Sigmoid", g.binary("Add", r, recurrent[0]))
-    update = g.unary("Sigmoid", g.binary("Add", z, recurrent[1]))
-    new = g.unary("Tanh", g.binary("Add", n, g.binary("Mul", reset, recurrent[2])))
-    return (g.binary("Add", new, g.binary("Mul", update, g.binary("Sub", hidden, new))),)
-
-
-def _plain(op: str) -> Cell:
-    def cell(g: GraphBuilder, x: Value, state: tuple[Value, ...], weights: Sequence[Value | None]) -> tuple[Value, ...]:
-        total = g.binary("Add", x, linear(g, state[0], weights[0], weights[1]))  # type: ignore[arg-type]
-        return (g.unary(op, total),)
-
-    return cell
+LSTM = Form("LSTM", (0, 3, 1, 2), {})
+"""PyTorch has input, forget, cell, output; ONNX input, output, forget, cell."""
+GRU = Form("GRU", (1, 0, 2), {"linear_before_reset": 1})
+"""PyTorch has reset, update, new; ONNX update, reset, hidden."""
+TANH, RELU = (Form("RNN", (0,), {"activations": [name]}) for name in ("Tanh", "Relu"))
 
 
 def layers(
     g: GraphBuilder,
-    cell: Cell,
+    form: Form,
     x: Value,
-    states: Sequence[Value],
+    states: Sequence[Operand],
     weights: Sequence[Value],
     has_bias: bool,
     count: int,
@@ -60,53 +65,58 @@ def layers(
     batch_first: bool,
 ) -> tuple[Value, ...]:
     """All layers and directions; the outputs of the last, and the last state of each."""
-    if x.rank != 3:
+    if x.rank != len(("time", "batch", "features")):
         raise g.refusal("its input has no batch axis", "an input of [time, batch, features]")
     directions, each = 2 if bidirectional else 1, 4 if has_bias else 2
-    time = 1 if batch_first else 0
-    sequence = [select(g, x, time, t) for t in range(x.shape[time])]
+    x = g.transpose(x, (1, 0, 2)) if batch_first else x
     last: list[list[Value]] = [[] for _ in states]
     for layer in range(count):
         outputs = []
-        sequence = [g.dropout(x, dropout, train) for x in sequence] if layer else sequence
+        x = g.dropout(x, dropout, train) if layer else x
         for direction in range(directions):
             place = layer * directions + direction
-            w = weights[place * each : (place + 1) * each]
-            state = tuple(select(g, s, 0, place) for s in states)
-            hidden = [w[1], w[3] if has_bias else None]
-            along, found = list(range(len(sequence))), dict[int, Value]()
-            for t in reversed(along) if direction else along:
-                projected = linear(g, sequence[t], w[0], w[2] if has_bias else None)
-                state = cell(g, projected, state, hidden)
-                found[t] = state[0]
-            outputs.append([found[t] for t in along])
-            for kept, value in zip(last, state, strict=True):
+            own = [_state(g, state, place) for state in states]
+            y, *ends = form.direction(g, x, own, weights[place * each : (place + 1) * each], bool(direction))
+            outputs.append(y)
+            for kept, value in zip(last, ends, strict=True):
                 kept.append(value)
-        sequence = [g.concat(list(parts), 1) for parts in zip(*outputs, strict=True)]
-    return stack(g, sequence, time), *(stack(g, kept, 0) for kept in last)
+        x = g.concat(outputs, 2)
+    x = g.transpose(x, (1, 0, 2)) if batch_first else x
+    return x, *(g.concat(kept, 0) for kept in last)
+
+
+def _state(g: GraphBuilder, state: Operand, place: int) -> Value | None:
+    """The initial state of a layer's direction; None for known zeros, which the operator has without."""
+    if not isinstance(state, Value) and not np.any(state):
+        return None
+    return g.slice(g.value(state), 0, place, place + 1)
 
 
 @lowers("lstm")
 def lstm(
-    g: GraphBuilder, x: Value, state: Sequence[Value], weights: Sequence[Value], *options: object
+    g: GraphBuilder, x: Value, state: Sequence[Operand], weights: Sequence[Value], *options: object
 ) -> tuple[Value, ...]:
     """Long short-term memory."""
-    return layers(g, lstm_cell, x, [g.value(s) for s in state], weights, *options)  # type: ignore[arg-type]
+    return layers(g, LSTM, x, state, weights, *options)  # type: ignore[arg-type]
 
 
 @lowers("gru")
-def gru(g: GraphBuilder, x: Value, state: Value, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
+def gru(g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
     """Gated recurrent units."""
-    return layers(g, gru_cell, x, [g.value(state)], weights, *options)  # type: ignore[arg-type]
+    return layers(g, GRU, x, [state], weights, *options)  # type: ignore[arg-type]
 
 
 @lowers("rnn_tanh")
-def rnn_tanh(g: GraphBuilder, x: Value, state: Value, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
+def rnn_tanh(
+    g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object
+) -> tuple[Value, ...]:
     """The plain recurrent layer by tanh."""
-    return layers(g, _plain("Tanh"), x, [g.value(state)], weights, *options)  # type: ignore[arg-type]
+    return layers(g, TANH, x, [state], weights, *options)  # type: ignore[arg-type]
 
 
 @lowers("rnn_relu")
-def rnn_relu(g: GraphBuilder, x: Value, state: Value, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
+def rnn_relu(
+    g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object
+) -> tuple[Value, ...]:
     """The plain recurrent layer by relu."""
-    return layers(g, _plain("Relu"), x, [g.value(state)], weights, *options)  # type: ignore[arg-type]
+    return layers(g, RELU, x, [state], weights, *options)  # type: ignore[arg-type]

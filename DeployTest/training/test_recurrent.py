@@ -1,0 +1,173 @@
+"""Recurrent layers trained: gradients through all their states, and the same bits however their steps are tiled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deployer import pipeline
+from deployer.core.access import Mirror, order_dims
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, registry
+from deployer.core.plan import Tiling
+from DeployTest.support.built_cases import built, check_differences, opened
+from DeployTest.support.cases import Built, compile_case, faults, result_hash
+from DeployTest.support.small_graphs import Model, constant, node, value
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+TIME, BATCH, UNITS, FEATURES = 7, 2, 5, 3
+WHOLE_L1 = 200_000
+
+
+def drawn(random: np.random.Generator, *shape: int) -> Array:
+    """Normal values of half the deviation."""
+    return np.asarray(0.5 * random.standard_normal(shape), np.float32)
+
+
+def weights(name: str, gates: int, features: int, directions: int = 1, bias: bool = True) -> list[Any]:
+    """W, R and, if wanted, B of a layer."""
+    random = np.random.default_rng(sum(name.encode()))
+    shapes = {"w": (features,), "r": (UNITS,), "b": ()} if bias else {"w": (features,), "r": (UNITS,)}
+    rows = {"b": 2 * gates * UNITS}
+    return [
+        constant(f"{kind}_{name}", drawn(random, directions, rows.get(kind, gates * UNITS), *rest))
+        for kind, rest in shapes.items()
+    ]
+
+
+def model(directions: int) -> Model:
+    """LSTM of so many directions, two kinds of GRU and an RNN: each starts where one before it ended."""
+    wide = directions * UNITS
+    shapes = {"joined": (TIME, BATCH, wide), "single": (TIME, BATCH, UNITS), "rows": (BATCH, UNITS)}
+    shapes |= {"zero": (0,), "one": (1,)}
+    constants = [constant(name, np.array(numbers)) for name, numbers in shapes.items()]
+    random = np.random.default_rng(3)
+    constants += [constant(n, drawn(random, directions, BATCH, UNITS)) for n in ("h_first", "c_first")]
+    constants += [*weights("lstm", 4, FEATURES, directions), *weights("gru", 3, wide), *weights("rnn", 1, UNITS)]
+    constants += weights("reset", 3, UNITS, bias=False)
+    way = "bidirectional" if directions > 1 else "reverse"
+    places = ("x", "w_lstm", "r_lstm", "b_lstm", "", "h_first", "c_first")
+    gru, relu = {"linear_before_reset": 1, "direction": "reverse"}, {"activations": ["Relu"]}
+    nodes = [
+        node("LSTM", places, ("y1", "h1", "c1"), hidden_size=UNITS, direction=way),
+        node("Transpose", ("y1",), ("s1",), perm=[0, 2, 1, 3]),
+        node("Reshape", ("s1", "joined"), ("x2",)),
+        node("Slice", ("h1", "zero", "one", "zero"), ("h_gru",)),
+        node("GRU", ("x2", "w_gru", "r_gru", "b_gru", "", "h_gru"), ("y2",), hidden_size=UNITS, **gru),
+        node("Reshape", ("y2", "single"), ("x3",)),
+        node("Slice", ("c1", "zero", "one", "zero"), ("h_reset",)),
+        node("GRU", ("x3", "w_reset", "r_reset", "", "", "h_reset"), ("y3", "h3"), hidden_size=UNITS),
+        node("Reshape", ("y3", "single"), ("x4",)),
+        node("RNN", ("x4", "w_rnn", "r_rnn", "b_rnn", "", "h3"), ("", "h4"), hidden_size=UNITS, **relu),
+        node("Reshape", ("h4", "rows"), ("y",)),
+    ]
+    return Model(nodes, (value("x", (TIME, BATCH, FEATURES)),), (value("y", None),), constants)
+
+
+def test_gradients(tmp_path: Path) -> None:
+    """Those of all weights and initial states are those of central differences."""
+    report = built(tmp_path, model(directions=2), samples=1)
+    assert {"h_first", "c_first", "w_lstm", "r_reset", "b_gru", "b_rnn"} <= set(report.trained)
+    check_differences(*opened(report.train), entries=2)
+
+
+Lengths = Sequence[Mapping[str, int]]
+"""Tile lengths that recurrences take in turns."""
+
+
+def tiled(tiling: Tiling, double: bool, lengths: Lengths) -> Tiling:
+    """The tiling with nothing resident; recurrences have these tiles, as far as they may, all other steps one."""
+    steps, recurrences = [], 0
+    for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        tile = step.access.sizes
+        if "time" in tile:
+            own = lengths[recurrences % len(lengths)]
+            tile |= {d.name: d.rounded(min(own[d.name], d.size)) for d in step.access.dims}
+            recurrences += 1
+        changes = {o.arg: any(tile[n] < step.access.dim(n).size for n in o.dims) for o in step.access.operands}
+        pipelined = double and any(changes.values())
+        slots = {arg: 2 if pipelined and changed else 1 for arg, changed in changes.items()}
+        order, buffering = order_dims(step.access), "double" if pipelined else "single"
+        steps.append(replace(choice, tile=tile, order=order, buffering=buffering, slots=slots))
+    return replace(tiling, resident=(), steps=tuple(steps))
+
+
+def with_tiles(whole: Built, folder: Path, double: bool, lengths: Lengths) -> Built:
+    """The case under other tiles of its recurrences."""
+    edited = tiled(whole.tiling, double, lengths)
+    plan = pipeline.place_edited(edited, whole.plan.running)
+    pipeline.write_case(whole.case, edited, plan, folder)
+    pipeline.build_case(plan, folder)
+    return Built(whole.case, edited, plan, folder)
+
+
+STEP_BY_STEP, THREE = {"batch": 1, "time": 1, "unit": 2}, {"batch": 2, "time": 3, "unit": UNITS}
+SEQUENCE, STEPS = {"batch": 1, "time": TIME, "unit": UNITS}, {"batch": 2, "time": 1, "unit": UNITS}
+EACH = [
+    (True, [STEP_BY_STEP, THREE, SEQUENCE]),
+    *(
+        pytest.param(double, [lengths], marks=pytest.mark.slow)
+        for double in (False, True)
+        for lengths in (STEP_BY_STEP, THREE, SEQUENCE, STEPS)
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A case in memory enough that every step is one tile."""
+    folder = tmp_path_factory.mktemp("whole")
+    report = built(folder, model(directions=1), samples=2, n_batches=4)
+    return compile_case(pipeline.load_training(report.train), folder, "single", WHOLE_L1)
+
+
+@pytest.mark.parametrize(("double", "lengths"), EACH)
+def test_tiles_of_time(whole: Built, double: bool, lengths: Lengths, tmp_path: Path) -> None:
+    """Tiles of one step and some units, of three steps, of all: right, under late transfers, and the same bits."""
+    outcome = whole.run()
+    assert faults(whole, outcome) == ()
+    other = with_tiles(whole, tmp_path, double, lengths)
+    times = [step for step in other.tiling.lifetimes.schedule.steps if "time" in step.access.sizes]
+    mirrored = [step for step in times if any(isinstance(a, Mirror) for o in step.access.operands for a in o.axes)]
+    assert (len(times), len(mirrored)) == (8, 4)
+    assert result_hash(other.run("--dma-order", "late", "--core-order", "reverse")) == result_hash(outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["single", "double", "auto"])
+@pytest.mark.parametrize("l1", [6000, 40000])
+def test_memory(whole: Built, strategy: str, l1: int, tmp_path: Path) -> None:
+    """Whatever the solver chooses for little memory and for more."""
+    assert result_hash(compile_case(whole.case, tmp_path, strategy, l1).run()) == result_hash(whole.run())
+
+
+X, W, R = (TensorType("float32", shape) for shape in ((4, 2, 3), (1, 20, 3), (1, 20, 5)))
+LENGTHS, PEEPHOLES = TensorType("int32", (2,)), TensorType("float32", (1, 15))
+
+
+@pytest.mark.parametrize(
+    ("more", "attrs", "word"),
+    [
+        ((None, LENGTHS), {}, "sequence_lens"),
+        ((None, None, None, None, PEEPHOLES), {}, "peepholes"),
+        ((), {"activations": ("Relu", "Tanh", "Tanh")}, "activations are Relu, Tanh, Tanh"),
+        ((), {"activations": ("Sigmoid", "Tanh")}, "activations are Sigmoid, Tanh"),
+        ((), {"clip": 3.0}, "clip"),
+        ((), {"input_forget": 1}, "input_forget"),
+        ((), {"direction": "sideways"}, "'sideways'"),
+        ((None, None, TensorType("float32", (1, 3, 5))), {}, "is not float32"),
+        ((TensorType("float32", (1, 20)),), {}, "is not float32"),
+        ((), {"hidden_size": 4}, "hidden_size is 4"),
+    ],
+)
+def test_refused(more: tuple[TensorType | None, ...], attrs: dict[str, Any], word: str) -> None:
+    """What has no form here is named."""
+    inputs = (X, W, R, *more)
+    step = Node("n", "LSTM", tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
+    with pytest.raises((UnsupportedOperator, ShapeMismatch), match=word):
+        registry()["LSTM"].infer(step, inputs)

@@ -1,0 +1,1 @@
+"""Recurrent layers, and the steps through time that they are made of, forward and backward."""

@@ -1,0 +1,46 @@
+/* What kernels of recurrences share: products of a state with the weights, and who computes which unit.
+ *
+ * A step waits for all units of the step before. Where a call has one step, cores share its units: the state is read in
+ * one place and written in the other. Where it has several, it has all units, and a core keeps to sequences of its own. */
+#ifndef RECURRENCE_F32_H
+#define RECURRENCE_F32_H
+
+#include "hal.h"
+#include "products_f32.h"
+#include "share_f32.h"
+
+/* sums[g] = sum over k of state[g * pitch + k] * r[g * r_gate + k * r_next], for each gate, in blocks. The gates are a
+ * constant, at most 4, so that their sums are in registers. */
+static inline __attribute__((always_inline)) void gate_products(float *sums, const uint32_t gates, const float *state,
+                                                                uint32_t pitch, const float *r, uint32_t r_gate,
+                                                                uint32_t r_next, uint32_t size) {
+    for (uint32_t k = 0; k < size;) {
+        const uint32_t first = k == 0;
+        float block[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (const uint32_t end = hal_min(k + PRODUCTS_BLOCK, size); k < end; k++, state++, r += r_next)
+#pragma GCC unroll 4
+            for (uint32_t g = 0; g < gates; g++)
+                block[g] = __builtin_fmaf(state[g * pitch], r[g * r_gate], block[g]);
+#pragma GCC unroll 4
+        for (uint32_t g = 0; g < gates; g++) sums[g] = products_add(sums[g], block[g], first);
+    }
+}
+
+/* A core's share of the outputs of each step: units of the tile, those of a sequence after those of the one before. */
+static inline share_t step_share(uint32_t time, uint32_t batch, uint32_t units) {
+    if (time == 1) return share_of(batch * units);
+    const share_t sequences = share_of(batch);
+    return (share_t){sequences.begin * units, sequences.end * units};
+}
+
+/* The row of a tile in which a step lies. */
+static inline uint32_t step_row(uint32_t step, uint32_t time, uint32_t mirrored) {
+    return mirrored ? time - 1 - step : step;
+}
+
+/* A number of a state that may be absent. */
+static inline float state_or_zero(const float *state, uint32_t at) {
+    return state ? state[at] : 0.0f;
+}
+
+#endif
