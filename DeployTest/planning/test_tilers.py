@@ -121,16 +121,6 @@ def test_tiles_cut_the_space(case: tuple[Operand, Access, dict[str, int], tuple[
     assert starts == sorted(starts)
 
 
-@given(st.integers(1, 12), st.integers(1, 12))
-@settings(deadline=None)
-def test_mirrored_tiles_come_from_the_end(size: int, tile: int) -> None:
-    """Tiles that run upwards touch the axis from its end on, each index as far from there as from the dim's start."""
-    axis, position = Mirror("d"), np.arange(size)[::-1]
-    for start in range(0, size, tile):
-        low, length = axis.span({"d": (start, min(tile, size - start))}, size)
-        assert position[low : low + length][::-1].tolist() == list(range(start, min(start + tile, size)))
-
-
 @given(loops())
 @settings(deadline=None, max_examples=300)
 def test_loads_counts_box_changes(case: tuple[Operand, Access, dict[str, int], tuple[str, ...]]) -> None:
