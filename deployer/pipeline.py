@@ -289,6 +289,19 @@ def build_case(plan: Plan, directory: Path, sanitize: bool = False) -> Path:
     return build.build_program(plan, directory, sanitize)
 
 
+def build_stretch(
+    program: Program, options: Options, directory: Path, force: bool = False, progress: Progress = silent
+) -> Plan:
+    """Plan a program and build what makes stretches of its run, in a folder; the plan."""
+    plan = plan_program(program, options, progress)[1]
+    progress("build")
+    files = {**generate.stretch_files(plan), "plan.json": artefact.dumps(plan)}
+    with output.opened(directory, files, force):
+        write_files(files, directory, force)
+        build.build_program(plan, directory)
+    return plan
+
+
 def profile(case: Case, plan: Plan, directory: Path, measured: bool) -> list[StepProfile]:
     """Cycles per step and tile: a target's own records where it makes them and may run, else the model's."""
     if not measured or not build.toolchain(target_of(plan.options)).profile:

@@ -31,7 +31,7 @@ from deployer.training.attached_loss import (
 )
 from deployer.training.autodiff import Backward, Names, differentiate
 from deployer.training.forward import Forward
-from deployer.training.groups import Group, check_rate, trained_parameters
+from deployer.training.groups import Group, Rule, check_rate, trained_parameters
 from deployer.training.groups import rules as update_rules
 from deployer.training.onnx_writer import (
     OnnxGraph,
@@ -111,20 +111,11 @@ def build_train_graph(
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
-    optimizer = optimizer or next(iter(optimizers()))
-    _check_options(loss, optimizer, samples, n_accum, n_batches)
-    check_rate(learning_rate)
-    attributes, own = split_settings(settings or {}, losses().get(loss))
-    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
-    with_settings(optimizer, own)
-    source = forward.load(model)
-    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    case = _make_train_graph(source, choice, parameters, warn)
-    rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
-    for warning in case.state.warnings.values():
-        warn(warning)
-    for weight, array in case.weights.items():
-        check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
+    _check_counts(samples, n_accum, n_batches)
+    problem = pose_problem(
+        model, loss, optimizer, learning_rate, trainable, settings, class_weights, groups, limits, warn
+    )
+    source, case = problem.source, problem.graph
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     sample_arrays = numbers.read_samples(case.data, data) if data is not None else _draw_samples(case, samples, seed)
     batches = n_batches or n_accum * math.ceil(len(sample_arrays) / n_accum)
@@ -133,8 +124,7 @@ def build_train_graph(
     with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
-            write_train(case, train)
-            write_optimizer(case.types, {*case.data, FLAG}, rules, limits, case.model.opset, step)
+            problem.write(train, step)
             dataset = _gold(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
             graphs = train.read_bytes(), step.read_bytes()
         gold = np.array(dataset.expected_losses, np.float32)
@@ -173,10 +163,55 @@ class TrainGraph:
         return {n: self.state.types[n] for n in self.trained}
 
 
-def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batches: int | None) -> None:
-    for kind, choice, choices in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
-        if choice not in choices:
-            raise OptionProblem(f"there is no {kind} {choice!r}", hint=f"one of {', '.join(choices)}")
+@dataclass(frozen=True)
+class Problem:
+    """A training problem without samples: the model, its training graph, the update of each parameter, and limits."""
+
+    source: Forward
+    graph: TrainGraph
+    rules: dict[str, Rule]
+    limits: Limits
+
+    def write(self, train: Path, optimizer: Path) -> None:
+        """Write both graphs."""
+        case = self.graph
+        write_train(case, train)
+        write_optimizer(case.types, {*case.data, FLAG}, self.rules, self.limits, case.model.opset, optimizer)
+
+
+def pose_problem(
+    model: Path,
+    loss: str,
+    optimizer: str,
+    learning_rate: float,
+    trainable: str = "",
+    settings: Given | None = None,
+    class_weights: Sequence[float] = (),
+    groups: Sequence[Group] = (),
+    limits: Limits = NO_LIMITS,
+    warn: Warn = python_warning,
+) -> Problem:
+    """The training problem of a forward model; arguments and errors are those of `build_train_graph`."""
+    optimizer = optimizer or next(iter(optimizers()))
+    for kind, name, names in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
+        if name not in names:
+            raise OptionProblem(f"there is no {kind} {name!r}", hint=f"one of {', '.join(names)}")
+    check_rate(learning_rate)
+    attributes, own = split_settings(settings or {}, losses().get(loss))
+    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
+    with_settings(optimizer, own)
+    source = forward.load(model)
+    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
+    case = _make_train_graph(source, choice, parameters, warn)
+    rules = update_rules(case.trained, optimizer, learning_rate, own, groups)
+    for warning in case.state.warnings.values():
+        warn(warning)
+    for weight, array in case.weights.items():
+        check_finite(array, f"{model}: the initial weight {case.trained[weight]!r}")
+    return Problem(source, case, rules, limits)
+
+
+def _check_counts(samples: int, n_accum: int, n_batches: int | None) -> None:
     if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < n_accum):
         raise OptionProblem(
             "the run makes no update",
