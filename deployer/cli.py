@@ -9,6 +9,7 @@ from deployer import __version__, ending
 from deployer.core.level import ALIASES
 from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
+from deployer.fit_options import add_export_options, add_fit_options
 from deployer.running.terminal import Terminal
 from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
@@ -100,6 +101,13 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     emit.add_argument("--plan", type=path, required=True, metavar="plan.json")
     _add_output(emit, "where the C goes", required=True)
     _add_train_graph(commands)
+    fit_text = "train a forward ONNX model over epochs, with validation, checkpoints and a report"
+    fit = commands.add_parser("fit", help=fit_text, description=fit_text)
+    fit.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(fit)
+    add_fit_options(fit)
+    _add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
+    add_export_options(commands)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET")
@@ -241,6 +249,18 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(p)
+    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
+    p.add_argument("--data", type=path, metavar="data.npz", help=data)
+    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
+    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
+    _add_output(p, "where the two folders of the case go", required=True)
+
+
+def _add_task(p: _Parser) -> None:
+    """What is learned and by which rule: options of everything that trains a forward model."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
@@ -261,13 +281,6 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
-    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
-    p.add_argument("--data", type=path, metavar="data.npz", help=data)
-    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
-    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
-    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn (default 0)")
-    _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings
 
 

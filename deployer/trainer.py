@@ -17,7 +17,7 @@ from deployer.core.target import native
 from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.history import EpochRow, history_csv
-from deployer.fitting.loop import DIVERGED, REACHED, Course, Listener, Loop
+from deployer.fitting.loop import DIVERGED, REACHED, Course, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.order import FILL, Order, Samples, split
 from deployer.fitting.page import fit_page
@@ -26,7 +26,6 @@ from deployer.fitting.sources import Source, fitted_samples, read_source
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_classes
-from deployer.planning.plan_choice import Progress, silent
 from deployer.running import output
 from deployer.training.groups import Group
 from deployer.training.samples import npz_bytes
@@ -72,11 +71,11 @@ class Run:
     """How a run goes on, and what is done on the way.
 
     `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
-    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of samples
-    that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do). `overfit`
+    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
+    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do). `overfit`
     trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best scores among
-    which a label counts as found. A checkpoint is written every `every` passes, by default at the end of each epoch, and
-    with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    which a label counts as found. A checkpoint is written every `every` passes, by default at the end of each epoch,
+    and with `resume` the run goes on from it. `checks` passes are repeated in float64.
     """
 
     epochs: int = 1
@@ -128,6 +127,9 @@ class Fitted:
 class Onlooker:
     """Watches a run without a word; a subclass shows it."""
 
+    def stage(self, text: str) -> None:
+        """A stage of the compiler begins."""
+
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run goes on from a place, to so many passes in all."""
 
@@ -150,7 +152,6 @@ def fit(
     evaluated: Path | None = None,
     force: bool = False,
     onlooker: Onlooker | None = None,
-    progress: Progress = silent,
     warn: Warn = python_warning,
     **more: Any,
 ) -> Fitted:
@@ -180,7 +181,7 @@ def fit(
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        return _Fit(case, directory, samples, held_out, origin, force, progress).run(onlooker or Onlooker())
+        return _Fit(case, directory, samples, held_out, origin, force, onlooker or Onlooker()).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +248,9 @@ class _Fit:
     held_out: Samples | None
     origin: dict[str, str]
     force: bool
-    progress: Progress
+    onlooker: Onlooker
 
-    def run(self, onlooker: Onlooker) -> Fitted:
+    def run(self) -> Fitted:
         case, run = self.case, self.case.run
         trainer = self._trainer()
         order = case.order(self.samples)
@@ -260,13 +261,15 @@ class _Fit:
         passes = run.n_steps or run.epochs * order.passes
         bound = run.bound if run.overfit is not None else None
         course = Course(passes, run.checks, run.patience, bound, run.every, watched, rising)
-        onlooker.begin(passes, order.passes, start)
-        loop = Loop(trainer, self.samples, order, course, measure, self._keep, judge.check, case.task.rate, onlooker)
+        self.onlooker.begin(passes, order.passes, start)
+        loop = Loop(
+            trainer, self.samples, order, course, measure, self._keep, judge.check, case.task.rate, self.onlooker
+        )
         end = loop.run(start)
         return self._finish(end, trainer.plan, judge, order)
 
     def _trainer(self) -> Trainer:
-        self.progress("graphs")
+        self.onlooker.stage("graphs")
         with output.scratch(self.directory) as folder:
             paths = [folder / name for name in GRAPHS]
             self.case.problem.write(*paths)
@@ -278,7 +281,9 @@ class _Fit:
             check_classes(program, samples.arrays if samples else {}, "data:")
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
-        return Trainer(program, pipeline.build_stretch(program, options, folder, self.force, self.progress), folder)
+        return Trainer(
+            program, pipeline.build_stretch(program, options, folder, self.force, self.onlooker.stage), folder
+        )
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
         """A function that gives the metrics of the samples held out; of none where there are no such samples."""
@@ -287,7 +292,7 @@ class _Fit:
             return lambda state: {}
         program = evaluated_program(parse.read_graphs(self.case.evaluated, None).main, tuple(trained.values()))
         folder = self.directory / "validation"
-        plan = pipeline.build_stretch(program, Options(native().name), folder, self.force, self.progress)
+        plan = pipeline.build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
         evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
 
         def measure(state: Mapping[str, Array]) -> dict[str, float]:

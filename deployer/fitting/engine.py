@@ -56,9 +56,7 @@ class Trainer(Built):
             state[home.storage] = np.array(array, home.type.dtype).reshape(tensor.type.shape)
         return state
 
-    def advance(
-        self, state: State, passes: int, samples: Sequence[Sequence[Array]]
-    ) -> tuple[dict[str, Array], Array]:
+    def advance(self, state: State, passes: int, samples: Sequence[Sequence[Array]]) -> tuple[dict[str, Array], Array]:
         """The state after further passes, one over each of the samples, and their losses; `passes` were made before.
 
         A pass whose loss is infinite or no number is the last one.

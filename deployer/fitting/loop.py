@@ -20,9 +20,10 @@ DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
 class Course:
     """How long a run goes on, and what is done on the way.
 
-    It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0: none),
-    or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at each epoch's end;
-    `checks` that of passes that the float64 reference repeats. `watched` is the metric, `rising` says that more is better.
+    It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0:
+    none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at each epoch's end;
+    `checks` that of passes that the float64 reference repeats. `watched` is the metric, `rising` says that more is
+    better.
     """
 
     passes: int
@@ -68,7 +69,9 @@ class Loop:
 
     def run(self, place: Place) -> Place:
         """Go on from a place to the end of the course; the place there."""
-        checked = frozenset(checked_passes(self.course.passes, self.course.checks)) if self.course.checks else frozenset()
+        checked = (
+            frozenset(checked_passes(self.course.passes, self.course.checks)) if self.course.checks else frozenset()
+        )
         while place.passes < self.course.passes and not place.ended:
             place = self._stretch(place, checked)
             if place.ended == DIVERGED:

@@ -1,4 +1,4 @@
-"""What is measured on samples that are not trained: the loss by its float64 reference, and how often scores are right."""
+"""What is measured on samples that are not trained: the loss by its float64 reference, how often scores are right."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def metrics_of(graph: TrainGraph, top: tuple[int, ...] = ()) -> Metrics:
     assert declared is not None, f"{node.op} is no loss"
     indices = operator_of(node).indices(node, graph.state.types)
     ignored = indices.ignored if indices else None
-    return Metrics(node, *node.inputs[:2], graph.loss.constants, declared.class_axis, ignored, top)
+    return Metrics(node, node.inputs[0], node.inputs[1], graph.loss.constants, declared.class_axis, ignored, top)
 
 
 def _joined(batches: Array) -> Array:
@@ -85,5 +85,5 @@ def _ranks(scores: Array, labels: Array) -> Array:
     usable = np.clip(labels, 0, scores.shape[-1] - 1)
     own = np.take_along_axis(scores, usable[..., None], -1)
     earlier = np.arange(scores.shape[-1]) < usable[..., None]
-    before = (scores > own) | ((scores == own) & earlier) | np.isnan(scores) | np.isnan(own)
-    return before.sum(-1)
+    before: Array = (scores > own) | ((scores == own) & earlier) | np.isnan(scores) | np.isnan(own)
+    return np.asarray(before.sum(-1))

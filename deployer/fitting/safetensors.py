@@ -3,6 +3,7 @@
 The format is Hugging Face's, described at github.com/huggingface/safetensors; `__metadata__` holds texts by name.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -95,4 +96,4 @@ def _whole(value: Any) -> int:
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
-    return any(begin < last for (_, last), (begin, _) in zip(spans, spans[1:], strict=False))
+    return any(begin < last for (_, last), (begin, _) in itertools.pairwise(spans))

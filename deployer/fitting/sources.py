@@ -17,7 +17,7 @@ from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 
 Source = Path | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
-"""A file, arrays by name, arrays in the order of the inputs with the target last, or an iterable of batches of those."""
+"""A file, arrays by name, arrays in the order of the inputs with the target last, or an iterable of such batches."""
 Columns = dict[str, Array]
 
 
@@ -135,8 +135,8 @@ def fitted_samples(columns: Columns, types: Mapping[str, TensorType], place: str
     """The columns that the data inputs take, in the numbers of their types, as so many samples of each.
 
     A batch of the first input has as many samples as its first axis is long. A sample of an input has the shape of the
-    input without that axis, axes of one element aside, or a whole batch's first axis is divided by that number; arrays of
-    whole batches, with an axis for them in front, are taken apart. DatasetMismatch for everything else.
+    input without that axis, axes of one element aside; where the first axis is a multiple of the batch, its part of that.
+    Arrays of whole batches, with an axis for them in front, are taken apart. DatasetMismatch for everything else.
     """
     first = next(iter(types.values()))
     batch = first.shape[0] if first.shape else 1
@@ -154,7 +154,9 @@ def fitted_samples(columns: Columns, types: Mapping[str, TensorType], place: str
         arrays[name] = narrow
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1 or not all(counts.values()):
-        raise DatasetMismatch(f"{place} has different numbers of samples", [("samples", str(counts))], "as many of each")
+        raise DatasetMismatch(
+            f"{place} has different numbers of samples", [("samples", str(counts))], "as many of each"
+        )
     return Samples(types, arrays, batch)
 
 
