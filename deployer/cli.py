@@ -7,10 +7,8 @@ from typing import NoReturn
 
 from deployer import __version__, ending
 from deployer.core.level import ALIASES
-from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
 from deployer.fit_options import add_export_options, add_fit_options
-from deployer.running.terminal import Terminal
 from deployer.values import UNITS, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
@@ -298,6 +296,7 @@ def _optimizers() -> Collection[str]:
 
 def _add_settings(p: _Parser) -> None:
     """An option for each setting that losses and optimizers declare."""
+    from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown
 
     options = p.add_argument_group("settings of losses and optimizers")
@@ -329,8 +328,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: Sequence[str]) -> int:
     arguments = parsed(words)
-    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     from deployer import commands
+    from deployer.running.terminal import Terminal
+
+    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
     return commands.dispatch(arguments, console)
 

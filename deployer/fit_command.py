@@ -82,7 +82,7 @@ def run_fit(a: argparse.Namespace, settings: Mapping[str, float], console: Termi
             a.data,
             a.loss,
             a.optimizer,
-            output_folder=a.output,
+            folder=a.output,
             target_data=a.target,
             options=options,
             force=a.force,

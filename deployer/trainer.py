@@ -72,10 +72,10 @@ class Run:
 
     `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
     samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
-    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do). `overfit`
-    trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best scores among
-    which a label counts as found. A checkpoint is written every `every` passes, by default at the end of each epoch,
-    and with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
+    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
+    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
+    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
     """
 
     epochs: int = 1
@@ -146,7 +146,7 @@ def fit(
     loss: str,
     optimizer: str = "",
     *,
-    output_folder: Path | str,
+    folder: Path | str,
     target_data: Path | None = None,
     options: Options | None = None,
     evaluated: Path | None = None,
@@ -155,7 +155,7 @@ def fit(
     warn: Warn = python_warning,
     **more: Any,
 ) -> Fitted:
-    """Train a forward model over epochs by its generated program; files go to `output_folder`.
+    """Train a forward model over epochs by its generated program; files go to `folder`.
 
     `data` is a source of samples as `read_source` has it, `target_data` the file of targets beside a single array.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
@@ -171,7 +171,7 @@ def fit(
         raise OptionProblem(f"fit has no option {strange[0]!r}", [("options", known)], "one of these")
     task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
     run = Run(**{n: v for n, v in more.items() if n in names[1]})
-    path, directory = Path(model), Path(output_folder)
+    path, directory = Path(model), Path(folder)
     case = _Case(task, run, path, task.problem(path, warn), options or Options(native().name), evaluated or path)
     samples, held_out = case.split_samples(Path(data) if isinstance(data, str) else data, target_data)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)

@@ -21,9 +21,9 @@ class Course:
     """How long a run goes on, and what is done on the way.
 
     It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0:
-    none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at each epoch's end;
-    `checks` that of passes that the float64 reference repeats. `watched` is the metric, `rising` says that more is
-    better.
+    none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
+    end of each epoch; `checks` that of passes that the float64 reference repeats. `watched` is the metric,
+    `rising` says that more is better.
     """
 
     passes: int

@@ -32,7 +32,10 @@ def read_source(source: Source, names: Sequence[str], place: str = "data", targe
         return _file(source, names, target)
     if isinstance(source, Mapping):
         return {str(name): to_array(value) for name, value in source.items()}
-    if isinstance(source, list | tuple) and len(source) == len(names) and all(_is_array(x) for x in source):
+    if isinstance(source, list | tuple) and all(_is_array(x) for x in source):
+        if len(source) != len(names):
+            facts = [("arrays", str(len(source))), ("needed", ", ".join(names))]
+            raise DatasetMismatch(f"{place} has another number of arrays than the model takes", facts, "one for each")
         return {name: to_array(value) for name, value in zip(names, source, strict=True)}
     return _drained(source, names, place)
 
@@ -135,7 +138,7 @@ def fitted_samples(columns: Columns, types: Mapping[str, TensorType], place: str
     """The columns that the data inputs take, in the numbers of their types, as so many samples of each.
 
     A batch of the first input has as many samples as its first axis is long. A sample of an input has the shape of the
-    input without that axis, axes of one element aside; where the first axis is a multiple of the batch, its part of that.
+    input without that axis, axes of one element aside; where that axis is a multiple of the batch, its share of it.
     Arrays of whole batches, with an axis for them in front, are taken apart. DatasetMismatch for everything else.
     """
     first = next(iter(types.values()))
