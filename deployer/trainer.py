@@ -177,6 +177,7 @@ def fit(
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
+    case.check_watched(held_out)
     origin = case.origin(samples, held_out)
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
@@ -215,6 +216,15 @@ class _Case:
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
         return samples, self.samples(run.validation, run.validation_target, "the validation set")
+
+    def check_watched(self, held_out: Samples | None) -> None:
+        """Raise OptionProblem for a metric that nothing measures."""
+        names, run = self.metrics.names, self.run
+        lost = [f"top_{k}" for k in run.top if f"top_{k}" not in names or held_out is None]
+        if run.watch not in names or (run.watch != LOSS and held_out is None) or lost:
+            hint = "validation samples" if run.watch in names else "one of these"
+            cause = f"nothing measures {run.watch if run.watch not in names else (lost or [run.watch])[0]!r}"
+            raise OptionProblem(cause, [("metrics", ", ".join(names))], hint)
 
     def order(self, samples: Samples) -> Order:
         run = self.run

@@ -29,6 +29,13 @@ class Metrics:
     top: tuple[int, ...] = ()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics."""
+        if self.node is None:
+            return (LOSS,)
+        return (LOSS, ERROR) if self.class_axis is None else (LOSS, ACCURACY, *(f"top_{k}" for k in self.top))
+
+    @property
     def larger_is_better(self) -> frozenset[str]:
         """The metrics of which more is better."""
         return frozenset({ACCURACY, *(f"top_{k}" for k in self.top)})

@@ -38,7 +38,7 @@ def train(
 ) -> Fitted:
     """Train the module on `data`: its inputs and then its labels or target, samples along the first axis of each.
 
-    `data` is a tuple of arrays or tensors, or an iterable of batches of these, such as a DataLoader, which is read once;
+    `data` is a tuple of arrays or tensors, or an iterable of batches of these, such as a DataLoader, read once;
     its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` and `optimizer` are as in
     `deployer train-graph`, `more` are further options of `deployer.fit` (learning_rate, epochs, validation, ...).
     `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
