@@ -247,6 +247,8 @@ def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) 
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
+UNTIL_TOLD = Running((1 << 31) - 1, TOLERANCES.loss, 0)
+"""Running of programs whose input says how many passes they make."""
 RESULTS = ("network", "output.bin", "report.json", "drift.svg")
 """Files that the build, the run and the report add to a case's folder."""
 ARTEFACTS = ("plan.json", "tiling.json", "input.bin")
@@ -293,7 +295,7 @@ def build_stretch(
     program: Program, options: Options, directory: Path, force: bool = False, progress: Progress = silent
 ) -> Plan:
     """Plan a program and build what makes stretches of its run, in a folder; the plan."""
-    plan = plan_program(program, options, progress)[1]
+    plan = plan_program(program, options, progress, UNTIL_TOLD)[1]
     progress("build")
     files = {**generate.stretch_files(plan), "plan.json": artefact.dumps(plan)}
     with output.opened(directory, files, force):

@@ -1,4 +1,4 @@
-"""A small problem that runs of tests train: a dense net, labels that follow from its inputs, an update in two passes."""
+"""A small problem that runs of tests train: a dense net, labels that follow from inputs, an update in two passes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which samples passes see: all of them, in an order that a seed brings back, with what is left below a batch defined."""
+"""Which samples passes see: all of them, in an order that a seed brings back; what is left below a batch is defined."""
 
 import numpy as np
 import pytest

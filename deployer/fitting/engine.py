@@ -40,7 +40,9 @@ class Built:
     folder: Path
 
     def _run(self, state: State, turn: int, samples: Sequence[Sequence[Array]]) -> bytes:
-        return run_stretch(self.plan, self.folder, stretch_input(self.plan, self.program, state, turn, samples))[0]
+        return run_stretch(self.plan, self.folder, stretch_input(self.plan, self.program, state, turn, samples), turn)[
+            0
+        ]
 
 
 class Trainer(Built):
