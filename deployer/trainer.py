@@ -111,7 +111,8 @@ class Fitted:
     """A run at its end: a row per epoch, the loss of each pass, the trained weights by the model's names, the verdict.
 
     `best` are the weights after the epoch with the best watched metric. `faults` says what is wrong, `checked` which
-    passes were repeated in float64, `notes` what else a reader should know.
+    passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run ended before
+    its last pass, if it did: "diverged", "patience", "reached".
     """
 
     rows: tuple[EpochRow, ...]
@@ -122,6 +123,7 @@ class Fitted:
     checked: str
     faults: tuple[str, ...]
     notes: tuple[str, ...]
+    ended: str = ""
 
 
 class Onlooker:
@@ -341,13 +343,24 @@ class _Fit:
         verdict = "failed" if faults else judge.verdict
         weights = self._weights(end.state)
         result = Fitted(
-            end.rows, tuple(map(float, end.losses)), weights, best, verdict, judge.text, tuple(faults), tuple(notes)
+            end.rows,
+            tuple(map(float, end.losses)),
+            weights,
+            best,
+            verdict,
+            judge.text,
+            tuple(faults),
+            tuple(notes),
+            end.ended,
         )
         record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
         named = {member_name(name): array for name, array in weights.items()}
         page = fit_page(result.rows, end.losses, order.passes, plan, record)
-        files: dict[str, str | bytes] = {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
-        files |= {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
+        files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
+        if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
+            output.discard(self.directory, TRAINED)
+        else:
+            files |= {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
         output.write(self.directory, files, self.force)
         return result
 

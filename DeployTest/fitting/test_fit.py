@@ -182,6 +182,7 @@ def test_ends(model: Path, tmp_path: Path) -> None:
     wild = small_fit(tmp_path, model, optimizer="sgd", learning_rate=1e30, epochs=9, n_accum=1, checks=0)
     assert (wild.verdict, len(wild.losses) < 36) == ("failed", True)
     assert "diverged in pass" in wild.faults[0]
+    assert not (tmp_path / "trained.npz").exists(), "neither of this run nor of the one before"
     held_out = small_data()
     held_out["labels"] = (held_out["labels"] + 1) % 3
     early = small_fit(tmp_path, model, validation=held_out, patience=2, epochs=50, checks=0)

@@ -119,7 +119,7 @@ def _drained(source: Iterable[Any], names: Sequence[str], place: str) -> Columns
     parts: dict[str, list[Array]] = {name: [] for name in names}
     size = 0
     for number, item in enumerate(source):
-        values = [item[name] for name in names] if isinstance(item, Mapping) else list(item)
+        values = [item[name] for name in names if name in item] if isinstance(item, Mapping) else list(item)
         if len(values) != len(names):
             facts = [("expected", ", ".join(names)), ("found", f"{len(values)} arrays")]
             raise DatasetMismatch(f"batch {number} of {place} has other arrays than the model", facts)

@@ -1,5 +1,6 @@
 """Training of a PyTorch module by generated code, in one call, and its weights back in the module."""
 
+import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
+from deployer.fitting.loop import DIVERGED
 from deployer.fitting.sources import read_source, to_array
 from deployer.torch.capture import capture
 from deployer.trainer import Fitted, fit
@@ -27,7 +29,7 @@ def train(
     loss: str,
     optimizer: str = "",
     *,
-    batch: int = 0,
+    batch: int | None = None,
     target: str = "",
     buffering: str = Options.strategy,
     budgets: Mapping[str, int] | None = None,
@@ -45,13 +47,14 @@ def train(
     (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
     default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
     Batch norms train with the statistics of the batch; their running statistics are not renewed.
-    Raises OptionProblem and DatasetMismatch for data that does not fit, RunFailed where the check has something against
-    what was computed or the run diverged, and what capturing, planning and running raise.
+    Raises OptionProblem for options without meaning, DatasetMismatch for data that does not fit and a run that diverges
+    or does not learn what it was to learn by heart, RunFailed where the check has something against what was computed,
+    and what capturing, planning and running raise.
     """
     machine = load(target) if target else native()
     options = Options(machine.name, buffering, dict(budgets or {}), outermost=outermost or machine.levels[-1].name)
-    size = batch or getattr(data, "batch_size", None) or 1
-    arrays = _arrays(data, module)
+    size = (getattr(data, "batch_size", None) or 1) if batch is None else batch
+    arrays = _arrays(data)
     _check(arrays, size)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder or scratch)
@@ -60,20 +63,17 @@ def train(
         captured = capture(module, [torch.from_numpy(x[rows]) for x in arrays[:-1]], dropout=dropout)
         more = {"trainable": captured.trainable, **more}
         model = captured.save(place / MODEL)
-        if len(captured.inputs) != len(arrays) - 1:
-            facts = [("inputs", ", ".join(captured.inputs)), ("arrays", str(len(arrays)))]
-            raise DatasetMismatch(
-                "data has other arrays than the module's inputs and the target", facts, "one for each"
-            )
         fitted = fit(model, tuple(arrays), loss, optimizer, folder=place / RUN, options=options, force=True, **more)
+    facts = [("found", "\n".join(fitted.faults))]
+    if fitted.faults and (fitted.ended == DIVERGED or more.get("overfit")):
+        raise DatasetMismatch("the run came to nothing", facts, "a smaller learning rate, or more epochs")
     if fitted.faults:
-        facts = [("found", "\n".join(fitted.faults))]
         raise RunFailed("the check has something against what was computed", facts)
     return fitted
 
 
 def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
-    """Give the module the trained weights; buffers, running statistics among them, stay as they are.
+    """Give the module the trained weights, in place; buffers, running statistics among them, stay as they are.
 
     KeyError, and nothing changed, where it has no parameter of a name.
     """
@@ -87,11 +87,13 @@ def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
     return module
 
 
-def _arrays(data: Any, module: nn.Module) -> list[Array]:
+def _arrays(data: Any) -> list[Array]:
     """The arrays of the data in order, with the dtypes of a module's inputs."""
     if not isinstance(data, list | tuple) or not all(hasattr(x, "shape") for x in data):
-        count = next((len(batch) for batch in data), 0)
-        data = tuple(read_source(data, [str(number) for number in range(count)]).values())
+        batches = iter(data)
+        first = list(itertools.islice(batches, 1))  # a generator is read once
+        names = [str(number) for number in range(len(first[0]) if first else 0)]
+        data = tuple(read_source(itertools.chain(first, batches), names).values())
     return [_array(x) for x in data]
 
 
