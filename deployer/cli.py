@@ -128,7 +128,14 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def add_run_options(p: argparse.ArgumentParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
-    case.add_argument("-t", "--test", type=path, required=True, metavar="DIR", help="folder of the test case")
+    case.add_argument(
+        "-t",
+        "--test",
+        type=path,
+        required=True,
+        metavar="DIR",
+        help="folder of the test case; with infer and compile also a model.onnx, whose inputs are drawn",
+    )
     _add_output(case, "where generated files go (default out/<case>/<platform>)")
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")

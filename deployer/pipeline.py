@@ -11,7 +11,7 @@ from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
 from deployer.core.errors import OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
 from deployer.core.ir import Graph, Program
-from deployer.core.operator import Array
+from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
@@ -24,6 +24,7 @@ from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
 from deployer.running.run import Outcome
+from deployer.training.samples import draw
 from deployer.verify.checked import moments, state_bytes, usual_checks
 from deployer.verify.program import verify_program
 from deployer.verify.reference import as_float32, completed, final_memory, run_inference, with_oracle
@@ -156,15 +157,36 @@ def optimizer_program(joint: Program) -> Program:
 
 
 def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
-    """Read and check an inference case."""
-    program = check.check_program(parse.read_graphs(directory / "network.onnx", None), warn=warn)
+    """Read and check an inference case, or a model's file alone, whose inputs are drawn from a fixed seed."""
+    is_alone = directory.is_file()
+    path = directory if is_alone else directory / "network.onnx"
+    program = check.check_program(parse.read_graphs(path, None), warn=warn)
     verify_program(program)
-    inputs, expected = load_inference(directory, program)
+    if is_alone:
+        inputs, expected, directory = drawn_inputs(program), {}, path.with_suffix("")
+    else:
+        inputs, expected = load_inference(directory, program)
     if (directory / OUTPUTS).exists():
         return Case(directory, program, None, inputs, expected, OUTPUTS)
     outputs = run_inference(program, inputs, np.float64)
     expected = {n: as_float32(outputs[n]) for n in program.outputs}
     return Case(directory, program, None, inputs, expected, f"{REFERENCE} (there is no {OUTPUTS})")
+
+
+def drawn_inputs(program: Program) -> dict[str, Array]:
+    """Numbers for the inputs of an inference program: normal ones, and integers from those that may choose.
+
+    OptionProblem for an integer input of which nothing says how large it may be.
+    """
+    types, ends = {name: tensor.type for name, tensor in program.tensors.items()}, dict[str, int]()
+    for node in program.nodes:
+        indices = operator_of(node).indices(node, types)
+        name = program.storage(indices.input) if indices else ""
+        if indices and name in program.data:
+            end = indices.least + indices.count
+            ends[name] = min(end, ends.get(name, end))
+    [sample] = draw({name: types[name] for name in program.data}, ends, 1, 0)
+    return {name: values.astype(types[name].dtype) for name, values in sample.items()}
 
 
 def expectation(case: Case, plan: Plan) -> Expected:
