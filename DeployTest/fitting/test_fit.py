@@ -1,5 +1,6 @@
 """Whole runs: the bits of the trainer that exists, checkpoints and their refusal, metrics, ends, and the way back."""
 
+import contextlib
 import json
 import os
 import random
@@ -91,21 +92,17 @@ def test_validation_is_the_models_own(model: Path, whole: tuple[Path, Fitted], t
     assert not (tmp_path / "odd.onnx").exists()
 
 
-@pytest.mark.parametrize("after", [1, 6, 11])
-def test_resumed(after: int, model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
-    """Interrupted in an open update, in the middle of an epoch and near the end: the same files in the end."""
-    options = {"validation": small_data(), "checks": 4, "every": 1}
-    with pytest.raises(KeyboardInterrupt):
-        small_fit(tmp_path, model, **options, onlooker=Stops(after))
-    fitted = small_fit(tmp_path, model, **options, resume=after > 1)
+def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
+    """Interrupted in an open update, in the middle of an epoch and near the end, and made longer: the same
+    files in the end as of a run that had all epochs from the start.
+    """
+    options = {"validation": small_data(), "checks": 1, "every": 1}
+    for epochs, after in ((2, 5), (2, 99), (3, 11)):
+        resume = (tmp_path / "checkpoint.safetensors").exists()
+        with contextlib.suppress(KeyboardInterrupt):
+            small_fit(tmp_path, model, **options, epochs=epochs, onlooker=Stops(after), resume=resume)
+    fitted = small_fit(tmp_path, model, **options, resume=True)
     assert fitted.losses == whole[1].losses
-    assert files(tmp_path) == files(whole[0])
-
-
-def test_longer(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
-    """A run that has ended goes on where more epochs are asked for: those of a run that had them from the start."""
-    for epochs, resume in ((2, False), (3, True)):
-        small_fit(tmp_path, model, validation=small_data(), epochs=epochs, resume=resume)
     assert files(tmp_path) == files(whole[0])
 
 
@@ -143,7 +140,7 @@ def _killed(model: Path, folder: Path, kills: int, options: str, seed: int) -> i
             if checkpoint.exists() and checkpoint.stat().st_mtime_ns != known:
                 break
             time.sleep(0.001)
-        time.sleep(draw.uniform(0, 0.02))
+        time.sleep(draw.uniform(0, 0.01))
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             count += 1
@@ -154,12 +151,10 @@ def _killed(model: Path, folder: Path, kills: int, options: str, seed: int) -> i
     return count
 
 
-def test_killed_once(model: Path, tmp_path: Path) -> None:
+def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """SIGKILL while checkpoints are written, inside of open updates too: the bits of a run that nobody disturbed."""
-    options = "every=1, epochs=12, checks=0"
-    assert _killed(model, tmp_path / "killed", 1, options, 0) == 1
-    small_fit(tmp_path / "whole", model, every=1, epochs=12, checks=0)
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert _killed(model, tmp_path, 1, "every=1, checks=0, validation=small_data()", 0) == 1
+    assert files(tmp_path) == files(whole[0])
 
 
 @pytest.mark.slow
