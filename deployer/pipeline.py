@@ -162,8 +162,9 @@ def load_inference_case(directory: Path, warn: Warn = python_warning) -> Case:
     path = directory if is_alone else directory / "network.onnx"
     program = check.check_program(parse.read_graphs(path, None), warn=warn)
     verify_program(program)
+    expected: dict[str, Array] = {}
     if is_alone:
-        inputs, expected, directory = drawn_inputs(program), {}, path.with_suffix("")
+        inputs, directory = drawn_inputs(program), path.with_suffix("")
     else:
         inputs, expected = load_inference(directory, program)
     if (directory / OUTPUTS).exists():
