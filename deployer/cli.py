@@ -7,12 +7,11 @@ from typing import NoReturn
 
 from deployer import __version__, ending
 from deployer.core.level import ALIASES
-from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
+from deployer.fit_options import add_export_options, add_fit_options
 from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
 from deployer.rates.schedules import SCHEDULES
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
-from deployer.running.terminal import Terminal
 from deployer.values import UNITS, axis, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
@@ -103,6 +102,13 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     emit.add_argument("--plan", type=path, required=True, metavar="plan.json")
     _add_output(emit, "where the C goes", required=True)
     _add_train_graph(commands)
+    fit_text = "train a forward ONNX model over epochs, with validation, checkpoints and a report"
+    fit = commands.add_parser("fit", help=fit_text, description=fit_text)
+    fit.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(fit)
+    add_fit_options(fit)
+    _add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
+    add_export_options(commands)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET")
@@ -125,7 +131,14 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def add_run_options(p: argparse.ArgumentParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
-    case.add_argument("-t", "--test", type=path, required=True, metavar="DIR", help="folder of the test case")
+    case.add_argument(
+        "-t",
+        "--test",
+        type=path,
+        required=True,
+        metavar="DIR",
+        help="folder of the test case; with infer and compile also a model.onnx, whose inputs are drawn",
+    )
     _add_output(case, "where generated files go (default out/<case>/<platform>)")
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
@@ -277,6 +290,22 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(p)
+    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
+    p.add_argument("--data", type=path, metavar="data.npz", help=data)
+    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
+    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
+    text += " count, as if their samples were one batch (default sum)"
+    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    _add_leftover(p, "skip")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    _add_output(p, "where the two folders of the case go", required=True)
+
+
+def _add_task(p: _Parser) -> None:
+    """What is learned and by which rule: options of everything that trains a forward model."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
@@ -298,20 +327,9 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
-    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
-    p.add_argument("--data", type=path, metavar="data.npz", help=data)
-    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     _add_axes(p)
-    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
-    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
-    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
-    text += " count, as if their samples were one batch (default sum)"
-    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
-    _add_leftover(p, "skip")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
     off = "whether nodes that drop elements in training do so (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
-    _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings
 
 
@@ -329,6 +347,7 @@ def _optimizers() -> Collection[str]:
 
 def _add_settings(p: _Parser) -> None:
     """An option for each setting that losses and optimizers declare."""
+    from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown
 
     options = p.add_argument_group("settings of losses and optimizers")
@@ -360,8 +379,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: Sequence[str]) -> int:
     arguments = parsed(words)
-    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     from deployer import commands
+    from deployer.running.terminal import Terminal
+
+    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
     return commands.dispatch(arguments, console)
 
