@@ -9,8 +9,6 @@ from deployer import __version__, ending
 from deployer.core.level import ALIASES
 from deployer.core.safe_text import escaped
 from deployer.fit_options import add_export_options, add_fit_options
-from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
-from deployer.rates.schedules import SCHEDULES
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.values import UNITS, axis, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
@@ -36,6 +34,7 @@ class _Parser(argparse.ArgumentParser):
         if (late := self.late) is not None:
             self.late = None
             late(self)
+            self.set_defaults(**self._defaults)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Parse with all options."""
@@ -128,7 +127,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def add_run_options(p: argparse.ArgumentParser) -> None:
+def add_run_options(p: _Parser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
     case.add_argument(
@@ -146,7 +145,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     _add_axes(case)
     case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
-    add_rate_options(case, "default: constants of the graph, or what the case holds")
+    p.late = lambda _: add_rate_options(case, "default: constants of the graph, or what the case holds")
     case.add_argument(
         "--tolerance",
         type=tolerance,
@@ -256,6 +255,9 @@ def _add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
 
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
     """Options of the rates of updates, which the program then takes when it runs."""
+    from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
+    from deployer.rates.schedules import SCHEDULES
+
     known = []
     for schedule in SCHEDULES.values():
         settings = ", ".join(
@@ -319,7 +321,6 @@ def _add_task(p: _Parser) -> None:
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    add_rate_options(p, "default: a constant of the optimizer graph")
     group = "what is different for parameters in whose names REGEX is found: rate, settings by name, or frozen;"
     group += " may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
@@ -350,6 +351,7 @@ def _add_settings(p: _Parser) -> None:
     from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown
 
+    add_rate_options(p, "default: a constant of the optimizer graph")
     options = p.add_argument_group("settings of losses and optimizers")
     for name, owners in declared_settings().items():
         if f"--{name}" in p._option_string_actions:

@@ -19,6 +19,7 @@ PAGE = (ROOT / "docs/fit.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)( torch)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of Python and of commands that need no PyTorch."""
     monkeypatch.chdir(tmp_path)
