@@ -5,8 +5,22 @@ checkout these three are top-level folders, so the checkout's root joins the pac
 """
 
 from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
+
+LAZY = {"fit": "deployer.trainer"}
+"""What is imported from the package itself, and the module that has it: nothing heavy is loaded before it is used."""
+
+
+def __getattr__(name: str) -> Any:
+    """Something of `LAZY`."""
+    if name not in LAZY:
+        raise AttributeError(f"module 'deployer' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(LAZY[name]), name)
+
 
 _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "targets").is_dir():

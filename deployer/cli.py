@@ -7,12 +7,9 @@ from typing import NoReturn
 
 from deployer import __version__, ending
 from deployer.core.level import ALIASES
-from deployer.core.packages import PackageProblem
 from deployer.core.safe_text import escaped
-from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
-from deployer.rates.schedules import SCHEDULES
+from deployer.fit_options import add_export_options, add_fit_options
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
-from deployer.running.terminal import Terminal
 from deployer.values import UNITS, axis, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
@@ -37,6 +34,7 @@ class _Parser(argparse.ArgumentParser):
         if (late := self.late) is not None:
             self.late = None
             late(self)
+            self.set_defaults(**self._defaults)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Parse with all options."""
@@ -103,6 +101,13 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     emit.add_argument("--plan", type=path, required=True, metavar="plan.json")
     _add_output(emit, "where the C goes", required=True)
     _add_train_graph(commands)
+    fit_text = "train a forward ONNX model over epochs, with validation, checkpoints and a report"
+    fit = commands.add_parser("fit", help=fit_text, description=fit_text)
+    fit.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(fit)
+    add_fit_options(fit)
+    _add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
+    add_export_options(commands)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET")
@@ -122,10 +127,17 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def add_run_options(p: argparse.ArgumentParser) -> None:
+def add_run_options(p: _Parser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
-    case.add_argument("-t", "--test", type=path, required=True, metavar="DIR", help="folder of the test case")
+    case.add_argument(
+        "-t",
+        "--test",
+        type=path,
+        required=True,
+        metavar="DIR",
+        help="folder of the test case; with infer and compile also a model.onnx, whose inputs are drawn",
+    )
     _add_output(case, "where generated files go (default out/<case>/<platform>)")
     case.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: as recorded)")
     case.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
@@ -133,7 +145,7 @@ def add_run_options(p: argparse.ArgumentParser) -> None:
     _add_axes(case)
     case.add_argument("--data-inputs", type=positive, metavar="N", help="leading graph inputs that change per sample")
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="replaces the optimizer's own")
-    add_rate_options(case, "default: constants of the graph, or what the case holds")
+    p.late = lambda _: add_rate_options(case, "default: constants of the graph, or what the case holds")
     case.add_argument(
         "--tolerance",
         type=tolerance,
@@ -243,6 +255,9 @@ def _add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
 
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
     """Options of the rates of updates, which the program then takes when it runs."""
+    from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
+    from deployer.rates.schedules import SCHEDULES
+
     known = []
     for schedule in SCHEDULES.values():
         settings = ", ".join(
@@ -277,6 +292,22 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
+    _add_task(p)
+    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
+    p.add_argument("--data", type=path, metavar="data.npz", help=data)
+    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
+    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
+    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
+    text += " count, as if their samples were one batch (default sum)"
+    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    _add_leftover(p, "skip")
+    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    _add_output(p, "where the two folders of the case go", required=True)
+
+
+def _add_task(p: _Parser) -> None:
+    """What is learned and by which rule: options of everything that trains a forward model."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
@@ -290,7 +321,6 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    add_rate_options(p, "default: a constant of the optimizer graph")
     group = "what is different for parameters in whose names REGEX is found: rate, settings by name, or frozen;"
     group += " may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
@@ -298,20 +328,9 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
-    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
-    p.add_argument("--data", type=path, metavar="data.npz", help=data)
-    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     _add_axes(p)
-    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
-    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
-    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
-    text += " count, as if their samples were one batch (default sum)"
-    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
-    _add_leftover(p, "skip")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
     off = "whether nodes that drop elements in training do so (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
-    _add_output(p, "where the two folders of the case go", required=True)
     p.late = _add_settings
 
 
@@ -329,8 +348,10 @@ def _optimizers() -> Collection[str]:
 
 def _add_settings(p: _Parser) -> None:
     """An option for each setting that losses and optimizers declare."""
+    from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown
 
+    add_rate_options(p, "default: a constant of the optimizer graph")
     options = p.add_argument_group("settings of losses and optimizers")
     for name, owners in declared_settings().items():
         if f"--{name}" in p._option_string_actions:
@@ -360,8 +381,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: Sequence[str]) -> int:
     arguments = parsed(words)
-    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     from deployer import commands
+    from deployer.running.terminal import Terminal
+
+    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
     return commands.dispatch(arguments, console)
 

@@ -40,6 +40,8 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "compile": compile_case,
         "emit": emit,
         "train-graph": train_graph,
+        "fit": fit_model,
+        "export": export_model,
         "calibrate": calibrate,
         "targets": list_targets,
         "operators": list_operators,
@@ -297,6 +299,23 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))
+    return 0
+
+
+def fit_model(a: argparse.Namespace, console: Terminal) -> int:
+    """Train a forward model over epochs."""
+    from deployer.cli import given_settings
+    from deployer.fit_command import run_fit
+
+    return run_fit(a, given_settings(a), console)
+
+
+def export_model(a: argparse.Namespace, console: Terminal) -> int:
+    """Write a forward model with other weights."""
+    from deployer.fitting.export import export_weights
+
+    written = export_weights(a.model, a.weights, a.output, a.force)
+    console.lines(f"{a.output}: {len(written)} tensors from {a.weights}")
     return 0
 
 

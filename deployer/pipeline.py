@@ -1,6 +1,6 @@
 """The stages in the order the data goes through them, each artefact verified on its way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,20 +14,20 @@ from deployer.core.ir import Graph, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
-from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference
+from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference, windows
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
-from deployer.rates.course import Course
+from deployer.rates.course import Course, shown_rates
 from deployer.rates.run_time import with_run_time_rates
-from deployer.rates.windows import LEFTOVERS
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
 from deployer.running.run import Outcome
+from deployer.training.samples import drawn_inputs
 from deployer.verify.checked import moments, state_bytes, usual_checks
 from deployer.verify.program import verify_program
 from deployer.verify.reference import as_float32, completed, final_memory, run_inference, with_oracle
@@ -77,7 +77,7 @@ def load_training(
     dataset = read.dataset(n_steps, n_accum, course is None, flush)
     read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
     dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
-    notes = (*notes, *_windows(dataset))
+    notes = (*notes, *windows(dataset))
     return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
 
 
@@ -144,25 +144,7 @@ def _with_rates(
     if dataset.rates.shape[1] != len(bases):
         counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
         raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
-    return replace(read, program=program), dataset, (_shown_rates(dataset.rates, course),)
-
-
-def _windows(dataset: Dataset) -> Iterator[str]:
-    """Lines on how passes are put together to updates, where that is more than the sum of as many in each."""
-    if dataset.shares:
-        yield "accumulation: the mean over the passes of an update, by what each of them counts"
-    if dataset.left:
-        rest = f"the last {dataset.left} of {dataset.n_batches} passes"
-        own = f"{rest} have an update of their own" if dataset.flush else f"{rest} are in no update"
-        yield f"left over: {own} (--leftover {LEFTOVERS[dataset.flush]})"
-
-
-def _shown_rates(rates: Array, course: Course | None) -> str:
-    """A line on rates that are taken at run time."""
-    groups = "; ".join(f"{column[0]:g} to {column[-1]:g}, at most {column.max():g}" for column in rates.T[:4])
-    more = f"; and {rates.shape[1] - 4} more groups" if rates.shape[1] > 4 else ""
-    source = "the case's" if course is None else course.schedule.name
-    return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
+    return replace(read, program=program), dataset, (shown_rates(dataset.rates, course),)
 
 
 def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool) -> tuple[Dataset, str]:
@@ -220,10 +202,16 @@ def optimizer_program(joint: Program) -> Program:
 
 
 def load_inference_case(directory: Path, warn: Warn = python_warning, axes: Axes = NO_AXES) -> Case:
-    """Read and check an inference case."""
-    program = check.check_program(parse.read_graphs(directory / "network.onnx", None, axes), warn=warn)
+    """Read and check an inference case, or a model's file alone, whose inputs are drawn from a fixed seed."""
+    is_alone = directory.is_file()
+    path = directory if is_alone else directory / "network.onnx"
+    program = check.check_program(parse.read_graphs(path, None, axes), warn=warn)
     verify_program(program)
-    inputs, expected = load_inference(directory, program)
+    expected: dict[str, Array] = {}
+    if is_alone:
+        inputs, directory = drawn_inputs(program), path.with_suffix("")
+    else:
+        inputs, expected = load_inference(directory, program)
     if (directory / OUTPUTS).exists():
         return Case(directory, program, None, inputs, expected, OUTPUTS)
     outputs = run_inference(program, inputs, np.float64)

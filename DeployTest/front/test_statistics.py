@@ -37,7 +37,8 @@ def test_statistics(tmp_path: Path) -> None:
     copy.load_state_dict(module.state_dict())
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = torch.randn(8, 1, 6, 6), torch.arange(8) % 3
-    trained = front.train(module, (x, y), "cross_entropy", learning_rate=0.1, batch=4, epochs=2, folder=tmp_path)
+    options: dict[str, Any] = {"learning_rate": 0.1, "batch": 4, "epochs": 2, "shuffle": False, "folder": tmp_path}
+    trained = front.train(module, (x, y), "cross_entropy", **options)
     assert trained.verdict == "passed"
     norms = [f"{place}.{name}" for place in (1, 7) for name in ("running_mean", "running_var", "num_batches_tracked")]
     assert sorted(trained.buffers) == sorted(norms)
@@ -61,9 +62,10 @@ def test_statistics(tmp_path: Path) -> None:
 def test_buffers_that_the_module_has_not() -> None:
     """Nothing is changed where one is missing."""
     module = nn.BatchNorm1d(2)
+    weights = {"weight": np.zeros(2, np.float32)}
     buffers = {"running_mean": np.ones(2, np.float32), "other": np.ones(2, np.float32)}
     with pytest.raises(KeyError, match="other"):
-        front.load_into(module, front.Trained((), {"weight": np.zeros(2, np.float32)}, "", buffers))
+        front.load_into(module, front.Fitted((), (), weights, {}, "", "", (), (), buffers=buffers))
     assert module.weight.detach().eq(1).all()
     assert module.running_mean.eq(0).all()
 

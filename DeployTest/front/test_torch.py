@@ -70,7 +70,9 @@ def test_train_and_load(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).train()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = draw(8, 6), torch.arange(8) % 3
-    trained = front.train(module, (x, y), "cross_entropy", learning_rate=0.1, batch=4, epochs=2, folder=tmp_path)
+    trained = front.train(
+        module, (x, y), "cross_entropy", learning_rate=0.1, batch=4, epochs=2, shuffle=False, folder=tmp_path
+    )
     assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
     optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
     for _, begin in itertools.product(range(2), (0, 4)):
@@ -89,12 +91,28 @@ def test_train_and_load(tmp_path: Path) -> None:
     assert all(np.array_equal(p.detach().numpy(), trained.weights[n]) for n, p in module.named_parameters())
 
 
+def test_loader() -> None:
+    """A DataLoader gives the samples, and its batch size: the bits of the same samples as two tensors."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 3))
+    x, y = draw(9, 6), torch.arange(9) % 3
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=4)
+    options = {"optimizer": "adamw", "learning_rate": 0.01, "seed": 2, "validation": 0.3}
+    one = front.train(module, loader, "cross_entropy", **options)
+    two = front.train(module, (x, y), "cross_entropy", batch=4, **options)
+    three = front.train(module, ((a, b) for a, b in loader), "cross_entropy", batch=4, **options)
+    assert one.losses == two.losses == three.losses
+    assert one.rows == two.rows
+    assert len(one.losses) == 2, "of nine samples six are trained, in two batches"
+
+
 def test_load_changes_nothing_where_it_cannot() -> None:
     """A parameter that the module has not is an error before any is set."""
     module = nn.Linear(2, 2)
     before = module.weight.detach().clone()
+    weights = {"weight": np.ones((2, 2), np.float32), "other": np.ones(1)}
     with pytest.raises(KeyError, match="other"):
-        front.load_into(module, front.Trained((), {"weight": np.ones((2, 2), np.float32), "other": np.ones(1)}, ""))
+        front.load_into(module, front.Fitted((), (), weights, {}, "", "", (), ()))
     assert torch.equal(module.weight, before)
 
 
@@ -120,7 +138,6 @@ def test_all_that_is_missing() -> None:
 @pytest.mark.parametrize(
     ("data", "options", "kind", "word"),
     [
-        ((draw(5, 4), torch.zeros(5, dtype=torch.int64)), {"batch": 2}, DatasetMismatch, "no whole number of batches"),
         ((draw(4, 4), torch.zeros(3, dtype=torch.int64)), {}, DatasetMismatch, "different numbers of samples"),
         ((draw(4, 4),), {}, DatasetMismatch, "no labels or target"),
         ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"batch": 0}, OptionProblem, "batch is 0"),

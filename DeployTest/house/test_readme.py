@@ -75,6 +75,19 @@ def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.load("trained.npz")["loss"].shape == (6,)
 
 
+def test_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that train over epochs, on a model and data."""
+    simple_mlp.generate(tmp_path)
+    (tmp_path / "simple_mlp.onnx").rename(tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    np.savez("data.npz", input=draw.standard_normal((6, 64)).astype(np.float32), labels=draw.integers(0, 10, 6))
+    for line in block("epochs").splitlines():
+        command, *words = shlex.split(line)
+        assert command == "deployer"
+        assert deployer(*words) == 0, line
+
+
 def test_flags_and_targets() -> None:
     """The tables name every flag and every target, and no others."""
     page = README.read_text()

@@ -1,6 +1,6 @@
 """The render model of the harness, and the input file that it reads; the order of both is defined here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,59 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     )
 
 
+@dataclass(frozen=True)
+class StretchView:
+    """The main program of a stretch of a run: passes of training, or batches of inference, as many as its input says.
+
+    It loads `loaded` and, where gradients outlive a pass, `carried` once, and `data` for each pass; of each it writes
+    `results`, and at the end `state`. `run` is a call of the graph, `optimizer` that of the update, if there is one,
+    and `numbers` what it reads for a pass that an update follows, if anything.
+    """
+
+    provenance: CText
+    accumulate: int
+    loaded: tuple[tuple[CText, int], ...]
+    carried: tuple[tuple[CText, int], ...]
+    data: tuple[tuple[CText, int], ...]
+    results: tuple[tuple[CText, int], ...]
+    state: tuple[tuple[CText, int], ...]
+    loss: tuple[CText, ...]
+    optimizer: tuple[CText, ...]
+    numbers: tuple[tuple[CText, int], ...]
+    run: CText
+    footprint: CText
+    clock: CText
+    cores: int
+
+
+def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
+    """The main program of stretches of a plan's run."""
+    names = Names(plan)
+    levels = {level.name: level.peak for level in plan.levels}
+    training = "train" in plan.graphs
+    flag = "turn == 0" if training else ""
+
+    def sized(homes: Sequence[Home]) -> tuple[tuple[CText, int], ...]:
+        return tuple((names.home(h.storage), h.bytes) for h in homes)
+
+    return StretchView(
+        provenance=origin,
+        accumulate=plan.options.accumulate,
+        loaded=sized(loaded_homes(plan)),
+        carried=sized(plan.accumulators),
+        data=sized(data_homes(plan)),
+        results=sized([plan.home(plan.storage_of[n]) for n in plan.outputs]),
+        state=sized(state_homes(plan)) if training else (),
+        loss=(names.home(plan.storage_of[plan.outputs[0]]),) if training else (),
+        optimizer=(code("optimizer_network_run();"),) if "optimizer" in plan.graphs else (),
+        numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
+        run=code(f"{identifier(plan.graphs[0])}_network_run({flag});"),
+        footprint=c_string(" ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)),
+        clock=c_string(target.clock),
+        cores=target.cores,
+    )
+
+
 def _float_constant(value: float) -> CText:
     """A float constant of C, with a decimal point or an exponent."""
     text = f"{value:.9g}"
@@ -126,6 +179,34 @@ def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -
         for name in plan.data
         if plan.storage_of[name] in {h.storage for h in plan.homes}
     ]
+    return b"".join(parts)
+
+
+def stretch_input(
+    plan: Plan,
+    program: Program,
+    state: Mapping[str, Array],
+    turn: int,
+    samples: Sequence[Sequence[Array]],
+    rates: Sequence[Sequence[float]] = (),
+) -> bytes:
+    """The input file of a stretch: the state by storages, how many passes, the first one's turn in its update, samples.
+
+    A storage that `state` has not holds what the program says; an accumulator then begins with zeros. `rates` are those
+    of each update of the stretch by groups, for a program that takes them when it runs: the numbers of an update
+    stand behind the sample of the pass before it.
+    """
+    parts = [_content(program, h.storage, state) for h in loaded_homes(plan)]
+    empty = {h.storage: np.zeros(h.type.shape, h.type.dtype) for h in plan.accumulators}
+    parts += [_content(program, storage, {**empty, **state}) for storage in empty]
+    parts.append(np.array([len(samples), turn], np.uint32).tobytes())
+    homes = {h.storage for h in plan.homes}
+    read = [(i, n) for i, n in enumerate(plan.data) if plan.storage_of[n] in homes]
+    coming = iter(rates if number_count(plan) else ())
+    for index, sample in enumerate(samples, turn + 1):
+        parts += [_packed(program, name, sample[i]) for i, name in read]
+        if number_count(plan) and index % plan.options.accumulate == 0:
+            parts.append(update_numbers(program, next(coming)).tobytes())
     return b"".join(parts)
 
 

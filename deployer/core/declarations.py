@@ -368,6 +368,10 @@ class Choices:
         """A node that draws, as it is where it does not."""
         return node
 
+    def evaluated(self, node: Node) -> tuple[Node, dict[str, str]]:
+        """The node in a model that is used, not trained; and by outputs that it then lacks, what stands for them."""
+        return node, {}
+
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
         return None

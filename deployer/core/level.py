@@ -5,10 +5,11 @@ the level of that number. Costs are in cycles, for one transfer or for arrays of
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the command line shows the names below, and waits for nothing else
+    import numpy as np
+    import numpy.typing as npt
 
 ALIASES = ("l1", "l2")
 """Options of the command line that limit a level by its number."""
@@ -17,7 +18,7 @@ RESIDENT, USUAL, SPILLED = range(3)
 DEPTH = 1 + SPILLED
 """Levels that a plan may use."""
 
-Count = TypeVar("Count", int, npt.NDArray[np.int64])
+Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
 
 @dataclass(frozen=True)

@@ -235,6 +235,12 @@ def load(name: str) -> Target:
     return parse(paths[name])
 
 
+def native() -> Target:
+    """The target that is this machine itself: one memory, and programs that run without a simulator."""
+    found = [target for target in map(load, names()) if target.toolchain and not target.hops]
+    return next(target for target in found if target.toolchain and target.toolchain.run[0] == "{program}")
+
+
 def parse(path: Path) -> Target:
     """The target of a TOML file; files that have not changed since the last call are not parsed again."""
     texts: list[str] = []

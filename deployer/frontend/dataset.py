@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_counts, narrowed
-from deployer.rates.windows import mean_shares
+from deployer.rates.windows import LEFTOVERS, mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
@@ -316,3 +316,13 @@ def _arrays_by_name(arrays: Arrays, types: Mapping[str, TensorType], path: Path)
 
 def _fits(array: Array, kind: TensorType) -> bool:
     return _same_kind(array, kind) and (array.shape == kind.shape or array.size == kind.size == 1)
+
+
+def windows(dataset: Dataset) -> Iterator[str]:
+    """Lines on how passes are put together to updates, where that is more than the sum of as many in each."""
+    if dataset.shares:
+        yield "accumulation: the mean over the passes of an update, by what each of them counts"
+    if dataset.left:
+        rest = f"the last {dataset.left} of {dataset.n_batches} passes"
+        own = f"{rest} have an update of their own" if dataset.flush else f"{rest} are in no update"
+        yield f"left over: {own} (--leftover {LEFTOVERS[dataset.flush]})"

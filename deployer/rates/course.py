@@ -69,6 +69,14 @@ class Course:
         return [x * self.listed[0] / base for x in rise] + [rate / base for rate in self.listed]
 
 
+def shown_rates(rates: Array, course: Course | None) -> str:
+    """A line on rates that are taken at run time."""
+    groups = "; ".join(f"{column[0]:g} to {column[-1]:g}, at most {column.max():g}" for column in rates.T[:4])
+    more = f"; and {rates.shape[1] - 4} more groups" if rates.shape[1] > 4 else ""
+    source = "the case's" if course is None else course.schedule.name
+    return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
+
+
 def check_rate(rate: float, place: str = "learning rate", free: bool = False, zero: bool = False) -> None:
     """Raise OptionProblem for a rate that cannot be right: not finite, not positive, or above LARGEST_RATE.
 

@@ -10,14 +10,19 @@ COLOURS = {"persistent": "#4c78a8", "value": "#f58518", "slot": "#54a24b", "tabl
 
 
 def memory_map(plan: Plan) -> str:
-    """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
-    body = "\n".join(_level(plan, level) for level in plan.levels)
-    legend = " ".join(f'<span style="color:{c}">&#9632; {html_text(k)}</span>' for k, c in COLOURS.items())
+    """The whole page."""
     style = "body{font:14px sans-serif;margin:2em} rect{stroke:#fff;stroke-width:.5} rect:hover{stroke:#000}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Memory map</title>'
-        f"<style>{style}</style></head>\n<body><h1>Memory map</h1><p>{legend}</p>\n{body}\n</body></html>\n"
+        f"<style>{style}</style></head>\n<body><h1>Memory map</h1>{memory_sections(plan)}\n</body></html>\n"
     )
+
+
+def memory_sections(plan: Plan) -> str:
+    """A section per level: buffers with their lifetimes, hover shows the name, a line marks the budget."""
+    body = "\n".join(_level(plan, level) for level in plan.levels)
+    legend = " ".join(f'<span style="color:{c}">&#9632; {html_text(k)}</span>' for k, c in COLOURS.items())
+    return f"<p>{legend}</p>\n{body}"
 
 
 def _level(plan: Plan, level: LevelUse) -> str:

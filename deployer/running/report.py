@@ -157,10 +157,13 @@ def _printable(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+STEP_HEADINGS = ("step", "operator", "tile of whole", "tiles", "buffering", "DMA in", "DMA out", "cycles")
+
+
 def step_table(plan: Plan) -> Table:
     """Per step: tile, tiles, buffering, DMA bytes and predicted cycles."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("step", "operator", "tile of whole", "tiles", "buffering", "DMA in", "DMA out", "cycles"):
+    for heading in STEP_HEADINGS:
         table.add_column(heading, justify="left" if heading in ("operator", "tile of whole", "buffering") else "right")
     for step in plan.steps:
         table.add_row(*step_cells(step))

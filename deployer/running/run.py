@@ -31,6 +31,8 @@ UNFIT = 4
 RESULTS = "output.bin"
 """The file that a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
+TURN = "--turn"
+"""The option of a simulator whose run goes on in the middle of an update."""
 OUTSIDE = {
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
     *(signal.SIGILL, signal.SIGXCPU, signal.SIGXFSZ),
@@ -71,25 +73,52 @@ def run_program(
     OptionProblem for flags the machine does not take, ToolMissing without its simulator, ToolFailed where the machine
     or somebody ended it, RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
     """
-    target = target_of(plan.options)
-    tools = toolchain(target)
     sizes = [LOSS_BYTES * passes] * ("train" in plan.graphs)
     sizes += [home.bytes for home in state_homes(plan)] * len(moments(plan.running))
     sizes += [program.tensors[n].type.bytes for n in (plan.weights if "train" in plan.graphs else plan.outputs)]
     with output.scratch(directory) as folder:
-        for file in (name, "input.bin"):
-            (folder / file).symlink_to((directory / file).resolve())
-        command = command_line(target.name, tools, folder, flags, name)
-        status, stdout, errors = supervised(command, folder, plan)
-        if status not in (0, 1) or "BENCH" not in own_lines(stdout):
-            full = shutil.disk_usage(folder).free < sum(sizes)
-            raise _broken(f"{directory / name}", status, full, _last_words(plan, stdout, errors), tools)
+        (folder / "input.bin").symlink_to((directory / "input.bin").resolve())
+        text = _ended_well(plan, directory / name, folder, flags, sum(sizes))
         files = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
-        if RESULTS not in files:
-            raise RunFailed(f"{directory / name} dumped nothing", _last_words(plan, stdout, errors))
         dump = files[RESULTS].read_bytes()
         output.take(directory, files)
-    return _outcome(plan, program, dump, passes, own_lines(stdout))
+    return _outcome(plan, program, dump, passes, text)
+
+
+def run_stretch(plan: Plan, directory: Path, content: bytes, turn: int) -> tuple[bytes, dict[str, str]]:
+    """Run the built program of a stretch on this input: what it dumped, and its BENCH figures; errors as above.
+
+    `turn` is how many passes were made since the last update, which a simulator that follows the plan has to know.
+    """
+    heeded = TURN in toolchain(target_of(plan.options)).run_flags
+    with output.scratch(directory) as folder:
+        (folder / "input.bin").write_bytes(content)
+        flags = (TURN, str(turn)) if heeded else ()
+        text = _ended_well(plan, directory / "network", folder, flags, len(content))
+        return (folder / RESULTS).read_bytes(), bench_figures(text)
+
+
+def _ended_well(plan: Plan, program: Path, folder: Path, flags: Sequence[str], size: int) -> str:
+    """Run a program in a folder that has its input, and see that it ended well and dumped something; its own lines.
+
+    `size` is about what it dumps, in bytes.
+    """
+    target = target_of(plan.options)
+    tools = toolchain(target)
+    (folder / program.name).symlink_to(program.resolve())
+    status, stdout, errors = supervised(command_line(target.name, tools, folder, flags, program.name), folder, plan)
+    if status not in (0, 1) or "BENCH" not in own_lines(stdout):
+        full = shutil.disk_usage(folder).free < size
+        raise _broken(f"{program}", status, full, _last_words(plan, stdout, errors), tools)
+    if not (folder / RESULTS).is_file():
+        raise RunFailed(f"{program} dumped nothing", _last_words(plan, stdout, errors))
+    return own_lines(stdout)
+
+
+def bench_figures(text: str) -> dict[str, str]:
+    """The figures of the BENCH line by name."""
+    line = next(x for x in text.splitlines() if x.startswith("BENCH"))
+    return dict(re.findall(r"(\w+)=(\S+)", line))
 
 
 def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]], tools: Toolchain) -> DeployerError:
@@ -256,12 +285,11 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         raise RunFailed(f"the program ended after {made} of {passes} passes, though its loss is finite")
     at += losses.nbytes
     arrays = {name: taken(name) for name in (*results, *accumulators)}
-    line = next(x for x in text.splitlines() if x.startswith("BENCH"))
     return Outcome(
         text,
         tuple(float(v) for v in losses),
         {name: arrays[name] for name in results},
-        dict(re.findall(r"(\w+)=(\S+)", line)),
+        bench_figures(text),
         int(errors[1]) if errors else 0,
         {name: arrays[name] for name in accumulators},
         states,

@@ -5,6 +5,7 @@ as an ONNX model.
 """
 
 from deployer.torch.capture import Captured, capture
-from deployer.torch.training import Trained, load_into, train
+from deployer.torch.training import load_into, train
+from deployer.trainer import Fitted
 
-__all__ = ["Captured", "Trained", "capture", "load_into", "train"]
+__all__ = ["Captured", "Fitted", "capture", "load_into", "train"]

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import operator_of
+from deployer.core.operator import operator_of, registry, unsupported
+from deployer.frontend.graph_sort import topological
+from deployer.frontend.prepare.draws import without_draws
+from deployer.frontend.raw_graph import RawGraph
 from deployer.training.autodiff import Names
 from deployer.training.forward import Forward
 from deployer.training.onnx_writer import node_proto
@@ -16,6 +19,25 @@ class Running:
 
     nodes: tuple[Node, ...] = ()
     states: tuple[str, ...] = ()
+
+
+def evaluation_form(graph: RawGraph) -> RawGraph:
+    """The graph of a model as it is used once trained: nothing is dropped, and what runs is read and not renewed.
+
+    UnsupportedOperator where a node would read statistics that no pass renews.
+    """
+    roots: dict[str, str] = {}
+    nodes = []
+    for node in topological(without_draws(graph)):
+        node = replace(node, inputs=tuple(roots.get(name, name) for name in node.inputs))
+        used, stands = operator_of(node).evaluated(node) if node.op in registry() else (node, {})
+        lost = [name for name in stands.values() if name not in graph.constants]
+        if lost:
+            why = f"no pass renews {lost[0]!r}, which is no initializer, and evaluation would read it"
+            raise unsupported(node, why, "initializers as running statistics, or no validation")
+        roots |= {output: source for output, source in stands.items() if output}
+        nodes.append(used)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def with_running(model: Forward, types: Mapping[str, TensorType], names: Names) -> tuple[Forward, Running]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem
-from deployer.core.ir import TensorType
-from deployer.core.operator import Array
+from deployer.core.ir import Program, TensorType
+from deployer.core.operator import Array, operator_of
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
@@ -54,6 +54,22 @@ def draw(
         }
         for _ in range(count)
     )
+
+
+def drawn_inputs(program: Program) -> dict[str, Array]:
+    """Numbers for the inputs of an inference program: normal ones, and integers from those that may choose.
+
+    OptionProblem for an integer input of which nothing says how large it may be.
+    """
+    types, ends = {name: tensor.type for name, tensor in program.tensors.items()}, dict[str, int]()
+    for node in program.nodes:
+        indices = operator_of(node).indices(node, types)
+        name = program.storage(indices.input) if indices else ""
+        if indices and name in program.data:
+            end = indices.least + indices.count
+            ends[name] = min(end, ends.get(name, end))
+    [sample] = draw({name: types[name] for name in program.data}, ends, 1, 0)
+    return {name: values.astype(types[name].dtype) for name, values in sample.items()}
 
 
 def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:

@@ -1,16 +1,16 @@
 """From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
-from deployer.core.ir import Node, Program, TensorType
-from deployer.core.operator import Array, losses, operator_of, optimizers, usual_accumulator
-from deployer.core.safe_text import one_line, parameter_name
+from deployer.core.ir import Program
+from deployer.core.operator import Array, operator_of
+from deployer.core.safe_text import one_line
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import (
@@ -22,47 +22,21 @@ from deployer.frontend.dataset import (
     gold_mark,
     with_shares,
 )
-from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.frontend.resolve import Resolved
-from deployer.rates.course import Course, check_rate
-from deployer.rates.run_time import with_run_time_rates
+from deployer.rates.course import Course
 from deployer.running import output
-from deployer.training import forward
 from deployer.training import samples as numbers
-from deployer.training.attached_loss import (
-    AttachedLoss,
-    Choice,
-    attach,
-    check_added_names,
-    class_counts,
-    first_gradient,
-    loss_choices,
-    target_bounds,
-)
-from deployer.training.autodiff import Backward, Names, differentiate
+from deployer.training.attached_loss import class_counts, target_bounds
 from deployer.training.forward import Forward
-from deployer.training.groups import Group, Rule, trained_parameters
-from deployer.training.groups import rules as update_rules
-from deployer.training.onnx_writer import (
-    OnnxGraph,
-    flag_value,
-    float_value,
-    node_proto,
-    value,
-)
-from deployer.training.running import Running, with_running
-from deployer.training.settings import Given, split_settings, with_settings
-from deployer.training.update_graph import Limits, write_optimizer
+from deployer.training.groups import Group
+from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
+from deployer.training.settings import Given
+from deployer.training.update_graph import Limits
 from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
-FLAG = "lazy_reset_grad"
-SHARE = "loss_share"
-"""The data input with what the loss of a pass counts, where an update takes the mean over its passes."""
 DRAWN = 4
 """Default number of random samples."""
-NO_LIMITS = Limits()
 GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 
@@ -142,22 +116,28 @@ def build_train_graph(
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
-    optimizer = optimizer or next(iter(optimizers()))
-    _check_options(loss, optimizer, samples, n_accum, n_batches, flush)
-    check_rate(learning_rate, free=free_rates)
-    attributes, own = split_settings(settings or {}, losses().get(loss))
-    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
-    with_settings(optimizer, own)
-    source = forward.load(model, seed or 0, dropout, axes)
+    _check_counts(samples, n_accum, n_batches, flush)
+    problem = pose_problem(
+        model,
+        loss,
+        optimizer,
+        learning_rate,
+        trainable,
+        settings,
+        class_weights,
+        groups,
+        limits,
+        free_rates=free_rates,
+        seed=seed or 0,
+        dropout=dropout,
+        axes=axes,
+        statistics=statistics,
+        mean=mean,
+        warn=warn,
+    )
+    source, case = problem.source, problem.graph
     if data is not None and seed is not None and not (dropout and source.draws.drawing):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
-    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
-    rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
-    for warning in (*source.notes, *case.state.warnings.values()):
-        warn(warning)
-    for weight, array in case.weights.items():
-        check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = numbers.read_samples(case.sampled, data) if data is not None else _draw_samples(case, samples, seed or 0)
     sample_arrays = tuple({**sample, **dict.fromkeys(case.share, np.ones((), np.float32))} for sample in drawn)
@@ -168,13 +148,11 @@ def build_train_graph(
     with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
-            write_train(case, train)
-            write_optimizer(case.types, {*case.data, FLAG}, rules, limits, case.model.opset, step)
+            problem.write(train, step)
             dataset, program = _checked(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
             if course is not None:
-                program, bases = with_run_time_rates(program)
-                exact = _exact_rates(bases, rules.values())
-                dataset = replace(dataset, rates=course.rates(exact, dataset.updates, learning_rate))
+                program, rates = problem.rated(program, course, dataset.updates)
+                dataset = replace(dataset, rates=rates)
             if case.share:
                 dataset = with_shares(dataset, program, len(case.data), "data")
             dataset = _gold(case, program, dataset)
@@ -200,49 +178,7 @@ def _dropout(model: Forward, seed: int, on: bool) -> str:
     return "; ".join(parts)
 
 
-@dataclass(frozen=True)
-class TrainGraph:
-    """The parts of a training graph, before the files exist.
-
-    `data` are the data inputs, labels or target last, and behind them the `share` of the pass, if there is one;
-    `trained` maps each parameter to its name in the model, `states` each running statistic, which `running` renew.
-    """
-
-    model: Forward
-    loss: AttachedLoss
-    data: dict[str, TensorType]
-    trained: dict[str, str]
-    states: dict[str, str]
-    running: tuple[Node, ...]
-    state: Resolved
-    backward: Backward
-    share: tuple[str, ...]
-
-    @property
-    def sampled(self) -> dict[str, TensorType]:
-        """The data inputs that samples have."""
-        return {name: kind for name, kind in self.data.items() if name not in self.share}
-
-    @property
-    def original(self) -> dict[str, str]:
-        """The names in the model of parameters and running statistics."""
-        return self.trained | self.states
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        """Initial values of the parameters and running statistics."""
-        return {n: self.model.raw.constants[n].array for n in self.original}
-
-    @property
-    def types(self) -> dict[str, TensorType]:
-        """Types of the parameters."""
-        return {n: self.state.types[n] for n in self.trained}
-
-
-def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batches: int | None, flush: bool) -> None:
-    for kind, choice, choices in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
-        if choice not in choices:
-            raise OptionProblem(f"there is no {kind} {choice!r}", hint=f"one of {', '.join(choices)}")
+def _check_counts(samples: int, n_accum: int, n_batches: int | None, flush: bool) -> None:
     least = 1 if flush else n_accum
     if samples < 1 or n_accum < 1 or (n_batches is not None and n_batches < least):
         raise OptionProblem(
@@ -250,76 +186,6 @@ def _check_options(loss: str, optimizer: str, samples: int, n_accum: int, n_batc
             [("samples", str(samples)), ("passes", str(n_batches)), ("per update", str(n_accum))],
             "at least one sample, and at least as many passes as there are per update",
         )
-
-
-def _make_train_graph(
-    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
-) -> TrainGraph:
-    names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
-    names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
-    share = (SHARE,) if mean else ()
-    check_added_names(choice, (FLAG, *share), names, tuple(source.inputs))
-    graph_names = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in parameters}
-    model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
-    model = forward.training_forms(model, names)
-    trained = {new: old for old, new in graph_names.items()}
-    running = Running()
-    if statistics:
-        model, running = with_running(
-            model, model.resolved(model.parameter_types({n: n for n in trained})).types, names
-        )
-    states = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in running.states}
-    model = forward.renamed(model, {old: new for old, new in states.items() if old != new})
-    updates = tuple(replace(n, inputs=tuple(states.get(i, i) for i in n.inputs)) for n in running.nodes)
-    states = {new: old for old, new in states.items()}
-    state = model.resolved(model.parameter_types({n: n for n in (*trained, *states)}))
-    loss = attach(choice, model, state, names, warn)
-    nodes = (*model.raw.nodes, *loss.nodes)
-    kind = state.types[loss.output]
-    shares = dict.fromkeys(share, kind)
-    state.types.update(shares)
-    first = SHARE if mean else first_gradient(nodes, loss.output, kind)
-    backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
-    data = {**model.inputs, **loss.targets, **shares}
-    return TrainGraph(model, loss, data, trained, states, updates, state, backward, share)
-
-
-def write_train(case: TrainGraph, path: Path) -> None:
-    """The training graph: data, parameters, what runs, buffers, flag -> loss, one updated flag per parameter."""
-    types, backward = case.types, case.backward
-    accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
-    nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
-    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
-    states = {n: case.state.types[n] for n in case.states}
-    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
-    inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
-    read = {n for node in nodes for n in node.input}
-    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
-    values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
-    infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
-    loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)
-    OnnxGraph(
-        "train",
-        nodes,
-        [*inputs, flag_value(FLAG)],
-        [loss, *(flag_value(_flag(n)) for n in types)],
-        {**frozen, **case.loss.constants, **backward.constants},
-        {n: kind for n, kind in infos.items() if kind.dtype == "float32"},
-        case.model.opset,
-    ).save(path)
-
-
-def _accumulation(parameter: str, gradient: str) -> Node:
-    operator = usual_accumulator()
-    assert operator.accumulator is not None
-    places = operator.accumulator
-    names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
-    inputs = tuple(name for _, name in sorted(names.items()))
-    return Node(f"accumulate_{parameter}", operator.name, inputs, (_flag(parameter),))
-
-
-def _flag(parameter: str) -> str:
-    return f"{parameter}_grad.accumulation.out"
 
 
 def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
@@ -338,12 +204,6 @@ def _index_ends(case: TrainGraph) -> dict[str, int]:
         if indices and name in case.data:
             ends[name] = min(indices.least + indices.count, ends.get(name, indices.least + indices.count))
     return ends
-
-
-def _exact_rates(bases: Iterable[float], rules: Iterable[Rule]) -> list[float]:
-    """The rates as they are given, in the order of those that the graph has in float32."""
-    given = {float(np.float32(rule.rate)): rule.rate for rule in rules}
-    return [given[base] for base in bases]
 
 
 def _checked(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> tuple[Dataset, Program]:

@@ -1,7 +1,10 @@
 """Which passes of a run are compared from the state that the program itself had, and when it must dump that state."""
 
-from deployer.core.ir import Program
-from deployer.core.plan import Home, Plan, Running
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line shows the numbers below, and waits for nothing else
+    from deployer.core.ir import Program
+    from deployer.core.plan import Home, Plan, Running
 
 FIRST_CHECKS = 64
 """So many passes are checked by default."""
@@ -16,7 +19,7 @@ def usual_checks(passes: int, each: int) -> int:
     return min(passes, FIRST_CHECKS, max(STATES_BYTES // max(2 * each, 1), 1))
 
 
-def state_bytes(program: Program, accumulated: bool) -> int:
+def state_bytes(program: "Program", accumulated: bool) -> int:
     """The bytes of what a pass or an update changes and the next one reads; accumulators, where they outlive a pass."""
     changed = {program.storage(name) for node in program.nodes for name in node.outputs if name}
     names = {program.storage(name) for name in program.weights} & changed
@@ -24,7 +27,7 @@ def state_bytes(program: Program, accumulated: bool) -> int:
     return sum(program.tensors[name].type.bytes for name in names)
 
 
-def state_homes(plan: Plan) -> tuple[Home, ...]:
+def state_homes(plan: "Plan") -> "tuple[Home, ...]":
     """Homes of what a pass or an update changes and the next one reads: weights, and accumulators that outlive it."""
     changed = {o.storage for s in plan.steps for o in s.operands if o.mode != "in"}
     weights = dict.fromkeys(plan.storage_of[name] for name in plan.weights)
@@ -43,7 +46,7 @@ def checked_passes(passes: int, count: int) -> tuple[int, ...]:
     return tuple([*inner[:-1], passes - 1] if count > 1 else inner[:1])
 
 
-def moments(running: Running) -> tuple[int, ...]:
+def moments(running: "Running") -> tuple[int, ...]:
     """The passes before which a program dumps its state.
 
     The state before the first pass is the case's, and the one after the last is among the results.

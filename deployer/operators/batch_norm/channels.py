@@ -189,6 +189,15 @@ class BatchNorm(Operator):
             outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
         return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
 
+    def evaluated(self, node: Node) -> tuple[Node, dict[str, str]]:
+        """With the running statistics, where the node renews them; with those of the batch, where it has no others."""
+        renewed = node.outputs[1:3]
+        if not self.training(node) or not (renewed and all(renewed)):
+            return node, {}
+        attrs = {name: value for name, value in node.attrs.items() if name == "epsilon"}
+        given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
+        return given, dict(zip(renewed, node.inputs[3:5], strict=False))
+
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """RunningStatistics of the batch, where the node names what becomes of the running ones."""
         mean, inv_std = (*node.outputs, *[""] * 5)[3:5]

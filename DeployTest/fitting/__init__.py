@@ -1,0 +1,1 @@
+"""Training over epochs: order, files, metrics, checkpoints, and whole runs."""

@@ -1,0 +1,50 @@
+"""Handwritten digits, five lines from a module: at least 97 % of what was not trained is right, in under a minute."""
+
+import importlib
+import importlib.util
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+front: Any = importlib.import_module("deployer.torch")
+nn = torch.nn
+TRAINED, ENOUGH, SECONDS = 1437, 0.97, 60
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """1797 images of 8x8 and their digits: scikit-learn's where installed, else ten kinds with noise."""
+    draw = np.random.default_rng(0)
+    if importlib.util.find_spec("sklearn"):
+        x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
+    else:
+        kinds = 16 * (draw.random((10, 64)) < 0.4)
+        y = draw.integers(0, 10, 1797)
+        x = np.clip(kinds[y] + draw.normal(0, 6, (1797, 64)), 0, 16)
+    order = draw.permutation(len(x))
+    return (x[order] / 16).astype(np.float32).reshape(-1, 1, 8, 8), y[order]
+
+
+def test_digits() -> None:
+    """AdamW over ten epochs; the module with the weights loaded sees what validation said."""
+    x, y = digits()
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(512, 10),
+    )  # fmt: skip
+    held_out = (x[TRAINED:], y[TRAINED:])
+    begin = time.perf_counter()
+    options = {"learning_rate": 3e-3, "batch": 32, "epochs": 10, "validation": held_out}
+    trained = front.train(module, (x[:TRAINED], y[:TRAINED]), "cross_entropy", "adamw", **options)
+    seconds = time.perf_counter() - begin
+    front.load_into(module, trained)
+    with torch.no_grad():
+        accuracy = np.mean(module(torch.from_numpy(held_out[0])).argmax(1).numpy() == held_out[1])
+    print(f"{accuracy:.4f} in {seconds:.1f} s")
+    assert trained.verdict == "passed"
+    assert accuracy == trained.rows[-1].metrics["accuracy"] >= ENOUGH
+    assert seconds < SECONDS

@@ -1,0 +1,161 @@
+"""What `deployer fit` does: its options as arguments of the trainer, and what is shown of a run."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from deployer import ending, trainer
+from deployer.core import target as targets
+from deployer.core.errors import OptionProblem
+from deployer.core.plan import Options
+from deployer.fitting.checkpoint import Place
+from deployer.fitting.history import EpochRow
+from deployer.fitting.sources import Source
+from deployer.requests import axes_of
+from deployer.running.terminal import Terminal
+from deployer.training.groups import read_group
+from deployer.training.update_graph import Limits
+
+
+class Lines(trainer.Onlooker):
+    """Shows a run as a line per epoch, and on a terminal a bar with the loss and the rate."""
+
+    def __init__(self, console: Terminal) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.console = console
+        self.task = self.bar.add_task("", total=None)
+
+    def stage(self, text: str) -> None:
+        """Show what is done before the first pass."""
+        self.bar.update(self.task, description=text)
+        self.bar.start()
+
+    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+        """Give the bar its length."""
+        if place.passes:
+            self.console.print(f"resumed after pass {place.passes} of {passes}")
+        self.bar.update(self.task, total=passes, completed=place.passes)
+
+    def passed(self, place: Place, loss: float, rate: float) -> None:
+        """Move the bar."""
+        self.bar.update(self.task, completed=place.passes, description=f"loss {loss:.4g}  rate {rate:.3g}")
+
+    def epoch(self, row: EpochRow) -> None:
+        """Print the epoch's line."""
+        self.console.print(row.text, soft_wrap=True)
+
+
+class JsonLines(trainer.Onlooker):
+    """Prints an object of JSON per line."""
+
+    def __init__(self, console: Terminal) -> None:
+        self.console = console
+
+    def say(self, kind: str, record: Mapping[str, object]) -> None:
+        """One line."""
+        self.console.lines(json.dumps({"event": kind, **record}))
+
+    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+        """The run's size."""
+        self.say("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
+
+    def passed(self, place: Place, loss: float, rate: float) -> None:
+        """A stretch."""
+        self.say("stretch", {"passes": place.passes, "loss": loss, "rate": rate})
+
+    def epoch(self, row: EpochRow) -> None:
+        """An epoch."""
+        record = {"epoch": row.epoch, "passes": row.passes, "loss": row.loss, "rate": row.rate, **row.metrics}
+        self.say("epoch", record)
+
+
+def run_fit(a: argparse.Namespace, settings: Mapping[str, float], console: Terminal) -> int:
+    """Train over epochs; 1 where the verdict is failed."""
+    shown = trainer.Onlooker() if a.quiet else JsonLines(console) if a.json else Lines(console)
+    options = _options(a)
+    try:
+        fitted = trainer.fit(
+            a.model,
+            a.data,
+            a.loss,
+            a.optimizer,
+            folder=a.output,
+            target_data=a.target,
+            options=options,
+            force=a.force,
+            onlooker=shown,
+            warn=lambda warning: ending.tell(str(warning)),
+            learning_rate=a.lr,
+            trainable=a.trainable,
+            settings=dict(settings),
+            class_weights=a.class_weights,
+            groups=[read_group(text) for text in a.group],
+            limits=Limits(a.clip_value, a.clip_norm),
+            free_rates=a.any_rate,
+            dropout=a.dropout == "on",
+            axes=axes_of(a),
+            schedule=a.schedule,
+            warm_up=a.warm_up,
+            epochs=a.epochs,
+            n_steps=a.n_steps,
+            n_accum=a.n_accum,
+            seed=a.seed,
+            shuffle=not a.no_shuffle,
+            rest=a.rest,
+            validation=_validation(a),
+            validation_target=a.validation_target,
+            patience=a.patience,
+            watch=a.watch,
+            top=tuple(a.top),
+            overfit=a.overfit,
+            bound=a.bound,
+            every=a.checkpoint_every,
+            resume=a.resume,
+            checks=a.check_passes,
+        )
+    finally:
+        if isinstance(shown, Lines):
+            shown.bar.stop()
+    _tell(a, fitted, shown, console)
+    return int(fitted.verdict == "failed")
+
+
+def _options(a: argparse.Namespace) -> Options:
+    target = targets.load(a.platform) if a.platform else targets.native()
+    return Options(target.name, budgets=dict(a.budget) or None, cores=a.cores, outermost=target.levels[-1].name)
+
+
+def _validation(a: argparse.Namespace) -> Source | float | None:
+    """A share where the text is a number, else a path."""
+    if a.validation is None:
+        return None
+    try:
+        share = float(a.validation)
+    except ValueError:
+        return Path(a.validation)
+    if not 0 < share < 1:
+        raise OptionProblem(f"--validation {a.validation} is no share", hint="between 0 and 1, or the path of a file")
+    return share
+
+
+def _tell(a: argparse.Namespace, fitted: trainer.Fitted, shown: trainer.Onlooker, console: Terminal) -> None:
+    """The verdict, and where things are."""
+    if isinstance(shown, JsonLines):
+        record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
+        shown.say("end", {**record, "passes": len(fitted.losses)})
+    for fault in fitted.faults if a.quiet else ():
+        ending.tell(fault)
+    if a.quiet or a.json:
+        return
+    for note in fitted.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    console.print(fitted.checked, soft_wrap=True)
+    for fault in fitted.faults:
+        console.print(f"FAULT {fault}", style="bold red", soft_wrap=True)
+    places = ", ".join(str(a.output / name) for name in (trainer.TRAINED[0], trainer.HISTORY, trainer.PAGE))
+    console.print(f"written: {places}", soft_wrap=True)
+    console.print(fitted.verdict, style="bold green" if fitted.verdict == "passed" else "bold yellow")

@@ -1,0 +1,105 @@
+"""Checkpoints: all that a run needs to go on with the same bits, in one file that carries its own digest.
+
+The file is of the safetensors format: the state's arrays and all losses so far; its metadata has the run's place, what
+it was made from, and a digest over everything else.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.operator import Array
+from deployer.fitting.history import EpochRow
+from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
+
+FORMAT = "deployer checkpoint 1"
+LOSSES, STATE = "losses", "state/"
+"""The name of the losses' array, and what stands before the names of storages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a run stands: passes made, the loss of each, the program's state by storages, and what epochs gave.
+
+    `best` is the best value of the watched metric so far (None before the first), reached in epoch `best_epoch`.
+    `ended` says why the run is over before its last pass; empty while it is not.
+    The order of the samples of an epoch follows from the seed and the epoch's number, so nothing is kept of it.
+    """
+
+    passes: int = 0
+    losses: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    state: Mapping[str, Array] = field(default_factory=dict)
+    rows: tuple[EpochRow, ...] = ()
+    best: float | None = None
+    best_epoch: int = 0
+    ended: str = ""
+
+
+def checkpoint_bytes(place: Place, origin: Mapping[str, str]) -> bytes:
+    """The bytes of a checkpoint; `origin` says by name what the run is made from (model, data, options)."""
+    arrays = {LOSSES: place.losses, **{STATE + name: array for name, array in place.state.items()}}
+    record = {f.name: getattr(place, f.name) for f in fields(place) if f.name not in ("losses", "state", "rows")}
+    record["rows"] = [asdict(row) for row in place.rows]
+    metadata = {"format": FORMAT, "origin": json.dumps(dict(origin)), "place": json.dumps(record)}
+    return safetensors_bytes(arrays, {**metadata, "digest": _digest(arrays, metadata)})
+
+
+def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Array] | None = None) -> Place:
+    """The place of a file that a run of this origin wrote, whose state has the names and types of `like`, if given.
+
+    FileProblem where it is damaged or no checkpoint, OptionProblem where it belongs to another run: what differs is
+    named. Nothing is changed.
+    """
+    arrays, metadata = read_safetensors(path)
+    if metadata.get("format") != FORMAT:
+        facts = [("format", metadata.get("format", "none")), ("known", FORMAT)]
+        raise FileProblem(f"{path} is no checkpoint", facts, "a file that `deployer fit` wrote")
+    signed = {name: text for name, text in metadata.items() if name != "digest"}
+    if metadata.get("digest") != _digest(arrays, signed):
+        raise FileProblem(f"{path} is damaged: its content has another digest", hint="an earlier copy of it")
+    try:
+        theirs, record = json.loads(metadata["origin"]), json.loads(metadata["place"])
+        _check_origin(path, theirs, origin)
+        state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+        if like is not None:
+            _check_state(path, state, like)
+        rows = tuple(EpochRow(**row) for row in record.pop("rows"))
+        place = replace(Place(**record), losses=arrays[LOSSES], state=state, rows=rows)
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileProblem(f"{path} is no checkpoint", [("cause", str(error)[:200])]) from None
+    if place.losses.shape != (place.passes,) or place.losses.dtype != np.float32:
+        facts = [("losses", str(place.losses.shape)), ("passes", str(place.passes))]
+        raise FileProblem(f"{path} is no checkpoint", facts)
+    return place
+
+
+def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]) -> None:
+    differing = [name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
+    if differing:
+        facts = [(name, f"{ours.get(name, 'none')}, in the file {theirs.get(name, 'none')}") for name in differing]
+        raise OptionProblem(
+            f"{path} belongs to another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}",
+            facts,
+            "the model, data and options that it was made with, or another -o",
+        )
+
+
+def _check_state(path: Path, state: Mapping[str, Array], like: Mapping[str, Array]) -> None:
+    kinds = {name: (array.dtype, array.shape) for name, array in like.items()}
+    if {name: (array.dtype, array.shape) for name, array in state.items()} != kinds:
+        odd = sorted({*state} ^ {*like})[:4]
+        raise OptionProblem(f"{path} belongs to another program", [("tensors", ", ".join(odd) or "of other types")])
+
+
+def _digest(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
+    total = hashlib.sha256(json.dumps(dict(sorted(metadata.items()))).encode())
+    for name, array in sorted(arrays.items()):
+        total.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()

@@ -1,0 +1,68 @@
+"""A forward model with trained weights: the file as it was, but for the content of initializers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from onnx import numpy_helper
+
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
+from deployer.core.operator import Array
+from deployer.core.safe_text import member_name, parameter_name
+from deployer.fitting.checkpoint import STATE
+from deployer.fitting.safetensors import read_safetensors
+from deployer.frontend.archive import read_npz
+from deployer.frontend.model_file import load_model
+from deployer.running.output import replace_file
+
+LOSS = "loss"
+"""The array of a dump beside the weights."""
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """The arrays of a file by name: an npz archive, a safetensors file, or the state of a checkpoint."""
+    if path.suffix.lower() != ".safetensors":
+        return read_npz(path, "the path of trained weights")
+    arrays, metadata = read_safetensors(path)
+    if "format" in metadata and "place" in metadata:
+        return {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+    return arrays
+
+
+def export_weights(model: Path, weights: Path, out: Path, force: bool = False) -> tuple[str, ...]:
+    """Write the model to `out` with each initializer for which the file has an array; their names.
+
+    An array belongs to the initializer of its name, or of the name that it has in training graphs and archives.
+    FileProblem for damaged files, DatasetMismatch where shapes differ or no array belongs to the model, OptionProblem
+    where `out` is there and nobody asked for its end.
+    """
+    if out.exists() and not force:
+        raise OptionProblem(f"{out} is there", hint="another -o, or --force to overwrite it")
+    arrays, proto = read_weights(weights), load_model(model)
+    written = []
+    for tensor in proto.graph.initializer:
+        key = _key(tensor.name, arrays)
+        if key is None:
+            continue
+        old, new = numpy_helper.to_array(tensor), arrays[key]
+        if old.shape != new.shape and not old.size == new.size == 1:
+            facts = [("in the model", str(list(old.shape))), ("in the file", str(list(new.shape)))]
+            raise DatasetMismatch(f"{weights}: {key!r} has another shape than the initializer", facts)
+        if not np.can_cast(new.dtype, old.dtype, "same_kind"):
+            facts = [("in the model", str(old.dtype)), ("in the file", str(new.dtype))]
+            raise DatasetMismatch(f"{weights}: {key!r} has another type than the initializer", facts)
+        name = tensor.name
+        tensor.CopyFrom(numpy_helper.from_array(new.astype(old.dtype).reshape(old.shape), name))
+        written.append(name)
+    if not written:
+        facts = [("initializers", ", ".join(t.name for t in proto.graph.initializer)), ("arrays", ", ".join(arrays))]
+        raise DatasetMismatch(f"{weights} has no array for an initializer of {model}", facts, "weights of this model")
+    if not out.parent.is_dir():
+        raise FileProblem(f"{out.parent} is no folder", hint="a folder that is there")
+    replace_file(out, proto.SerializeToString(deterministic=True))
+    return tuple(written)
+
+
+def _key(name: str, arrays: Mapping[str, Array]) -> str | None:
+    """The name of an initializer's array, if there is one."""
+    return next((key for key in (name, member_name(name), parameter_name(name)) if key in arrays), None)

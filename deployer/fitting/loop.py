@@ -1,0 +1,124 @@
+"""The loop over epochs: stretches of passes, a validation after each epoch, checkpoints, early stopping."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from deployer.core.operator import Array
+from deployer.fitting.checkpoint import Place
+from deployer.fitting.engine import Pace, Trainer
+from deployer.fitting.history import EpochRow, mean_loss
+from deployer.fitting.order import Order, Samples
+from deployer.verify.checked import checked_passes
+
+DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How long a run goes on, and what is done on the way.
+
+    It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0:
+    none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
+    end of each epoch; `checks` that of passes that the float64 reference repeats. `watched` is the metric,
+    `rising` says that more is better.
+    """
+
+    passes: int
+    checks: int = 0
+    patience: int = 0
+    bound: float | None = None
+    every: int = 0
+    watched: str = "loss"
+    rising: bool = False
+
+
+class Listener(Protocol):
+    """Whoever looks on."""
+
+    def passed(self, place: Place, loss: float, rate: float) -> None:
+        """A stretch was made; the mean loss of its passes, and the rate of the next."""
+
+    def epoch(self, row: EpochRow) -> None:
+        """An epoch has ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A run over samples in an order. `measure` gives the validation's metrics of a state (empty: there is none),
+    `keep` writes a checkpoint, also as the best one, `judge` checks a pass by its states before and after.
+    """
+
+    trainer: Trainer
+    samples: Samples
+    order: Order
+    horizon: Horizon
+    measure: Callable[[Mapping[str, Array]], dict[str, float]]
+    keep: Callable[[Place, bool], None]
+    judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
+    rate: Callable[[int], float]
+    listener: Listener
+    pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin slowly."""
+        each = sum(array.nbytes for array in self.samples.of(self.order.indices(0)))
+        object.__setattr__(self, "pace", Pace(each))
+
+    def run(self, place: Place) -> Place:
+        """Go on from a place to its horizon; the place there."""
+        checked = (
+            frozenset(checked_passes(self.horizon.passes, self.horizon.checks)) if self.horizon.checks else frozenset()
+        )
+        while place.passes < self.horizon.passes and not place.ended:
+            place = self._stretch(place, checked)
+            if place.ended == DIVERGED:
+                return place
+            is_best = False
+            if place.passes % self.order.passes == 0:
+                place, is_best = self._epoch(place)
+            over = place.ended or place.passes >= self.horizon.passes
+            if over or is_best or place.passes % (self.horizon.every or self.order.passes) == 0:
+                self.keep(place, is_best)
+        return place
+
+    def _stretch(self, place: Place, checked: frozenset[int]) -> Place:
+        first, count = place.passes, self.pace.begin()
+        last = min([first + count, *(end for end in self._stops(first, checked))])
+        samples = self.samples.passes(self.order, first, last)
+        state, losses = self.trainer.advance(place.state, first, samples)
+        self.pace.end(len(losses))
+        after = replace(place, passes=first + len(losses), losses=np.concatenate([place.losses, losses]), state=state)
+        if not np.isfinite(losses).all():
+            return replace(after, ended=DIVERGED)
+        if first in checked:
+            self.judge(first, place.state, state, float(losses[0]), samples[0])
+        self.listener.passed(after, mean_loss(losses), self.rate(last))
+        return after
+
+    def _stops(self, first: int, checked: frozenset[int]) -> list[int]:
+        """Where a stretch that begins at a pass ends at the latest."""
+        periods = [self.order.passes, *([self.horizon.every] if self.horizon.every else [])]
+        stops = [self.horizon.passes, *((first // period + 1) * period for period in periods)]
+        later = [index for index in checked if index > first]
+        return [*stops, *([first + 1] if first in checked else []), *([min(later)] if later else [])]
+
+    def _epoch(self, place: Place) -> tuple[Place, bool]:
+        """The place with the row of the epoch that has ended, and whether it is the best one so far."""
+        number = place.passes // self.order.passes
+        losses = place.losses[(number - 1) * self.order.passes :]
+        metrics = self.measure(place.state)
+        row = EpochRow(number, place.passes, mean_loss(losses), self.rate(place.passes - 1), metrics)
+        self.listener.epoch(row)
+        value = metrics.get(self.horizon.watched, row.loss)
+        better = place.best is None or (value > place.best if self.horizon.rising else value < place.best)
+        place = replace(place, rows=(*place.rows, row))
+        if better:
+            place = replace(place, best=value, best_epoch=number)
+        if self.horizon.bound is not None and value < self.horizon.bound:
+            return replace(place, ended=REACHED), better
+        if self.horizon.patience and number - place.best_epoch >= self.horizon.patience:
+            return replace(place, ended=PATIENCE), better
+        return place, better

@@ -1,0 +1,107 @@
+"""Which samples a pass sees: epochs of whole batches, in an order that follows from a seed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch
+from deployer.core.ir import TensorType
+from deployer.core.operator import Array
+
+FILL, DROP = "fill", "drop"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of `count` samples in batches of `batch`.
+
+    Where a batch does not divide the samples, the last one of an epoch is filled up from the start of the epoch's own
+    order (`rest` "fill"), or the epoch ends without the samples that are left (`rest` "drop").
+    """
+
+    count: int
+    batch: int
+    seed: int = 0
+    shuffled: bool = True
+    rest: str = FILL
+
+    def __post_init__(self) -> None:
+        """Raise DatasetMismatch where an epoch has no pass."""
+        if not self.passes:
+            facts = [("samples", str(self.count)), ("batch", str(self.batch))]
+            raise DatasetMismatch("an epoch has no whole batch", facts, f"more samples, or the rest as {FILL!r}")
+
+    @property
+    def left(self) -> int:
+        """Samples of an epoch that fill no batch."""
+        return self.count % self.batch
+
+    @property
+    def passes(self) -> int:
+        """Passes of an epoch."""
+        return self.count // self.batch + int(self.rest == FILL and self.left > 0)
+
+    def indices(self, index: int) -> Array:
+        """The numbers of the samples of the pass of that index, counted over all epochs."""
+        epoch, place = divmod(index, self.passes)
+        order = self.of_epoch(epoch)
+        return order.take(np.arange(place * self.batch, (place + 1) * self.batch), mode="wrap")
+
+    def of_epoch(self, epoch: int) -> Array:
+        """The order of all samples in an epoch, counted from 0."""
+        if not self.shuffled:
+            return np.arange(self.count)
+        return _drawn(self.count, self.seed, epoch)
+
+    @property
+    def note(self) -> str:
+        """What is done with samples that fill no batch; empty where there are none."""
+        if not self.left:
+            return ""
+        text = f"{self.count} samples are no whole number of batches of {self.batch}: "
+        if self.rest == DROP:
+            return f"{text}the last {self.left} of each epoch's order are not trained in it"
+        return f"{text}the last batch of an epoch, of {self.left}, is filled up with the first of its order"
+
+
+@lru_cache(maxsize=2)
+def _drawn(count: int, seed: int, epoch: int) -> Array:
+    return np.random.default_rng([seed, epoch]).permutation(count)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Arrays by data input, samples along the first axis, each in the numbers and the shape that a batch has."""
+
+    types: Mapping[str, TensorType]
+    arrays: Mapping[str, Array]
+    batch: int
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return len(next(iter(self.arrays.values())))
+
+    def of(self, indices: Array) -> tuple[Array, ...]:
+        """The data inputs of a pass over these samples."""
+        return tuple(self.arrays[name][indices].reshape(kind.shape) for name, kind in self.types.items())
+
+    def part(self, indices: Array) -> "Samples":
+        """These samples alone."""
+        return Samples(self.types, {name: array[indices] for name, array in self.arrays.items()}, self.batch)
+
+    def passes(self, order: Order, first: int, last: int) -> Sequence[tuple[Array, ...]]:
+        """The data inputs of the passes from `first` to the one before `last`."""
+        return [self.of(order.indices(index)) for index in range(first, last)]
+
+
+def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
+    """The samples without a share of them, drawn by the seed, and that share; DatasetMismatch where one has none."""
+    order = np.random.default_rng([seed, samples.count]).permutation(samples.count)
+    count = round(samples.count * share)
+    if not 0 < count < samples.count:
+        facts = [("samples", str(samples.count)), ("share", f"{share:g}")]
+        raise DatasetMismatch("the split leaves no samples on one side", facts, "another share, or a validation set")
+    return samples.part(np.sort(order[count:])), samples.part(np.sort(order[:count]))

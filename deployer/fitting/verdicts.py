@@ -1,0 +1,55 @@
+"""The verdict on a run: some of its passes repeated in float64, each from the state that the program had before it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.frontend.dataset import NO_RATES, Dataset
+from deployer.verify.checks import Judge, PassCheck
+from deployer.verify.same_state import OnePass
+from deployer.verify.tolerances import TOLERANCES
+from deployer.verify.turns import Budget
+
+
+@dataclass
+class SampledPasses:
+    """Checks passes of a program as they are made; `rows` and `faults` grow, `explained` counts turned decisions.
+
+    `rates` are those of all updates by groups, where the program takes them when it runs.
+    """
+
+    program: Program
+    accumulate: int
+    rates: Array = field(default_factory=lambda: NO_RATES)
+    rows: list[PassCheck] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    explained: int = 0
+    budget: Budget = field(default_factory=Budget)
+
+    def check(
+        self, index: int, before: Mapping[str, Array], after: Mapping[str, Array], loss: float, sample: Sequence[Array]
+    ) -> None:
+        """Compare one pass with the float64 reference from the same state."""
+        dataset = Dataset((tuple(sample),), {}, index + 1, self.accumulate, (), {}, rates=self.rates)
+        one = OnePass(self.program, dataset, index, before, after, loss)
+        found = Judge(self.program, dataset, TOLERANCES.loss, [one], self.budget).checks()
+        self.rows += found.rows
+        self.faults += found.faults
+        self.explained += len(found.explained)
+
+    @property
+    def verdict(self) -> str:
+        """As that of the check of a run: passed, explained or failed; unchecked where no pass was."""
+        if self.faults:
+            return "failed"
+        return "explained" if self.explained else "passed" if self.rows else "unchecked"
+
+    @property
+    def text(self) -> str:
+        """What was checked, in one line."""
+        if not self.rows:
+            return "no pass checked"
+        worst = max(self.rows, key=lambda row: row.severity)
+        share = f"{100 * worst.severity:.2g} % of what is allowed (pass {worst.index}, {worst.worst})"
+        return f"same state: {len(self.rows)} passes checked, at most {share}"

@@ -1,0 +1,398 @@
+"""Training over epochs in one call: a forward model and its data in; trained weights, history and report out."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deployer import stretches
+from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
+from deployer.core.operator import Array
+from deployer.core.plan import Options, Plan
+from deployer.core.safe_text import json_text, member_name
+from deployer.core.target import native
+from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
+from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
+from deployer.fitting.history import EpochRow, history_csv
+from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
+from deployer.fitting.metrics import LOSS, Metrics, metrics_of
+from deployer.fitting.order import FILL, Order, Samples, split
+from deployer.fitting.page import fit_page
+from deployer.fitting.safetensors import safetensors_bytes
+from deployer.fitting.sources import Source, fitted_samples, read_source
+from deployer.fitting.verdicts import SampledPasses
+from deployer.frontend import check, parse
+from deployer.frontend.data_numbers import check_classes
+from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.rates.course import Course, read_course
+from deployer.rates.schedules import CONSTANT
+from deployer.running import output
+from deployer.stretches import Rates
+from deployer.training.groups import Group
+from deployer.training.problem import NO_LIMITS, Problem, pose_problem
+from deployer.training.samples import npz_bytes
+from deployer.training.settings import Given
+from deployer.training.update_graph import Limits
+from deployer.verify.program import verify_program
+
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
+HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
+TRAINED = ("trained.npz", "trained.safetensors")
+GRAPHS = ("train.onnx", "optimizer.onnx")
+CHECKS = 8
+"""So many passes of a run are repeated in float64 by default."""
+OVERFIT_BOUND = 0.05
+"""The loss that a few samples must fall below by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is learned, and by which rule; the fields are those of `build_train_graph`.
+
+    `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
+    """
+
+    loss: str
+    optimizer: str = ""
+    learning_rate: float = 0.01
+    trainable: str = ""
+    settings: Given = field(default_factory=dict)
+    class_weights: Sequence[float] = ()
+    groups: Sequence[Group] = ()
+    limits: Limits = NO_LIMITS
+    free_rates: bool = False
+    dropout: bool = True
+    axes: Axes = NO_AXES
+    schedule: str = ""
+    warm_up: str = ""
+
+    def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
+        """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schedule", "warm_up")}
+        return pose_problem(model, **given, seed=seed, statistics=True, warn=warn)
+
+    @property
+    def course(self) -> Course | None:
+        """The course of the rates; None where they are constants."""
+        if not (self.schedule or self.warm_up):
+            return None
+        return read_course(self.schedule or CONSTANT, self.warm_up, self.free_rates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a run goes on, and what is done on the way.
+
+    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
+    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
+    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
+    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
+    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
+    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    """
+
+    epochs: int = 1
+    n_steps: int | None = None
+    n_accum: int = 1
+    seed: int = 0
+    shuffle: bool = True
+    rest: str = FILL
+    validation: Source | float | None = None
+    validation_target: Path | None = None
+    patience: int = 0
+    watch: str = LOSS
+    top: tuple[int, ...] = ()
+    overfit: int | None = None
+    bound: float = OVERFIT_BOUND
+    every: int = 0
+    resume: bool = False
+    checks: int = CHECKS
+
+    def __post_init__(self) -> None:
+        """Raise OptionProblem for numbers without meaning."""
+        least = {"epochs": 1, "n_steps": 1, "n_accum": 1, "overfit": 1, "patience": 0, "every": 0, "checks": 0}
+        for name, low in least.items():
+            number = getattr(self, name)
+            if number is not None and number < low:
+                raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
+        if self.overfit is not None and self.validation is not None:
+            raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A run at its end: a row per epoch, the loss of each pass, the trained weights by the model's names, the verdict.
+
+    `best` are the weights after `best_epoch`, the epoch with the best watched metric. `faults` says what is wrong,
+    `checked` which passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run
+    ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
+    statistics beside `weights` and `best`.
+    """
+
+    rows: tuple[EpochRow, ...]
+    losses: tuple[float, ...]
+    weights: dict[str, Array]
+    best: dict[str, Array]
+    verdict: str
+    checked: str
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+    ended: str = ""
+    best_epoch: int = 0
+    buffers: dict[str, Array] = field(default_factory=dict)
+    best_buffers: dict[str, Array] = field(default_factory=dict)
+
+
+class Onlooker:
+    """Watches a run without a word; a subclass shows it."""
+
+    def stage(self, text: str) -> None:
+        """A stage of the compiler begins."""
+
+    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+        """The run goes on from a place, to so many passes in all."""
+
+    def passed(self, place: Place, loss: float, rate: float) -> None:
+        """A stretch was made: the mean loss of its passes, and the rate."""
+
+    def epoch(self, row: EpochRow) -> None:
+        """An epoch has ended."""
+
+
+def fit(
+    model: Path | str,
+    data: Source | str,
+    loss: str,
+    optimizer: str = "",
+    *,
+    folder: Path | str,
+    target_data: Path | None = None,
+    options: Options | None = None,
+    evaluated: Path | None = None,
+    force: bool = False,
+    onlooker: Onlooker | None = None,
+    warn: Warn = python_warning,
+    **more: Any,
+) -> Fitted:
+    """Train a forward model over epochs by its generated program; files go to `folder`.
+
+    `data` is a source of samples as `read_source` has it, `target_data` the file of targets beside a single array.
+    `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
+    full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
+    same names, by default the model itself; it always runs on this machine.
+    Raises OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a
+    run that diverges, are no exceptions: `verdict` and `faults` say so.
+    """
+    names = [{f.name for f in fields(kind)} for kind in (Task, Run)]
+    strange = sorted(more.keys() - names[0] - names[1])
+    if strange:
+        known = ", ".join(sorted(names[0] | names[1]))
+        raise OptionProblem(f"fit has no option {strange[0]!r}", [("options", known)], "one of these")
+    task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
+    run = Run(**{n: v for n, v in more.items() if n in names[1]})
+    path, directory = Path(model), Path(folder)
+    case = _Case(
+        task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
+    )
+    samples, held_out = case.split_samples(Path(data) if isinstance(data, str) else data, target_data)
+    files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
+    if run.resume and not (directory / CHECKPOINT).is_file():
+        raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
+    case.check_watched(held_out)
+    origin = case.origin(samples, held_out)
+    if run.resume:  # before anything is written: a file that does not fit changes nothing
+        read_checkpoint(directory / CHECKPOINT, origin)
+    with output.opened(directory, files, force):
+        return _Fit(case, directory, samples, held_out, origin, force, onlooker or Onlooker()).run()
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """A training problem with its samples, before anything is compiled."""
+
+    task: Task
+    run: Run
+    model: Path
+    problem: Problem
+    options: Options
+    evaluated: Path
+
+    @property
+    def metrics(self) -> Metrics:
+        return metrics_of(self.problem.graph, self.run.top)
+
+    def samples(self, source: Source, target: Path | None, place: str) -> Samples:
+        types = self.problem.graph.data
+        return fitted_samples(read_source(source, list(types), place, target), types, place)
+
+    def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
+        """What is trained, and what is validated."""
+        run = self.run
+        samples = self.samples(source, target, str(source) if isinstance(source, Path) else "data")
+        if run.overfit is not None:
+            few = samples.part(np.arange(min(run.overfit, samples.count)))
+            return few, few
+        if run.validation is None:
+            return samples, None
+        if isinstance(run.validation, float | int):
+            return split(samples, float(run.validation), run.seed)
+        return samples, self.samples(run.validation, run.validation_target, "the validation set")
+
+    def check_watched(self, held_out: Samples | None) -> None:
+        """Raise OptionProblem for a metric that nothing measures."""
+        names, run = self.metrics.names, self.run
+        lost = [f"top_{k}" for k in run.top if f"top_{k}" not in names or held_out is None]
+        if run.watch not in names or (run.watch != LOSS and held_out is None) or lost:
+            hint = "validation samples" if run.watch in names else "one of these"
+            cause = f"nothing measures {run.watch if run.watch not in names else (lost or [run.watch])[0]!r}"
+            raise OptionProblem(cause, [("metrics", ", ".join(names))], hint)
+
+    def order(self, samples: Samples) -> Order:
+        run = self.run
+        return Order(samples.count, samples.batch, run.seed, run.shuffle, run.rest)
+
+    def passes(self, samples: Samples) -> int:
+        """Passes of the whole run."""
+        return self.run.n_steps or self.run.epochs * self.order(samples).passes
+
+    def rates(self, samples: Samples) -> Rates:
+        """The rates of all updates."""
+        return stretches.rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
+
+    def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
+        """What the bits of a run follow from, by name: digests, and the options that matter."""
+        task, run = self.task, self.run
+        rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
+        rule["groups"] = [repr(group) for group in task.groups]
+        given = [task.loss, run.n_accum, run.seed, run.shuffle, run.rest, run.overfit]
+        found = {"rates": self.rates(samples).origin}
+        found |= {"model": hashlib.sha256(self.model.read_bytes()).hexdigest()[:16], "data": _digest(samples)}
+        found["validation"] = _digest(held_out) if held_out else "none"
+        return found | {"rule": json_text(rule), "order": json_text(given)}
+
+
+def _digest(samples: Samples) -> str:
+    total = hashlib.sha256()
+    for name, array in samples.arrays.items():
+        total.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A run in its folder."""
+
+    case: _Case
+    directory: Path
+    samples: Samples
+    held_out: Samples | None
+    origin: dict[str, str]
+    force: bool
+    onlooker: Onlooker
+
+    def run(self) -> Fitted:
+        case, run = self.case, self.case.run
+        trainer = self._trainer()
+        order = case.order(self.samples)
+        measure = self._measure()
+        start = self._start(trainer)
+        judge = SampledPasses(trainer.program, run.n_accum, trainer.rates)
+        watched, rising = run.watch, run.watch in case.metrics.larger_is_better
+        passes, rates = case.passes(self.samples), case.rates(self.samples)
+        bound = run.bound if run.overfit is not None else None
+        horizon = Horizon(passes, run.checks, run.patience, bound, run.every, watched, rising)
+        self.onlooker.begin(passes, order.passes, start)
+        loop = Loop(
+            trainer, self.samples, order, horizon, measure, self._keep, judge.check, rates.of_pass, self.onlooker
+        )
+        end = loop.run(start)
+        return self._finish(end, trainer.plan, judge, order)
+
+    def _trainer(self) -> Trainer:
+        self.onlooker.stage("graphs")
+        with output.scratch(self.directory) as folder:
+            paths = [folder / name for name in GRAPHS]
+            self.case.problem.write(*paths)
+            output.write(self.directory, {path.name: path.read_bytes() for path in paths}, self.force)
+        source = parse.read_graphs(self.directory / GRAPHS[0], self.directory / GRAPHS[1])
+        program = check.check_program(source, data_inputs=len(self.case.problem.graph.data))
+        verify_program(program)
+        for samples in (self.samples, self.held_out):
+            check_classes(program, samples.arrays if samples else {}, "data:")
+        options = replace(self.case.options, accumulate=self.case.run.n_accum)
+        folder = self.directory / "code"
+        program, rates = self.case.rates(self.samples).rated(program)
+        plan = stretches.build_stretch(program, options, folder, self.force, self.onlooker.stage)
+        return Trainer(program, plan, folder, rates)
+
+    def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
+        """A function that gives the metrics of the samples held out; of none where there are no such samples."""
+        samples, weights = self.held_out, self.case.problem.graph.original
+        if samples is None:
+            return lambda state: {}
+        graph = parse.read_graphs(self.case.evaluated, None, self.case.task.axes).main
+        program = evaluated_program(graph, tuple(weights.values()))
+        folder = self.directory / "validation"
+        plan = stretches.build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
+        evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
+
+        def measure(state: Mapping[str, Array]) -> dict[str, float]:
+            values = {original: state[name] for name, original in weights.items()}
+            return metrics.of(samples, lambda batches: evaluator.outputs(values, batches))
+
+        return measure
+
+    def _start(self, trainer: Trainer) -> Place:
+        initial = trainer.initial(self.case.problem.graph.weights)
+        if self.case.run.resume:
+            return read_checkpoint(self.directory / CHECKPOINT, self.origin, initial)
+        output.discard(self.directory, (CHECKPOINT, BEST))
+        return Place(state=initial)
+
+    def _keep(self, place: Place, is_best: bool) -> None:
+        """Write a checkpoint, after it as the best one: whoever finds the checkpoint finds the best one, too."""
+        content = checkpoint_bytes(place, self.origin)
+        output.write(self.directory, {**({BEST: content} if is_best else {}), CHECKPOINT: content}, self.force)
+
+    def _weights(self, state: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Parameters, and running statistics, by the model's names."""
+        graph = self.case.problem.graph
+        weights, running = ({old: state[new] for new, old in names.items()} for names in (graph.trained, graph.states))
+        return weights, running
+
+    def _finish(self, end: Place, plan: Plan, judge: SampledPasses, order: Order) -> Fitted:
+        run = self.case.run
+        faults = list(judge.faults)
+        if end.ended == DIVERGED:
+            faults.append(f"the run diverged in pass {end.passes - 1}: its loss is {end.losses[-1]}")
+        elif run.overfit is not None and end.ended != REACHED:
+            reached = f"{end.best:.4g}" if end.best is not None else "unknown"
+            faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
+        open_passes = end.passes % run.n_accum
+        notes = [order.note] if order.note else []
+        notes += [f"the last {open_passes} passes fill no update of {run.n_accum}"] if open_passes else []
+        verdict = "failed" if faults else judge.verdict
+        (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
+        losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
+        result = Fitted(
+            end.rows, losses, weights, best, verdict, judge.text, *said, end.best_epoch, running, best_running
+        )
+        record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
+        weights = weights | running
+        named = {member_name(name): array for name, array in weights.items()}
+        page = fit_page(result.rows, end.losses, order.passes, plan, record)
+        files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
+        if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
+            output.discard(self.directory, TRAINED)
+        else:
+            files |= {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
+        output.write(self.directory, files, self.force)
+        return result
+
+    def _best(self, end: Place) -> Mapping[str, Array]:
+        path = self.directory / BEST
+        return read_checkpoint(path, self.origin).state if path.is_file() else end.state

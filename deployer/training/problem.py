@@ -1,0 +1,223 @@
+"""A training problem without samples: both graphs of a forward model, a loss, and the rule of each parameter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.core.ir import Node, Program, TensorType
+from deployer.core.operator import Array, losses, optimizers, usual_accumulator
+from deployer.core.safe_text import parameter_name
+from deployer.frontend.data_numbers import check_finite
+from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.resolve import Resolved
+from deployer.rates.course import Course, check_rate
+from deployer.rates.run_time import with_run_time_rates
+from deployer.training import forward
+from deployer.training.attached_loss import (
+    AttachedLoss,
+    Choice,
+    attach,
+    check_added_names,
+    first_gradient,
+    loss_choices,
+)
+from deployer.training.autodiff import Backward, Names, differentiate
+from deployer.training.forward import Forward
+from deployer.training.groups import Group, Rule, trained_parameters
+from deployer.training.groups import rules as update_rules
+from deployer.training.onnx_writer import (
+    OnnxGraph,
+    flag_value,
+    float_value,
+    node_proto,
+    value,
+)
+from deployer.training.running import Running, with_running
+from deployer.training.settings import Given, split_settings, with_settings
+from deployer.training.update_graph import Limits, write_optimizer
+
+FLAG = "lazy_reset_grad"
+SHARE = "loss_share"
+"""The data input with what the loss of a pass counts, where an update takes the mean over its passes."""
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class TrainGraph:
+    """The parts of a training graph, before the files exist.
+
+    `data` are the data inputs, labels or target last, and behind them the `share` of the pass, if there is one;
+    `trained` maps each parameter to its name in the model, `states` each running statistic, which `running` renew.
+    """
+
+    model: Forward
+    loss: AttachedLoss
+    data: dict[str, TensorType]
+    trained: dict[str, str]
+    states: dict[str, str]
+    running: tuple[Node, ...]
+    state: Resolved
+    backward: Backward
+    share: tuple[str, ...]
+
+    @property
+    def sampled(self) -> dict[str, TensorType]:
+        """The data inputs that samples have."""
+        return {name: kind for name, kind in self.data.items() if name not in self.share}
+
+    @property
+    def original(self) -> dict[str, str]:
+        """The names in the model of parameters and running statistics."""
+        return self.trained | self.states
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """Initial values of the parameters and running statistics."""
+        return {n: self.model.raw.constants[n].array for n in self.original}
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """Types of the parameters."""
+        return {n: self.state.types[n] for n in self.trained}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A training problem without samples: the model, its training graph, the update of each parameter, and limits.
+
+    `learning_rate` is that of parameters that have none of their own.
+    """
+
+    source: Forward
+    graph: TrainGraph
+    rules: dict[str, Rule]
+    limits: Limits
+    learning_rate: float
+
+    def write(self, train: Path, optimizer: Path) -> None:
+        """Write both graphs."""
+        case = self.graph
+        write_train(case, train)
+        write_optimizer(case.types, {*case.data, FLAG}, self.rules, self.limits, case.model.opset, optimizer)
+
+    def rated(self, program: Program, course: Course, updates: int) -> tuple[Program, Array]:
+        """The problem's program, which takes its rates when it runs, and those of its updates by the course.
+
+        The rates are float32 [updates, groups of parameters]. Raises OptionProblem as `Course.rates` does.
+        """
+        program, bases = with_run_time_rates(program)
+        given = {float(np.float32(rule.rate)): rule.rate for rule in self.rules.values()}
+        return program, course.rates([given[base] for base in bases], updates, self.learning_rate)
+
+
+def pose_problem(
+    model: Path,
+    loss: str,
+    optimizer: str,
+    learning_rate: float,
+    trainable: str = "",
+    settings: Given | None = None,
+    class_weights: Sequence[float] = (),
+    groups: Sequence[Group] = (),
+    limits: Limits = NO_LIMITS,
+    *,
+    free_rates: bool = False,
+    seed: int = 0,
+    dropout: bool = True,
+    axes: Axes = NO_AXES,
+    statistics: bool = False,
+    mean: bool = False,
+    warn: Warn = python_warning,
+) -> Problem:
+    """The training problem of a forward model; arguments and errors are those of `build_train_graph`."""
+    optimizer = optimizer or next(iter(optimizers()))
+    for kind, name, names in (("loss", loss, loss_choices()), ("optimizer", optimizer, optimizers())):
+        if name not in names:
+            raise OptionProblem(f"there is no {kind} {name!r}", hint=f"one of {', '.join(names)}")
+    check_rate(learning_rate, free=free_rates)
+    attributes, own = split_settings(settings or {}, losses().get(loss))
+    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
+    with_settings(optimizer, own)
+    source = forward.load(model, seed, dropout, axes)
+    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
+    case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
+    rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
+    for warning in (*source.notes, *case.state.warnings.values()):
+        warn(warning)
+    for weight, array in case.weights.items():
+        check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
+    return Problem(source, case, rules, limits, learning_rate)
+
+
+def _make_train_graph(
+    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
+) -> TrainGraph:
+    names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
+    names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
+    share = (SHARE,) if mean else ()
+    check_added_names(choice, (FLAG, *share), names, tuple(source.inputs))
+    graph_names = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in parameters}
+    model = forward.renamed(source, {old: new for old, new in graph_names.items() if old != new})
+    model = forward.training_forms(model, names)
+    trained = {new: old for old, new in graph_names.items()}
+    running = Running()
+    if statistics:
+        model, running = with_running(
+            model, model.resolved(model.parameter_types({n: n for n in trained})).types, names
+        )
+    states = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in running.states}
+    model = forward.renamed(model, {old: new for old, new in states.items() if old != new})
+    updates = tuple(replace(n, inputs=tuple(states.get(i, i) for i in n.inputs)) for n in running.nodes)
+    states = {new: old for old, new in states.items()}
+    state = model.resolved(model.parameter_types({n: n for n in (*trained, *states)}))
+    loss = attach(choice, model, state, names, warn)
+    nodes = (*model.raw.nodes, *loss.nodes)
+    kind = state.types[loss.output]
+    shares = dict.fromkeys(share, kind)
+    state.types.update(shares)
+    first = SHARE if mean else first_gradient(nodes, loss.output, kind)
+    backward = differentiate(nodes, state, loss.output, tuple(trained), names, first)
+    data = {**model.inputs, **loss.targets, **shares}
+    return TrainGraph(model, loss, data, trained, states, updates, state, backward, share)
+
+
+def write_train(case: TrainGraph, path: Path) -> None:
+    """The training graph: data, parameters, what runs, buffers, flag -> loss, one updated flag per parameter."""
+    types, backward = case.types, case.backward
+    accumulate = [_accumulation(n, backward.gradients[n]) for n in types]
+    nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
+    nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
+    states = {n: case.state.types[n] for n in case.states}
+    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
+    inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
+    read = {n for node in nodes for n in node.input}
+    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
+    values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
+    infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
+    loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)
+    OnnxGraph(
+        "train",
+        nodes,
+        [*inputs, flag_value(FLAG)],
+        [loss, *(flag_value(_flag(n)) for n in types)],
+        {**frozen, **case.loss.constants, **backward.constants},
+        {n: kind for n, kind in infos.items() if kind.dtype == "float32"},
+        case.model.opset,
+    ).save(path)
+
+
+def _accumulation(parameter: str, gradient: str) -> Node:
+    operator = usual_accumulator()
+    assert operator.accumulator is not None
+    places = operator.accumulator
+    names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
+    inputs = tuple(name for _, name in sorted(names.items()))
+    return Node(f"accumulate_{parameter}", operator.name, inputs, (_flag(parameter),))
+
+
+def _flag(parameter: str) -> str:
+    return f"{parameter}_grad.accumulation.out"
