@@ -47,8 +47,7 @@ class Case:
     inputs: dict[str, Array]
     expected: dict[str, Array]
     note: str
-    notes: tuple[str, ...] = ()
-    """What a report says of the case besides."""
+    notes: tuple[str, ...] = ()  # what a report says of the case besides
 
     @property
     def passes(self) -> int:

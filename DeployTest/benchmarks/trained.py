@@ -121,12 +121,12 @@ def limit(symbol: str, count: int, cores: int) -> tuple[int, str]:
     A core starts one instruction a cycle; two cores share an FPU; all share the divider, which operations can replace.
     """
     need = needs()[symbol]
-    plain, alone = need["memory"] + need["fpu"], need["fpu"] + INSTEAD * need["divider"]
-    by_fpu = max(
-        ((plain + INSTEAD * need["divider"]) * count // cores, "issue"), (alone * count * SHARING // cores, "FPU")
-    )
-    by_divider = max((plain * count // cores, "issue"), (DIVIDER_CYCLES * need["divider"] * count, "divider"))
-    return min(by_fpu, by_divider)
+    plain, fpu, divider = need["memory"] + need["fpu"], need["fpu"], need["divider"]
+    ways = []
+    for more, waiting in ((INSTEAD * divider, 0), (divider, DIVIDER_CYCLES * divider * count)):
+        busy = (fpu + (more if not waiting else 0)) * SHARING * count // cores
+        ways.append(max(((plain + more) * count // cores, "issue"), (busy, "FPU"), (waiting, "divider")))
+    return min(ways)
 
 
 DIVIDER_CYCLES, INSTEAD, SHARING = 14, 12, 2

@@ -32,7 +32,7 @@ L1 = 128000
 
 @dataclass(frozen=True)
 class Row:
-    """One measured update: parameters, cycles, those of the cost model, bytes towards the kernels and away from them."""
+    """One measured update: parameters, cycles, the cost model's, bytes towards the kernels and away from them."""
 
     model: str
     optimizer: str
@@ -72,8 +72,18 @@ def measured(model: str, optimizer: str, folder: Path) -> Row:
 
 def markdown(found: Sequence[Row]) -> str:
     """A line per model and optimizer."""
-    head = "| model | optimizer | parameters | cycles | predicted | per parameter | against SGD | DMA bound | bound's share |"
-    lines = [head, "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+    names = (
+        "model",
+        "optimizer",
+        "parameters",
+        "cycles",
+        "predicted",
+        "per parameter",
+        "against SGD",
+        "DMA bound",
+        "share",
+    )
+    lines = [f"| {' | '.join(names)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     for row in found:
         plain = next(other for other in found if other.model == row.model)
         off = 100 * (row.predicted - row.cycles) / row.cycles

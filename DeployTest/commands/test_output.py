@@ -185,7 +185,7 @@ def test_train_graph(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert deployer(*words, "--force") == 0
     assert deployer(*words, "--seed", 1) == 0
     before = contents(theirs.parent)
-    assert "diverges" in refused(capsys, *words, "--lr", 1e30)
+    assert "diverges" in refused(capsys, *words, "--lr", 1e30, "--any-rate")
     assert contents(theirs.parent) == before, "a case that could not be made replaced one"
 
 

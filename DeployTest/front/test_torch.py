@@ -152,7 +152,18 @@ def test_data_that_does_not_fit(data: Any, options: dict[str, Any], kind: type[E
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["mlp", "resnet_fresh", "mobilenet_v3", "lstm", "lstm_stated", "gru_stated", "transformer_encoder", "gpt"]
+    "name",
+    [
+        "mlp",
+        "resnet_fresh",
+        "mobilenet_v3",
+        "lstm",
+        "lstm_stated",
+        "lstm_long",
+        "gru_stated",
+        "transformer_encoder",
+        "gpt",
+    ],
 )
 def test_zoo(name: str, tmp_path: Path) -> None:
     """Nets of the zoo; `python -m DeployTest.suites.zoo` has them all."""

@@ -1,11 +1,11 @@
-"""The longest box of a windowed axis is the longest, no less and no more: slots have that size."""
+"""Axes: the longest box of a windowed one is the longest, as slots have that size; mirrored ones begin at the end."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from deployer.core.access import Around, Reach, Window, Windowed
+from deployer.core.access import Around, Mirror, Reach, Window, Windowed
 from deployer.core.operator import Sample, registry
 from deployer.operators.convolution.geometry import regions
 from DeployTest.support.kernel_bench import step_of
@@ -42,6 +42,15 @@ def test_longest(kind: type[Windowed]) -> None:
         boxes = [touched(axis, start, length) for start in starts]
         most = max(max(box) - min(box) + 1 for box in boxes if box)
         assert longest == most if dilation == 1 else longest >= most, axis
+
+
+@pytest.mark.parametrize(("size", "tile"), itertools.product((1, 2, 5, 12), (1, 2, 3, 5)))
+def test_mirrored_tiles_come_from_the_end(size: int, tile: int) -> None:
+    """Tiles that run upwards touch the axis from its end on, each index as far from there as from the dim's start."""
+    axis, position = Mirror("d"), np.arange(size)[::-1]
+    for start in range(0, size, tile):
+        low, length = axis.span({"d": (start, min(tile, size - start))}, size)
+        assert position[low : low + length][::-1].tolist() == list(range(start, min(start + tile, size)))
 
 
 def kinds(axis: Window, extent: int, first: int, count: int) -> int:

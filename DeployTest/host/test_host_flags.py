@@ -71,6 +71,7 @@ def test_compiler_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         flags()
 
 
+@pytest.mark.slow
 def test_same_bits_without_the_flag(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Path
 ) -> None:
@@ -94,7 +95,10 @@ INEXACT = {
 }
 
 
-@pytest.mark.parametrize("word", INEXACT.values(), ids=INEXACT)
+@pytest.mark.parametrize(
+    "word",
+    [pytest.param(w, id=n, marks=[] if n == "two roundings" else pytest.mark.slow) for n, w in INEXACT.items()],
+)
 def test_unfit_machine(
     word: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

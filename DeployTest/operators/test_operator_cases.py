@@ -74,7 +74,14 @@ def test_list_is_complete() -> None:
     assert cases == set(CASES)
 
 
-@pytest.mark.parametrize("test", [test for test in CASES if test not in WRONG_GOLD])
+RIGHT = [test for test in CASES if test not in WRONG_GOLD]
+FIRST = {test.split("/")[0].split("_")[0]: test for test in reversed(RIGHT)}
+"""The first case of each operator: the quick suite's."""
+
+
+@pytest.mark.parametrize(
+    "test", [pytest.param(test, marks=[pytest.mark.slow] * (test not in FIRST.values())) for test in RIGHT]
+)
 def test_case(test: str, tmp_path: Path) -> None:
     """As it stands, with the criterion's own tolerances, and with the least L1 of a list that has room for a tile."""
     folder = _folder(test)

@@ -22,7 +22,9 @@ from DeployTest.support.tolerances import assert_close, bound
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 DIRECTIONS = 4
-EXAMPLES = 50
+EXAMPLES = 16
+"""Drawn tilings of an operator in the quick suite; the slow one draws MORE."""
+MORE = 80
 MOST_TILES = 200
 """Each tile is a call by Python, so more of them are slow."""
 
@@ -247,11 +249,17 @@ def _whole(name: str) -> list[tuple[Step, list[bytes]]]:
     return [(step, [bits(x) for x in run_step(step, step.access.sizes)]) for step in steps]
 
 
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MORE, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TILED)
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
+def test_tiles_give_the_same_bits(name: str, examples: int) -> None:
     """Any tiles, cores in any order, packed or resident operands: the bits of the whole step on one core."""
+    drawn = settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    drawn(given(data=st.data())(_tiles_give_the_same_bits))(name=name)
+
+
+def _tiles_give_the_same_bits(name: str, data: st.DataObject) -> None:
     step, untiled = data.draw(st.sampled_from(_whole(name)))
     lengths = {d.name: data.draw(st.one_of(st.just(1), st.integers(1, d.size))) for d in step.access.dims}
     sizes = few_tiles(step.access, lengths)

@@ -122,10 +122,8 @@ def test_special_values() -> None:
     assert canonical(by("Gemm", left[:, None], one, right[:, None])) == canonical(by("Add", product, right))
 
 
-ROWS = [(24000, "auto"), *(pytest.param(*row, marks=pytest.mark.slow) for row in ((24000, "single"), (9000, "double")))]
-
-
-@pytest.mark.parametrize(("l1", "strategy"), ROWS)
+@pytest.mark.slow
+@pytest.mark.parametrize(("l1", "strategy"), [(24000, "auto"), (24000, "single"), (9000, "double")])
 def test_training(l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """A transformer's losses and weights are the same where each Add is opted out and so a step of its own."""
     case = load_case("transformer", models_root)

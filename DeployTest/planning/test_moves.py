@@ -191,9 +191,9 @@ def test_forms_that_do_not_exist(tmp_path: Path) -> None:
     with raises(UnsupportedOperator, "node 'Slice_y' (Slice)", "go backward"):
         steps = (ints("starts", 2), ints("ends", 0), ints("axes", 1), ints("steps", -1))
         infer(tmp_path, chain(node("Slice", ("x", *(t.name for t in steps)), ("y",)), initializers=steps))
-    model = chain(node("Clip", ("x", "low"), ("y",)))
-    with raises(UnsupportedOperator, "input 1 ('low'), its 'min'", "run time"):
-        infer(tmp_path, Model(model.nodes, (*model.inputs, value("low", ())), model.outputs))
+    model = chain(node("Pad", ("x", "pads"), ("y",)))
+    with raises(UnsupportedOperator, "input 1 ('pads'), its 'pads'", "run time"):
+        infer(tmp_path, Model(model.nodes, (*model.inputs, value("pads", (4,), onnx.TensorProto.INT64)), model.outputs))
 
 
 POOL = {"kernel_shape": [2, 2]}

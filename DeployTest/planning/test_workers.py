@@ -43,7 +43,7 @@ def planned(place: str, root: Path, jobs: int) -> tuple[str, str]:
     return artefact.dumps(plan), artefact.dumps(tiling)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [pytest.param(n, marks=[pytest.mark.slow] * (n == "spilled")) for n in PLACES])
 def test_any_number_of_workers_gives_the_same_bytes(place: str, models_root: Path) -> None:
     alone = planned(place, models_root, 1)
     assert planned(place, models_root, 2) == alone

@@ -16,7 +16,7 @@ from DeployTest.support.command_line import refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NATIVE = "host_flat"
-CORES = (1, 2, 3, 8)
+CORES = (1, 3, 8)
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("resnet8", "dscnn", "transformer", "mobilenet_v1")]
 RACES = ("-fsanitize=thread", "-g", "-O1")
 LIMIT = 36 << 20

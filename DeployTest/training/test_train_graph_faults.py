@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 RELU = mlp(node("Relu", ("h",), ("y",)))
 FAULTS: dict[str, tuple[Model, dict[str, Any], pytest.RaisesExc]] = {
     "unknown_operator": (
-        mlp(node("Sin", ("h",), ("y",), "wave")),
+        mlp(node("Wave", ("h",), ("y",), "wave")),
         {},
-        raises(UnsupportedOperator, "'wave' (Sin)", "no such operator"),
+        raises(UnsupportedOperator, "'wave' (Wave)", "no such operator"),
     ),
     "backward_operator": (
         mlp(node("ReluGrad", ("h", "h"), ("y",), "odd")),

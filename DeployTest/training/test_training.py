@@ -1,5 +1,6 @@
 """End to end on the host: every case, L1 and mode trains to the expected losses and weights, to the same bits."""
 
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ def test_auto_is_best(entry: Entry, models_root: Path) -> None:
             if step.tiles == 1:
                 assert all(o.slots <= 1 for o in step.operands), f"step {step.name} of one tile takes one slot"
     assert cycles["auto"] <= min(cycles["single"], cycles["double"])
+
+
+LEAST_TILE = 64
+"""Elements of the largest box of a tile, below which the loop around the kernel costs more than the work."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", parameters(mode="auto"))
+def test_no_tile_is_tiny(entry: Entry, models_root: Path) -> None:
+    """A step is cut no finer than it pays, in any L1 of the registry that leaves room for it."""
+    case = load_case(entry.test, models_root)
+    budgets = {"L1": entry.l1} | ({"L2": entry.l2} if entry.l2 else {})
+    tiling = planned(case, Options("host", "auto", budgets, outermost=entry.level))[0]
+    for step, chosen in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
+        if chosen.outer(step.access) == chosen.tile == step.access.sizes:
+            continue
+        tile = {dim: (0, length) for dim, length in chosen.tile.items()}
+        boxes = [prod(length for _, length in operand.box(tile)) for operand in step.access.operands]
+        whole = [prod(operand.view) for operand in step.access.operands]
+        assert max(boxes) >= min(LEAST_TILE, max(whole)), f"{step.name}: tiles of {chosen.tile}"
 
 
 @pytest.mark.parametrize("cores", [1, 4])

@@ -1,13 +1,14 @@
 """Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from deployer.core.errors import DeployerWarning
 from deployer.core.ir import Node
+
+Note = tuple[str, tuple[tuple[str, str], ...]]
+"""What is to be said of a file, and facts with their names."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class RawGraph:
     sequences: tuple[str, ...] = ()
     elements: dict[str, int] = field(default_factory=dict)
     truths: tuple[str, ...] = ()
-    notes: Mapping[str, DeployerWarning] = field(default_factory=dict)
+    notes: dict[str, Note] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

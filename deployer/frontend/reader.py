@@ -16,7 +16,7 @@ from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
 from deployer.frontend.opsets import Imports, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.frontend.prepare.conversions import converted, to_array, warnings_of
+from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
 from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
 
@@ -54,7 +54,7 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     for tensor in read:
         _define(constants, tensor.name, _constant(tensor.name, tensor), name)
     ends = (*(v for v in graph.input if v.name not in constants), *graph.output)
-    notes = warnings_of(filter(None, map(converted, read)), ends)
+    notes = notes_of(filter(None, map(converted, read)), ends)
     refusals = Refusals()
     names = _unique_names(proto for proto, _ in calls)
     for (proto, imports), node_name in zip(calls, names, strict=True):

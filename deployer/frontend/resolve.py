@@ -87,7 +87,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state.truths.update(graph.truths)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
     scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
-    state.warnings.update(graph.notes)
+    state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
     refusals = Refusals()
     try:
         for node in nodes:

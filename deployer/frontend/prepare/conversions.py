@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, ValueInfoProto, numpy_helper
 
-from deployer.core.errors import DeployerWarning
 from deployer.core.operator import Array
+from deployer.frontend.raw_graph import Note
 
 OTHER: dict[int, str] = {
     TensorProto.DOUBLE: "float64",
@@ -38,8 +38,8 @@ def converted(tensor: TensorProto) -> Converted | None:
     return Converted(tensor.name, OTHER[tensor.data_type], array.size, float(error.max(initial=0.0)))
 
 
-def warnings_of(tensors: Iterable[Converted], values: Iterable[ValueInfoProto]) -> dict[str, DeployerWarning]:
-    """A warning for each element type, by its name: initializers, and inputs and outputs of the graph."""
+def notes_of(tensors: Iterable[Converted], values: Iterable[ValueInfoProto]) -> dict[str, Note]:
+    """A note for each element type, by its name: initializers, and inputs and outputs of the graph."""
     by_kind: dict[str, list[Converted]] = {}
     ends: dict[str, list[str]] = {}
     for tensor in tensors:
@@ -48,7 +48,7 @@ def warnings_of(tensors: Iterable[Converted], values: Iterable[ValueInfoProto]) 
         kind = OTHER.get(value.type.tensor_type.elem_type)
         if kind is not None:
             ends.setdefault(kind, []).append(value.name)
-    warnings = {}
+    notes: dict[str, Note] = {}
     for kind in sorted(by_kind.keys() | ends.keys()):
         found, facts = by_kind.get(kind, []), []
         if found:
@@ -57,8 +57,8 @@ def warnings_of(tensors: Iterable[Converted], values: Iterable[ValueInfoProto]) 
             elements = sum(tensor.count for tensor in found)
             facts = [("initializers", f"{len(found)}, {elements} elements"), ("rounding error", text)]
         facts += [("inputs, outputs", ", ".join(ends[kind]))] if kind in ends else []
-        warnings[f"{kind} of the file"] = DeployerWarning(f"what the file has in {kind} is float32 here", facts)
-    return warnings
+        notes[f"{kind} of the file"] = (f"what the file has in {kind} is float32 here", tuple(facts))
+    return notes
 
 
 def to_array(tensor: TensorProto) -> Array:

@@ -18,8 +18,8 @@ DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bid
 """For each direction of a layer, whether its steps are done from the last one backwards."""
 TIME_FIRST = 0
 SWAPPED: tuple[int, ...] = (1, 0, 2)
-REFUSED = {"clip": "0, no clip", "activation_alpha": "activations without", "activation_beta": "activations without"}
-"""Attributes that no form here has, and what is instead."""
+REFUSED = ("clip", "activation_alpha", "activation_beta")
+"""Attributes that no form here has."""
 LENGTHS = 4
 """The position of sequence_lens."""
 BIASES = 2
@@ -87,9 +87,9 @@ class RecurrentLayer(Operator):
 
     def _check_attributes(self, node: Node) -> None:
         """Raise UnsupportedOperator for an attribute, or a value of one, that has no form here."""
-        for name, instead in REFUSED.items():
-            if node.attrs.get(name):
-                raise unsupported(node, f"it has {name}", instead)
+        for name in REFUSED:
+            if node.attrs.get(name, ()) != ():
+                raise unsupported(node, f"it has {name}", f"a layer without {name}")
         direction = node.attr_str("direction", "forward")
         if direction not in DIRECTIONS:
             raise unsupported(node, f"its direction is {direction!r}", f"one of {', '.join(DIRECTIONS)}")

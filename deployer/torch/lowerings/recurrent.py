@@ -17,15 +17,15 @@ class Form:
     order: tuple[int, ...]
     attrs: dict[str, Any]
 
-    def weights(self, g: GraphBuilder, matrix: Value) -> Value:
-        """PyTorch's rows of a matrix, or of a vector, as the operator's, for one direction."""
-        count, rows = len(self.order), matrix.shape[0]
-        rest = matrix.shape[1:]
-        if count > 1:
-            gates = g.reshape(matrix, (count, matrix.shape[0] // count * int(np.prod(rest, dtype=int))))
-            ids = g.constant(np.array(self.order, np.int64), "int64")
+    def weights(self, g: GraphBuilder, matrix: Value, copies: int = 1) -> Value:
+        """PyTorch's rows of a matrix, or of vectors one behind the other, as the operator's, for one direction."""
+        order = [copy * len(self.order) + gate for copy in range(copies) for gate in self.order]
+        shape = matrix.shape
+        if len(self.order) > 1:
+            gates = g.reshape(matrix, (len(order), int(np.prod(shape)) // len(order)))
+            ids = g.constant(np.array(order, np.int64), "int64")
             matrix = g.emit("Gather", [gates, ids], gates.shape, axis=0)
-        return g.reshape(matrix, (1, rows, *rest))
+        return g.reshape(matrix, (1, *shape))
 
     def direction(
         self, g: GraphBuilder, x: Value, states: Sequence[Value | None], weights: Sequence[Value], reverse: bool
@@ -33,7 +33,7 @@ class Form:
         """Y[time, batch, unit] and the last states [1, batch, unit] of one direction; weights are W, R and biases."""
         w, r, *biases = weights
         units = r.shape[1]
-        bias = g.concat([self.weights(g, b) for b in biases], 1) if biases else None
+        bias = self.weights(g, g.concat(biases, 0), len(biases)) if biases else None
         y = (x.shape[0], 1, x.shape[1], units)
         inputs = [x, self.weights(g, w), self.weights(g, r), bias, None, *states]
         while inputs[-1] is None:
@@ -68,6 +68,8 @@ def layers(
     if x.rank != len(("time", "batch", "features")):
         raise g.refusal("its input has no batch axis", "an input of [time, batch, features]")
     directions, each = 2 if bidirectional else 1, 4 if has_bias else 2
+    if len(weights) != count * directions * each:
+        raise g.refusal("it has projections of its state", "proj_size 0")
     x = g.transpose(x, (1, 0, 2)) if batch_first else x
     last: list[list[Value]] = [[] for _ in states]
     for layer in range(count):
