@@ -1,7 +1,6 @@
 """What `deployer fit` does: its options as arguments of the trainer, and what is shown of a run."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from deployer import ending, trainer
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
+from deployer.core.safe_text import json_line
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
@@ -57,7 +57,7 @@ class JsonLines(trainer.Onlooker):
 
     def say(self, kind: str, record: Mapping[str, object]) -> None:
         """One line."""
-        self.console.lines(json.dumps({"event": kind, **record}))
+        self.console.lines(json_line({"event": kind, **record}))
 
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run's size."""

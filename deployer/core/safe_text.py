@@ -131,6 +131,11 @@ def json_text(value: Any, *, allow_nan: bool = True) -> str:
     return json.dumps(value, indent=1, allow_nan=allow_nan) + "\n"
 
 
+def json_line(value: Any) -> str:
+    """JSON in one line without spaces, in ASCII: a line of output, the head of a file, what a digest is made of."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def folded_json(value: Any, width: int = 120) -> str:
     """The same in lines of that width, with as much on each as fits: fewer bytes, and still fit to be edited."""
     return f"{_folded(value, width, 0, 0)}\n"

@@ -15,6 +15,7 @@ import numpy as np
 
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.operator import Array
+from deployer.core.safe_text import json_line
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 
@@ -46,7 +47,7 @@ def checkpoint_bytes(place: Place, origin: Mapping[str, str]) -> bytes:
     arrays = {LOSSES: place.losses, **{STATE + name: array for name, array in place.state.items()}}
     record = {f.name: getattr(place, f.name) for f in fields(place) if f.name not in ("losses", "state", "rows")}
     record["rows"] = [asdict(row) for row in place.rows]
-    metadata = {"format": FORMAT, "origin": json.dumps(dict(origin)), "place": json.dumps(record)}
+    metadata = {"format": FORMAT, "origin": json_line(dict(origin)), "place": json_line(record)}
     return safetensors_bytes(arrays, {**metadata, "digest": _digest(arrays, metadata)})
 
 
@@ -98,8 +99,8 @@ def _check_state(path: Path, state: Mapping[str, Array], like: Mapping[str, Arra
 
 
 def _digest(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
-    total = hashlib.sha256(json.dumps(dict(sorted(metadata.items()))).encode())
+    total = hashlib.sha256(json_line(dict(sorted(metadata.items()))).encode())
     for name, array in sorted(arrays.items()):
-        total.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
+        total.update(json_line([name, str(array.dtype), list(array.shape)]).encode())
         total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()

@@ -15,6 +15,7 @@ import numpy as np
 from deployer.core.errors import FileProblem
 from deployer.core.limits import ARCHIVE_BYTES, RANK
 from deployer.core.operator import Array
+from deployer.core.safe_text import json_line
 
 HEADER_BYTES = 1 << 24
 """The longest header that is read: thousands of tensors, and the history of a run."""
@@ -37,7 +38,7 @@ def safetensors_bytes(arrays: Mapping[str, Array], metadata: Mapping[str, str] |
         header[name] = {"dtype": kind, "shape": list(np.shape(array)), "data_offsets": [at, at + len(packed)]}
         parts.append(packed)
         at += len(packed)
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = json_line(header).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     return b"".join([len(text).to_bytes(LENGTH, "little"), text, *parts])
 
