@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from deployer.core.errors import DeployerWarning, ShapeMismatch
 from deployer.core.ir import Program
 from deployer.frontend import check, parse
+from deployer.training.train_graph import build_train_graph
 from DeployTest.support.command_line import deployer
 from DeployTest.support.small_graphs import Model, node, raises, value
 
@@ -61,6 +62,20 @@ def test_overflow(tmp_path: Path) -> None:
     """A float64 beyond float32 is refused."""
     with raises(ShapeMismatch, "constant 'w' holds 1e+39", "float32 cannot hold"):
         read(tmp_path, model(TensorProto.DOUBLE, (1.0, 1e39)))
+
+
+@pytest.mark.parametrize("opset", [17, 11])
+def test_said_once(opset: int, tmp_path: Path) -> None:
+    """One warning of each kind where the training graph takes nodes as they are, and where it has other forms."""
+    weight = helper.make_tensor("w", TensorProto.DOUBLE, (4,), NUMBERS)
+    nodes = (node("Add", ("x", "w"), ("s",)), node("Softmax", ("s",), ("y",), axis=1))
+    ends = (value("x", (2, 4)),), (value("y", (2, 4)),)
+    path = Model(nodes, *ends, (weight,), infos=(value("s", (4, 2)),), opsets=(("", opset),)).save(tmp_path / "net.onnx")
+    found: list[DeployerWarning] = []
+    build_train_graph(path, "mse", "sgd", 0.01, "w", tmp_path, samples=1, warn=found.append)
+    assert len(found) == 2
+    assert "float64" in found[0].cause
+    assert "'s' is declared with another type" in found[1].cause
 
 
 def test_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

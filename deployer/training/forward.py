@@ -84,18 +84,19 @@ def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) 
     raw = with_keys(raw, seed) if dropout else without_draws(raw)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    return _in_opset(Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws))
+    model = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws)
+    state = model.resolved()
+    return replace(_in_opset(model, state), notes=state.notes)
 
 
-def _in_opset(model: Forward) -> Forward:
-    """The model with each node in the form of the opset of the training graph."""
+def _in_opset(model: Forward, state: Resolved) -> Forward:
+    """The model with each node in the form of the opset of the training graph; `state` is the resolved model."""
     raw = model.raw
     if all(_keeps(model, node) for node in raw.nodes):
         return replace(model, raw=replace(raw, versions={}))
     names = Names({*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))})
     nodes, protos, constants = [], {}, dict(raw.constants)
     as_read = {node.name: node for node in raw.nodes}
-    state = model.resolved()
     constants |= {name: _raw(state.fixed[name]) for node in state.read for name in node.inputs if name in state.fixed}
     for node in state.read:
         if node == as_read.get(node.name) and _keeps(model, node):
@@ -107,7 +108,7 @@ def _in_opset(model: Forward) -> Forward:
         protos[node.name] = node_proto(form)
         constants |= {name: _raw(array) for name, array in arrays.items()}
     raw = replace(raw, nodes=tuple(nodes), constants=constants, versions={})
-    return replace(model, raw=raw, protos=protos, notes=state.notes)
+    return replace(model, raw=raw, protos=protos)
 
 
 def _raw(array: Array) -> RawConstant:

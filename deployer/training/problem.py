@@ -146,7 +146,7 @@ def pose_problem(
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
-    for warning in (*source.notes, *case.state.warnings.values()):
+    for warning in source.notes:
         warn(warning)
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
