@@ -24,7 +24,7 @@ from deployer.fitting.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, fitted_samples, read_source
 from deployer.fitting.verdicts import SampledPasses
-from deployer.frontend import check, parse
+from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.rates.course import Course, read_course
@@ -36,7 +36,6 @@ from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.samples import npz_bytes
 from deployer.training.settings import Given
 from deployer.training.update_graph import Limits
-from deployer.verify.program import verify_program
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
@@ -318,9 +317,7 @@ class _Fit:
             paths = [folder / name for name in GRAPHS]
             self.case.problem.write(*paths)
             output.write(self.directory, {path.name: path.read_bytes() for path in paths}, self.force)
-        source = parse.read_graphs(self.directory / GRAPHS[0], self.directory / GRAPHS[1])
-        program = check.check_program(source, data_inputs=len(self.case.problem.graph.data))
-        verify_program(program)
+        program = self.case.problem.program(*(self.directory / name for name in GRAPHS))
         for samples in (self.samples, self.held_out):
             check_classes(program, samples.arrays if samples else {}, "data:")
         options = replace(self.case.options, accumulate=self.case.run.n_accum)

@@ -70,7 +70,9 @@ def test_said_once(opset: int, tmp_path: Path) -> None:
     weight = helper.make_tensor("w", TensorProto.DOUBLE, (4,), NUMBERS)
     nodes = (node("Add", ("x", "w"), ("s",)), node("Softmax", ("s",), ("y",), axis=1))
     ends = (value("x", (2, 4)),), (value("y", (2, 4)),)
-    path = Model(nodes, *ends, (weight,), infos=(value("s", (4, 2)),), opsets=(("", opset),)).save(tmp_path / "net.onnx")
+    path = Model(nodes, *ends, (weight,), infos=(value("s", (4, 2)),), opsets=(("", opset),)).save(
+        tmp_path / "net.onnx"
+    )
     found: list[DeployerWarning] = []
     build_train_graph(path, "mse", "sgd", 0.01, "w", tmp_path, samples=1, warn=found.append)
     assert len(found) == 2

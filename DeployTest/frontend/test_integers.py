@@ -45,6 +45,21 @@ def test_wide_integers(kind: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(result, np.maximum(a, b) if op == "Max" else a < b)
 
 
+def test_cast_integers(tmp_path: Path) -> None:
+    """The type that Cast names decides, not that of its operand."""
+
+    def cast(kind: str, to: str) -> Model:
+        element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(to))
+        return of(kind, node("Cast", ("a",), ("h",), to=element), node("Mul", ("h", "h"), ("y",)))
+
+    with raises(UnsupportedOperator, "(Mul)", "int64", "int32 operands"):
+        infer(tmp_path, cast("int32", "int64"))
+    for kind in ("int64", "uint8"):
+        a = np.array([200, 3, 0, 1, 2], np.int32)
+        result = run_inference(infer(tmp_path, cast(kind, "int32")), {"a": a})["y"]
+        np.testing.assert_array_equal(result, a * a)
+
+
 def test_integers_of_32_bits_are_as_they_are(tmp_path: Path) -> None:
     """No node is added to wrap them."""
     program = infer(tmp_path, of("int32", node("Sub", ("a", "b"), ("y",))))

@@ -153,8 +153,9 @@ def test_optimizer_faults(optimizer: str, rate: float, error: pytest.RaisesExc, 
         build_train_graph(path, "mse", optimizer, rate, "w1", tmp_path)
 
 
+@pytest.mark.filterwarnings("error")
 def test_divergence(tmp_path: Path) -> None:
-    """A run whose loss leaves float32 has no gold, and none is written."""
+    """A run whose loss leaves float32 has no gold, and none is written; of a rate that is meant no warning is given."""
     path = RELU.save(tmp_path / "model.onnx")
     with raises(DatasetMismatch, "diverges in pass", "smaller learning rate"):
         build_train_graph(path, "mse", "sgd", 1e30, "w1", tmp_path, free_rates=True)

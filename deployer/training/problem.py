@@ -10,6 +10,7 @@ from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, losses, optimizers, usual_accumulator
 from deployer.core.safe_text import parameter_name
+from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.prepare.axes import NO_AXES, Axes
@@ -39,6 +40,7 @@ from deployer.training.onnx_writer import (
 from deployer.training.running import Running, with_running
 from deployer.training.settings import Given, split_settings, with_settings
 from deployer.training.update_graph import Limits, write_optimizer
+from deployer.verify.program import verify_program
 
 FLAG = "lazy_reset_grad"
 SHARE = "loss_share"
@@ -103,6 +105,13 @@ class Problem:
         case = self.graph
         write_train(case, train)
         write_optimizer(case.types, {*case.data, FLAG}, self.rules, self.limits, case.model.opset, optimizer)
+
+    def program(self, train: Path, optimizer: Path) -> Program:
+        """The program of both graphs as they were written; what is odd about the model has been said before."""
+        source = parse.read_graphs(train, optimizer)
+        program = check.check_program(source, data_inputs=len(self.graph.data), warn=lambda warning: None)
+        verify_program(program)
+        return program
 
     def rated(self, program: Program, course: Course, updates: int) -> tuple[Program, Array]:
         """The problem's program, which takes its rates when it runs, and those of its updates by the course.

@@ -11,7 +11,6 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_wa
 from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.safe_text import one_line
-from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import (
     MARK,
@@ -32,7 +31,6 @@ from deployer.training.groups import Group
 from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
 from deployer.training.settings import Given
 from deployer.training.update_graph import Limits
-from deployer.verify.program import verify_program
 from deployer.verify.reference import with_oracle
 
 DRAWN = 4
@@ -149,7 +147,8 @@ def build_train_graph(
         with output.scratch(folder) as place:
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             problem.write(train, step)
-            dataset, program = _checked(case, train.parent, dataset, str(data) if isinstance(data, Path) else "data")
+            program = problem.program(train, step)
+            check_sample_classes(program, dataset.samples, str(data) if isinstance(data, Path) else "data")
             if course is not None:
                 program, rates = problem.rated(program, course, dataset.updates)
                 dataset = replace(dataset, rates=rates)
@@ -204,18 +203,6 @@ def _index_ends(case: TrainGraph) -> dict[str, int]:
         if indices and name in case.data:
             ends[name] = min(indices.least + indices.count, ends.get(name, indices.least + indices.count))
     return ends
-
-
-def _checked(case: TrainGraph, folder: Path, dataset: Dataset, place: str) -> tuple[Dataset, Program]:
-    """The dataset and the program of the graphs in the folder.
-
-    Raises DatasetMismatch for a label outside the classes, `place` being where samples come from.
-    """
-    source = parse.read_graphs(folder / "network.onnx", parse.optimizer_dir(folder) / "network.onnx")
-    program = check.check_program(source, data_inputs=len(case.data))
-    verify_program(program)
-    check_sample_classes(program, dataset.samples, place)
-    return dataset, program
 
 
 def _gold(case: TrainGraph, program: Program, dataset: Dataset) -> Dataset:
