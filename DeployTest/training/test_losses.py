@@ -291,18 +291,22 @@ def test_refused(words: str, said: Sequence[str], tmp_path: Path, capsys: pytest
 
 def test_softmax_before_the_loss(tmp_path: Path) -> None:
     """A loss that applies a softmax itself warns of one before it, and says what to remove; others do not."""
-    for tail, choice, count in (
-        ("Softmax", "cross_entropy", 1),
-        ("LogSoftmax", "cross_entropy", 1),
-        ("LogSoftmax", "nll", 0),
+    output, behind = "the model's output", "the input of what reads 't1'"
+    for tail, choice, said in (
+        (("Softmax",), "cross_entropy", output),
+        (("LogSoftmax",), "cross_entropy", output),
+        (("Softmax", "Flatten", "Identity"), "cross_entropy", behind),
+        (("LogSoftmax",), "nll", None),
+        (("Softmax", "Relu"), "cross_entropy", None),
     ):
-        path = _model(tail).save(tmp_path / tail / "model.onnx")
+        folder = tmp_path / "-".join((*tail, choice))
         found: list[DeployerWarning] = []
-        build_train_graph(path, choice, "sgd", 0.1, "", tmp_path / tail / choice, warn=found.append)
-        assert len(found) == count
-        for warning in found:
-            assert tail in str(warning)
-            assert "remove the node, so that 't0' is the model's output" in str(warning)
+        build_train_graph(_model(*tail).save(folder / "model.onnx"), choice, "sgd", 0.1, "", folder, warn=found.append)
+        assert [w.cause for w in found] == [
+            f"node '{tail[0]}_{'t1' if said == behind else 'y'}' ({tail[0]}) is the model's last, "
+            f"and loss {choice!r} applies it, too"
+        ] * (said is not None)
+        assert all(w.hint == f"remove the node, so that 't0' is {said}" for w in found)
 
 
 def _own(*nodes: onnx.NodeProto, constants: Sequence[onnx.TensorProto] = (), **parts: Any) -> Model:

@@ -2,13 +2,13 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem
-from deployer.core.ir import Program, TensorType
+from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
@@ -56,18 +56,27 @@ def draw(
     )
 
 
+def index_ends(nodes: Iterable[Node], types: Mapping[str, TensorType], root: Callable[[str], str]) -> dict[str, int]:
+    """For each value by which nodes choose, as by ids of rows, the number behind the last choice of all of them.
+
+    `root` leads from a view to its source.
+    """
+    ends: dict[str, int] = {}
+    for node in nodes:
+        indices = operator_of(node).indices(node, types)
+        if indices:
+            name, end = root(indices.input), indices.least + indices.count
+            ends[name] = min(end, ends.get(name, end))
+    return ends
+
+
 def drawn_inputs(program: Program) -> dict[str, Array]:
     """Numbers for the inputs of an inference program: normal ones, and integers from those that may choose.
 
     OptionProblem for an integer input of which nothing says how large it may be.
     """
-    types, ends = {name: tensor.type for name, tensor in program.tensors.items()}, dict[str, int]()
-    for node in program.nodes:
-        indices = operator_of(node).indices(node, types)
-        name = program.storage(indices.input) if indices else ""
-        if indices and name in program.data:
-            end = indices.least + indices.count
-            ends[name] = min(end, ends.get(name, end))
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    ends = index_ends(program.nodes, types, program.storage)
     [sample] = draw({name: types[name] for name in program.data}, ends, 1, 0)
     return {name: values.astype(types[name].dtype) for name, values in sample.items()}
 

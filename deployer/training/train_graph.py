@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
 from deployer.core.ir import Program
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array
 from deployer.core.safe_text import one_line
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.dataset import (
@@ -190,19 +190,9 @@ def _check_counts(samples: int, n_accum: int, n_batches: int | None, flush: bool
 def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
     check_samples(case.sampled.values(), count)
     nodes = (*case.model.raw.nodes, *case.loss.nodes)
-    ends = _index_ends(case) | class_counts(nodes, case.state.types)
+    ends = numbers.index_ends(case.state.nodes, case.state.types, case.state.root)
+    ends |= class_counts(nodes, case.state.types)
     return numbers.draw(case.sampled, ends, count, seed, target_bounds(nodes))
-
-
-def _index_ends(case: TrainGraph) -> dict[str, int]:
-    """For each data input that chooses by number, as ids of rows do, the number behind its last choice."""
-    ends: dict[str, int] = {}
-    for node in case.state.nodes:
-        indices = operator_of(node).indices(node, case.state.types)
-        name = case.state.root(indices.input) if indices else ""
-        if indices and name in case.data:
-            ends[name] = min(indices.least + indices.count, ends.get(name, indices.least + indices.count))
-    return ends
 
 
 def _gold(case: TrainGraph, program: Program, dataset: Dataset) -> Dataset:
