@@ -21,7 +21,7 @@ nn, F = torch.nn, torch.nn.functional
 SEED, BATCH, EPOCHS = 9, 4, 2
 
 
-class Attention(nn.Module):  # type: ignore[name-defined,misc]
+class Attention(nn.Module):
     """Attention with dropout given to the function, and what it gives dropped by a function."""
 
     def forward(self, x: Any) -> Any:
@@ -67,7 +67,7 @@ def test_functions() -> None:
 def test_other_random_numbers() -> None:
     """What draws otherwise is refused, though no input is read: it would be drawn once and for all."""
 
-    class Net(nn.Module):  # type: ignore[name-defined,misc]
+    class Net(nn.Module):
         """Noise."""
 
         def forward(self, x: Any) -> Any:
@@ -79,7 +79,7 @@ def test_other_random_numbers() -> None:
         front.capture(Net(), [torch.ones(2, 3)], dropout="no")
 
 
-class Encoder(nn.Module):  # type: ignore[name-defined,misc]
+class Encoder(nn.Module):
     """One layer of a transformer, and a head."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ def test_buffers_that_the_module_has_not() -> None:
 def test_a_norm_that_runs_twice() -> None:
     """Each of its two runs renews the statistics, one after the other."""
 
-    class Net(nn.Module):  # type: ignore[name-defined,misc]
+    class Net(nn.Module):
         """One norm at two places."""
 
         def __init__(self) -> None:

@@ -84,9 +84,9 @@ def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) 
     raw = with_keys(raw, seed) if dropout else without_draws(raw)
     floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    model = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws)
-    state = model.resolved()
-    return replace(_in_opset(model, state), notes=state.notes)
+    source = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws)
+    state = source.resolved()
+    return replace(_in_opset(source, state), notes=state.notes)
 
 
 def _in_opset(model: Forward, state: Resolved) -> Forward:

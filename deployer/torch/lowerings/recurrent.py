@@ -96,29 +96,19 @@ def _state(g: GraphBuilder, state: Operand, place: int) -> Value | None:
 
 @lowers("lstm")
 def lstm(
-    g: GraphBuilder, x: Value, state: Sequence[Operand], weights: Sequence[Value], *options: object
+    g: GraphBuilder, x: Value, state: Sequence[Operand], weights: Sequence[Value], *options: Any
 ) -> tuple[Value, ...]:
     """Long short-term memory."""
-    return layers(g, LSTM, x, state, weights, *options)  # type: ignore[arg-type]
+    return layers(g, LSTM, x, state, weights, *options)
 
 
-@lowers("gru")
-def gru(g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object) -> tuple[Value, ...]:
-    """Gated recurrent units."""
-    return layers(g, GRU, x, [state], weights, *options)  # type: ignore[arg-type]
+def _of_one_state(aten: str, form: Form) -> None:
+    """Register a layer whose only state is its output."""
+
+    @lowers(aten)
+    def layer(g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: Any) -> tuple[Value, ...]:
+        return layers(g, form, x, [state], weights, *options)
 
 
-@lowers("rnn_tanh")
-def rnn_tanh(
-    g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object
-) -> tuple[Value, ...]:
-    """The plain recurrent layer by tanh."""
-    return layers(g, TANH, x, [state], weights, *options)  # type: ignore[arg-type]
-
-
-@lowers("rnn_relu")
-def rnn_relu(
-    g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: object
-) -> tuple[Value, ...]:
-    """The plain recurrent layer by relu."""
-    return layers(g, RELU, x, [state], weights, *options)  # type: ignore[arg-type]
+for _aten, _form in (("gru", GRU), ("rnn_tanh", TANH), ("rnn_relu", RELU)):
+    _of_one_state(_aten, _form)
