@@ -169,5 +169,7 @@ def test_zoo(name: str, tmp_path: Path) -> None:
     """Nets of the zoo; `python -m DeployTest.suites.zoo` has them all."""
     zoo: Any = importlib.import_module("DeployTest.suites.zoo")
     for optimizer in zoo.OPTIMIZERS:
-        result = zoo.judge(name, optimizer, 0, tmp_path / optimizer)
+        folder = tmp_path / optimizer
+        folder.mkdir()
+        result = zoo.judge(name, optimizer, 0, folder)
         assert (result.outcome, result.reason) == (zoo.RIGHT, "")

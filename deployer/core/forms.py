@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, NodeProto, TensorProto
 
 from deployer.core.ir import Node, TensorType
 
@@ -125,20 +125,28 @@ def _attribute_fault(
     return None
 
 
+_BOOL = "tensor(bool)"
+
+
 @dataclass(frozen=True)
 class TypeNames:
     """ONNX's names of the types of an operator's inputs and outputs; equal names mean equal types.
 
-    The last input's name is that of all further ones.
+    The last input's name is that of all further ones. `bools` are names of types that are bools in any case.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    bools: frozenset[str]
 
     def elements(self, node: Node, known: Mapping[str, int]) -> dict[str, int]:
-        """The element types of the node's outputs that are those of inputs, by name."""
+        """ONNX's element types of the node's outputs by name, as the schema, an input or `to` says them."""
         padded = (*self.inputs, *self.inputs[-1:] * max(len(node.inputs) - len(self.inputs), 0))
         found = {name: known[x] for name, x in zip(padded, node.inputs, strict=False) if x in known}
+        found |= dict.fromkeys(self.bools, TensorProto.BOOL)
+        to = node.attrs.get("to")
+        named = {name: to for name in self.outputs if isinstance(to, int) and name not in self.inputs}
+        found = named | found
         return {x: found[name] for name, x in zip(self.outputs, node.outputs, strict=False) if x and name in found}
 
 
@@ -146,7 +154,9 @@ class TypeNames:
 def type_names(op: str, version: int) -> TypeNames:
     """The names of types in ONNX's schema of that operator and version."""
     schema = onnx.defs.get_schema(op, version, "")
-    return TypeNames(tuple(x.type_str for x in schema.inputs), tuple(x.type_str for x in schema.outputs))
+    inputs, outputs = (tuple(x.type_str for x in formal) for formal in (schema.inputs, schema.outputs))
+    bools = {t.type_param_str for t in schema.type_constraints if list(t.allowed_type_strs) == [_BOOL]}
+    return TypeNames(inputs, outputs, frozenset({_BOOL, *bools}))
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]

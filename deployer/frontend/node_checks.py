@@ -92,8 +92,8 @@ def _check_arguments(node: Node, kernel: Kernel, args: Mapping[str, ArgValue]) -
                 raise unsupported(node, f"kernel argument {name} would be {value.value}", f"{least} to {most}")
 
 
-def integer_types(node: Node, versions: Sequence[int], known: Mapping[str, int]) -> dict[str, int]:
-    """ONNX's integer types of a node's outputs where they are those of inputs, as `known` has them by name."""
+def element_types(node: Node, versions: Sequence[int], known: Mapping[str, int]) -> dict[str, int]:
+    """ONNX's element types of a node's outputs by name, as far as they follow from those `known` of its inputs."""
     named = [type_names(node.op, version) for version in versions if version]
     return named[-1].elements(node, known) if named else {}
 

@@ -65,9 +65,8 @@ class RawGraph:
     """One file's graph: nodes in file order; `domains` holds those of nodes outside the default domain.
 
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
-    node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's integer
-    types of graph inputs and constants, `truths` inputs and constants that are bools in the file, `notes` warnings
-    about the file.
+    node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's element
+    types of graph inputs and constants that are integers or bools in the file, `notes` warnings about the file.
     """
 
     name: str
@@ -80,7 +79,6 @@ class RawGraph:
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()
     elements: dict[str, int] = field(default_factory=dict)
-    truths: tuple[str, ...] = ()
     notes: dict[str, Note] = field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
-from deployer.frontend.opsets import Imports, versions_of
+from deployer.frontend.opsets import versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
@@ -82,8 +82,7 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     found = tuple(dict.fromkeys(v.name for v in values if v.type.WhichOneof("value") == "sequence_type"))
     if not sequences:
         check_tensors(found)
-    elements = _integer_types(graph, [proto for proto, _ in calls if is_literal(proto)])
-    truths = _truths(graph, calls)
+    elements = _element_types(graph, (proto for proto, _ in calls))
     return RawGraph(
         name,
         tuple(nodes),
@@ -95,16 +94,8 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
         versions,
         found,
         elements,
-        truths,
         notes,
     )
-
-
-def _truths(graph: onnx.GraphProto, calls: Iterable[tuple[onnx.NodeProto, Imports]]) -> tuple[str, ...]:
-    """Inputs, constants and results of nodes that are bools without regard to other values."""
-    names = [v.name for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BOOL]
-    names += [t.name for t in graph.initializer if t.data_type == TensorProto.BOOL]
-    return (*names, *(name for proto, _ in calls if holds_bools(proto) for name in proto.output))
 
 
 def holds_bools(proto: onnx.NodeProto) -> bool:
@@ -289,9 +280,13 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim))
 
 
-def _integer_types(graph: onnx.GraphProto, literals: Iterable[onnx.NodeProto]) -> dict[str, int]:
-    """ONNX's element types of graph inputs and constants that are integers by their declarations."""
+def _element_types(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:
+    """ONNX's element types of graph inputs and constants that are integers or bools by their declarations."""
     types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
     types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-    types |= {node.output[0]: a.t.data_type for node in literals for a in node.attribute if a.name == "value"}
-    return {name: kind for name, kind in types.items() if kind != TensorProto.BOOL and ELEMENTS.get(kind) == "int32"}
+    for proto in nodes:
+        if is_literal(proto):
+            types[proto.output[0]] = next((a.t.data_type for a in proto.attribute if a.name == "value"), 0)
+        elif holds_bools(proto):
+            types |= dict.fromkeys(proto.output, TensorProto.BOOL)
+    return {name: kind for name, kind in types.items() if ELEMENTS.get(kind) == "int32"}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+from onnx import TensorProto
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
@@ -14,9 +15,8 @@ from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
-from deployer.frontend.functions.truths import truths
 from deployer.frontend.model_parts import ValueNames
-from deployer.frontend.node_checks import check_wide, form_of, inferred, integer_types, within_types
+from deployer.frontend.node_checks import check_wide, element_types, form_of, inferred, within_types
 from deployer.frontend.opsets import current_form
 from deployer.frontend.prepare.refusals import Refusals, absent
 from deployer.frontend.raw_graph import Declared, RawGraph
@@ -34,7 +34,7 @@ class Resolved:
     in the newest form of their operators. `warnings` holds each warning by the name of its value.
 
     `bodies` holds the operator of each node of the file that a function's body replaces, `fixed` the constants of
-    bodies, `empty` the values of theirs that have no elements, `truths` all values that are bools.
+    bodies, `empty` the values of theirs that have no elements, `elements` ONNX's element types of values, where known.
     """
 
     types: dict[str, TensorType]
@@ -47,7 +47,6 @@ class Resolved:
     elements: dict[str, int] = field(default_factory=dict)
     fixed: dict[str, Array] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
-    truths: set[str] = field(default_factory=set)
     empty: set[str] = field(default_factory=set)
 
     @property
@@ -84,9 +83,8 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
         check_type(f"constant {name!r}", _type_of(array))
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     state.elements.update(graph.elements)
-    state.truths.update(graph.truths)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
-    scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
+    scope = Scope(state.types, state.elements, ValueNames(names), ValueNames({node.name for node in nodes}))
     state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
     refusals = Refusals()
     try:
@@ -103,19 +101,18 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
 
 def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> None:
     """Type a node of the file, or of a function's body, and what it stands for."""
-    state.truths.update(truths(node, versions, state.truths))
+    elements = element_types(node, versions, state.elements)
+    state.elements |= elements
     if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
         return
     _find(node, graph.domains.get(node.name, ""))
     known = _with_sources(state, node)
-    elements = integer_types(known, versions, state.elements)
     kept, wraps = within_types(known, elements)
     for part in (*_in_current_form(state, kept, versions), *wraps):
         for piece in _pieces(state, part):
             state.read.append(piece)
             _add(state, graph, piece, _find(piece, ""))
     check_wide(known, elements, state.constants)
-    state.elements |= elements
 
 
 def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
@@ -150,7 +147,7 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
 def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> None:
     """Type a node of a body; where its results are the same for any values, they are constants, and it is no node."""
     if part.bools:
-        state.truths.update(part.node.outputs)
+        state.elements |= dict.fromkeys(part.node.outputs, TensorProto.BOOL)
     if part.constant is not None:
         name, array = part.node.outputs[0], part.constant.array
         state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array

@@ -30,10 +30,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a body is made from besides its node: types of values, which of them are bools, and names in use."""
+    """What a body is made from besides its node: types of values, ONNX's element types of some, and names in use."""
 
     types: Mapping[str, TensorType]
-    truths: Collection[str]
+    elements: Mapping[str, int]
     values: ValueNames
     nodes: ValueNames
 
@@ -111,8 +111,8 @@ def _type(name: str, scope: Scope) -> TypeProto:
     if not name:
         return TypeProto()
     kind = scope.types[name]
-    element = TensorProto.FLOAT if kind.dtype == "float32" else TensorProto.INT64
-    return helper.make_tensor_type_proto(TensorProto.BOOL if name in scope.truths else element, kind.shape)
+    integer = TensorProto.BOOL if scope.elements.get(name) == TensorProto.BOOL else TensorProto.INT64
+    return helper.make_tensor_type_proto(TensorProto.FLOAT if kind.dtype == "float32" else integer, kind.shape)
 
 
 def _call(node: Node, version: int) -> NodeProto:
