@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
+from .parts.generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
 
 STEPS, FEATURES, HIDDEN, CLASSES = 8, 16, 24, 10
 RATE = 0.1

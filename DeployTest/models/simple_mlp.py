@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from .dense import dense
-from .generator import main, training_case
+from .parts.dense import dense
+from .parts.generator import main, training_case
 
 WIDTHS, LABELS = (64, 8, 10), ("fc1", "fc2")
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
+from .parts.generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
 
 TOKENS, WIDTH, HIDDEN, CLASSES = 16, 32, 64, 10
 RATE = 0.1

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .convnet import ConvNet
-from .generator import Value, main, save_forward, training_case
+from .parts.convnet import ConvNet
+from .parts.generator import Value, main, save_forward, training_case
 
 SIZE, CHANNELS, OUTPUTS = 16, 8, 3
 

@@ -361,7 +361,7 @@ def zero_biases(out: Path) -> Path:
     import onnx
     from onnx import numpy_helper
 
-    from DeployTest.models.generator import training_case
+    from DeployTest.models.parts.generator import training_case
 
     transformer.generate(out / "drawn")
     model = onnx.load(str(out / "drawn" / "transformer.onnx"))
