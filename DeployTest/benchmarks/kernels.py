@@ -3,9 +3,6 @@
 Operands lie in L1, all cores take part, and the dispatch is counted; the same sources give the same cycles.
 """
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from deployer.calibration import measure
 from deployer.calibration.measure import Job
 from deployer.core import target
-from deployer.core.errors import UserError
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
+from DeployTest.support.cycle_tables import end, write_rows
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]
@@ -137,13 +134,6 @@ def planes() -> Iterator[Row]:
         yield _row("AveragePoolGrad", {"dy": y}, "2x2", input_shape=x, **window)
 
 
-def simulator() -> str:
-    """The commit of the simulator's sources beside its install folder, where they are kept."""
-    sources = Path(os.environ.get("GVSOC_INSTALL_DIR", "")).parent / "src"
-    command = ["git", "-C", str(sources), "rev-parse", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-
-
 def main() -> int:
     """Measure everything in one run of the simulator and print it."""
     listed, machine = [*rows(), *convolutions(), *planes()], target.load("siracusa")
@@ -156,14 +146,9 @@ def main() -> int:
         entries.append(entry | ({row.unit: row.count, "per_cycle": rate} if row.unit else {}))
         name = row.kernel or row.form
         print(f"{name:22s} {row.shape:26s} {row.form:12s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
-    head = {"target": machine.name, "cores": machine.cores, "simulator": f"gvsoc {simulator()}"}
-    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
-    RESULT.write_text(json.dumps(head)[:-1] + f', "kernels": [\n{lines}\n]}}\n')
+    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, "kernels", entries)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UserError as error:
-        sys.exit(str(error))
+    end(main)

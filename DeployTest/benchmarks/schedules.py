@@ -28,7 +28,7 @@ from deployer.training.train_graph import build_train_graph
 from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.models.dense import dense
+from DeployTest.models.parts.dense import dense
 from DeployTest.support.cases import Built
 from DeployTest.support.pages import renew
 from DeployTest.support.torch_schedules import COURSES, torch_scheduler

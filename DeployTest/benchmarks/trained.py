@@ -5,7 +5,6 @@ in L1, all cores take part, the dispatch is counted. The steps are those of a tr
 """
 
 import itertools
-import json
 import math
 import sys
 import tempfile
@@ -22,13 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core import target
-from deployer.core.errors import UserError
 from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
-from DeployTest.benchmarks.kernels import simulator
 from DeployTest.support.built_cases import built, opened
+from DeployTest.support.cycle_tables import end, write_rows
 from DeployTest.support.pages import renew
 from DeployTest.support.small_graphs import INT64, Model, constant, node, value
 
@@ -217,16 +215,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         measured = measure.measure_jobs(machine, [call.job for call in steps], Path(folder))
     found = [call.row(result.warm, machine.cores) for call, result in zip(steps, measured, strict=True)]
-    head = {"target": machine.name, "cores": machine.cores, "simulator": f"gvsoc {simulator()}"}
-    text = ",\n".join(f"  {json.dumps(asdict(row))}" for row in found)
-    RESULT.write_text(json.dumps(head)[:-1] + f', "steps": [\n{text}\n]}}\n')
+    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, "steps", [asdict(row) for row in found])
     print(markdown(found))
     renew(PAGE, MARKS, markdown(found))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UserError as error:
-        sys.exit(str(error))
+    end(main)

@@ -5,7 +5,6 @@ graph runs alone, on the model's initial weights and drawn gradients and states;
 """
 
 import importlib
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,10 +16,9 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from deployer import pipeline
-from deployer.core.errors import UserError
-from DeployTest.benchmarks.kernels import simulator
 from DeployTest.benchmarks.siracusa import BYTES_PER_CYCLE
 from DeployTest.support.cases import compile_case, faults
+from DeployTest.support.cycle_tables import end, write_rows
 from DeployTest.support.pages import renew
 
 RESULT = Path(__file__).with_name("updates_siracusa.json")
@@ -100,16 +98,11 @@ def main() -> int:
         for optimizer in OPTIMIZERS:
             with tempfile.TemporaryDirectory() as folder, console.status(f"{model} {optimizer}"):
                 found.append(measured(model, optimizer, Path(folder)))
-    head = {"target": "siracusa", "l1": L1, "simulator": f"gvsoc {simulator()}"}
-    text = ",\n".join(f"  {json.dumps(asdict(row))}" for row in found)
-    RESULT.write_text(json.dumps(head)[:-1] + f', "updates": [\n{text}\n]}}\n')
+    write_rows(RESULT, {"target": "siracusa", "l1": L1}, "updates", [asdict(row) for row in found])
     print(markdown(found))
     renew(PAGE, MARKS, markdown(found))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UserError as error:
-        sys.exit(str(error))
+    end(main)

@@ -22,7 +22,7 @@ from deployer.verify.checks import Checks, Judge
 from deployer.verify.same_state import recorded_passes
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.models import dscnn, mobilenet_v1
-from DeployTest.models.generator import Generate
+from DeployTest.models.parts.generator import Generate
 from DeployTest.support.cases import Built, compile_case, worst_difference
 from DeployTest.support.pages import renew
 from DeployTest.support.turned import recorded_run

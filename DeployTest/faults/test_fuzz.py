@@ -13,7 +13,8 @@ import pytest
 
 from deployer.core.errors import GraphProblem, InternalError
 from deployer.core.operator import registry
-from DeployTest.faults.fuzz import campaign, coverage, draw, edits, models, reference, register, trial, watch, worker
+from DeployTest.faults.fuzz import campaign, coverage, draw, models, reference, register, trial, watch, worker
+from DeployTest.faults.fuzz.edits.register import edits
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
@@ -225,7 +226,7 @@ def test_excuses() -> None:
 def test_edits_are_registered_once() -> None:
     """Each kind has edits, and no two of one kind share a name."""
     for kind in ("graph", "archive", "artefact", "toml"):
-        names = [e.__name__ for e in edits.edits(kind)]
+        names = [e.__name__ for e in edits(kind)]
         assert len(names) > 2
         assert len(names) == len(set(names))
 

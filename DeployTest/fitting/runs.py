@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deployer.trainer import Fitted, Onlooker, fit
-from DeployTest.models.dense import dense
+from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)
 OPTIONS: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.02, "n_accum": 2, "epochs": 3, "seed": 3}

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from . import dense
-from .generator import main
+from .parts import dense
+from .parts.generator import main
 
 WIDTHS = (128, 64, 32, 64, 64, 32, 64, 128)
 LABELS = ("encoder.0", "encoder.2", "encoder.4", "decoder.0", "decoder.2", "decoder.4", "decoder.6")

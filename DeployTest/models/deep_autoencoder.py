@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from . import dense
-from .generator import main
+from .parts import dense
+from .parts.generator import main
 
 WIDTHS = (640, 128, 128, 128, 8, 128, 128, 128, 640)
 LABELS = tuple(f"fc{i}" for i in range(1, len(WIDTHS)))

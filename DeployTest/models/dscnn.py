@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from .convnet import ConvNet
-from .generator import main
+from .parts.convnet import ConvNet
+from .parts.generator import main
 
 CHANNELS, BLOCKS = 64, 4
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .convnet import ConvNet
-from .generator import Value, main
+from .parts.convnet import ConvNet
+from .parts.generator import Value, main
 
 SIZE, CHANNELS, GROUPS, CLASSES = 16, 16, 4, 10
 VERSION = 21

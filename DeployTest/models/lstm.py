@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Value, forward_graph, layer, main, save_forward, sgd_case, uniform
+from .parts.generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
 
 STEPS, FEATURES, HIDDEN, CLASSES = 8, 16, 24, 10
 RATE = 0.1
@@ -43,7 +43,9 @@ def generate(out: Path, *, batch: int = 1, seed: int = 0, steps: int = STEPS, **
     ]
     scores = node("Gemm", "fc", state, *final)
     model = save_forward(out / "lstm.onnx", graph, scores, (batch, CLASSES))
-    return sgd_case(model, "cross_entropy", r"(weight|bias)$", seed=seed + 1, **{"learning_rate": RATE} | options).train
+    return training_case(
+        model, "cross_entropy", r"(weight|bias)$", seed=seed + 1, **{"learning_rate": RATE} | options
+    ).train
 
 
 if __name__ == "__main__":

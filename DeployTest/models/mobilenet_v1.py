@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from .convnet import ConvNet
-from .generator import main
+from .parts.convnet import ConvNet
+from .parts.generator import main
 
 BLOCKS = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1))
 """Channels and stride of each depthwise-separable block."""

@@ -6,8 +6,8 @@ With 3, 5 and 9 blocks in each stack it is ResNet-20, -32 and -56.
 from pathlib import Path
 from typing import Any
 
-from .convnet import ConvNet
-from .generator import main
+from .parts.convnet import ConvNet
+from .parts.generator import main
 
 STACKS = ((16, 1), (32, 2), (64, 2))
 """Channels and stride of each stack."""

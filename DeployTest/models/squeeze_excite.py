@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from .convnet import ConvNet
-from .generator import main
+from .parts.convnet import ConvNet
+from .parts.generator import main
 
 SIZE, CHANNELS, EXPANDED, SQUEEZED, CLASSES = 16, 16, 48, 12, 10
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Value, forward_graph, layer, main, save_forward, sgd_case, uniform
+from .parts.generator import Value, forward_graph, layer, main, save_forward, training_case, uniform
 
 TOKENS, WIDTH, HIDDEN, CLASSES = 16, 32, 64, 10
 RATE = 0.1
@@ -59,7 +59,9 @@ def generate(
     bias = gs.Constant("fc.bias", uniform(generator, width, CLASSES))
     scores = layer(graph, "Gemm", "fc", [x, weight, bias], "output")
     model = save_forward(out / "transformer.onnx", graph, scores, (batch, CLASSES))
-    return sgd_case(model, "cross_entropy", r"weight$|bias$", seed=seed + 1, **{"learning_rate": RATE} | options).train
+    return training_case(
+        model, "cross_entropy", r"weight$|bias$", seed=seed + 1, **{"learning_rate": RATE} | options
+    ).train
 
 
 if __name__ == "__main__":

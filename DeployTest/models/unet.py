@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .convnet import ConvNet
-from .generator import Value, main, save_forward, sgd_case
+from .parts.convnet import ConvNet
+from .parts.generator import Value, main, save_forward, training_case
 
 SIZE, CHANNELS, OUTPUTS = 16, 8, 3
 
@@ -62,7 +62,7 @@ def generate(out: Path, *, batch: int = 1, samples: int = 4, seed: int = 0, **op
     net.level("fourth", CHANNELS)
     net.conv("last", OUTPUTS, (1, 1))
     path = save_forward(out / "unet.onnx", net.graph, net.x, net.shape)
-    return sgd_case(
+    return training_case(
         path, "mse", r"(weight|bias)$", samples=samples, seed=seed + 1, **{"learning_rate": 0.1} | options
     ).train
 

@@ -1,1 +1,1 @@
-"""Fusion, schedule, tiles and addresses."""
+"""Schedule, tiles and addresses."""

@@ -361,7 +361,7 @@ def zero_biases(out: Path) -> Path:
     import onnx
     from onnx import numpy_helper
 
-    from DeployTest.models.generator import sgd_case
+    from DeployTest.models.parts.generator import training_case
 
     transformer.generate(out / "drawn")
     model = onnx.load(str(out / "drawn" / "transformer.onnx"))
@@ -369,4 +369,4 @@ def zero_biases(out: Path) -> Path:
         if tensor.name.endswith("bias"):
             tensor.CopyFrom(numpy_helper.from_array(np.zeros(tensor.dims, np.float32), tensor.name))
     onnx.save(model, str(out / "zero.onnx"))
-    return sgd_case(out / "zero.onnx", "cross_entropy", r"weight$|bias$", seed=1, learning_rate=0.1).train
+    return training_case(out / "zero.onnx", "cross_entropy", r"weight$|bias$", seed=1, learning_rate=0.1).train

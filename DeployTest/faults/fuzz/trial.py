@@ -17,7 +17,7 @@ from typing import Any
 from deployer.core.errors import InternalError, UserError
 
 from .draw import Draw
-from .edits import edits
+from .edits.register import edits
 from .watch import StrayError, watching
 
 ROOT = Path(__file__).resolve().parents[3]

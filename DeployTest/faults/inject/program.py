@@ -18,7 +18,7 @@ from deployer.pipeline import Case
 from deployer.running import build
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, transformer
-from DeployTest.models.convnet import ConvNet
+from DeployTest.models.parts.convnet import ConvNet
 
 from . import census, printed
 

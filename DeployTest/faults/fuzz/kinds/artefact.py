@@ -8,7 +8,7 @@ from typing import Any
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw
-from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Finding, Trial

@@ -9,7 +9,7 @@ from deployer import pipeline
 from deployer.training import train_graph
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.draw import Draw
-from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Trial, contained
 

@@ -12,9 +12,11 @@ from deployer.codegen import generate
 from deployer.core.ir import Program
 from deployer.frontend import check, parse
 from deployer.verify.program import verify_program
-from DeployTest.faults.fuzz import attribute_edits, graph_edits, tensor_edits
 from DeployTest.faults.fuzz.building import build_inference
 from DeployTest.faults.fuzz.draw import damaged
+from DeployTest.faults.fuzz.edits import attributes as attribute_edits
+from DeployTest.faults.fuzz.edits import graph as graph_edits
+from DeployTest.faults.fuzz.edits import tensors as tensor_edits
 from DeployTest.faults.fuzz.models import chain
 from DeployTest.faults.fuzz.output_text import check_text, random_options
 from DeployTest.faults.fuzz.reference import compare

@@ -11,7 +11,7 @@ from deployer.core.errors import DeployerError
 from deployer.frontend import check, parse
 from DeployTest.faults.fuzz.building import build_inference, command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE
-from DeployTest.faults.fuzz.graph_edits import rename, value_names
+from DeployTest.faults.fuzz.edits.graph import rename, value_names
 from DeployTest.faults.fuzz.models import chain
 from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind

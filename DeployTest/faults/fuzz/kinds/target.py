@@ -11,7 +11,7 @@ from deployer.core.plan import Options
 from deployer.core.target import TARGETS_DIR
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.draw import Draw
-from DeployTest.faults.fuzz.edits import edits_of
+from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.output_text import check_text
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.trial import Trial, contained

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Array, forward_graph, layer, save_forward, sgd_case, uniform
+from .generator import Array, forward_graph, layer, save_forward, training_case, uniform
 
 
 def dense(path: Path, widths: Sequence[int], labels: Sequence[str], batch: int, seed: int, relu: bool) -> Path:
@@ -39,4 +39,4 @@ def autoencoder(
     """The case of a chain with Relu between that learns its own input; returns the *_train folder."""
     model = dense(out / f"{name}.onnx", widths, labels, batch, seed, relu=True)
     x: Array = np.random.default_rng(seed + 1).standard_normal((samples, batch, widths[0])).astype(np.float32)
-    return sgd_case(model, "mse", data={"input": x, "target": x}, **{"learning_rate": 1.0} | options).train
+    return training_case(model, "mse", data={"input": x, "target": x}, **{"learning_rate": 1.0} | options).train

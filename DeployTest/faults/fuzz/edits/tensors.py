@@ -4,9 +4,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .draw import FLOATS, INTEGERS, Draw
-from .edits import edits_of
-from .graph_edits import value_names
+from DeployTest.faults.fuzz.draw import FLOATS, INTEGERS, Draw
+
+from .graph import value_names
+from .register import edits_of
 
 LOCATIONS = ("weights.bin", "weights.bin", "../secret/secret.bin", "missing.bin", "", ".", "/etc/passwd", "link.bin")
 LOCATIONS += ("sub/../../secret/secret.bin", "../case/weights.bin")

@@ -12,7 +12,7 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.operators.test_siracusa_kernels import (
+from DeployTest.targets.test_siracusa_kernels import (
     CORES,
     LAYERS,
     NANS,

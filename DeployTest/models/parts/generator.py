@@ -48,7 +48,7 @@ def uniform(generator: np.random.Generator, fan_in: int, *shape: int) -> Array:
     return generator.uniform(-bound, bound, shape).astype(np.float32)
 
 
-def sgd_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
+def training_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
     """The training case of a model, beside its file, with SGD unless `optimizer` is given; `options` are those of
     `build_train_graph`.
     """

@@ -6,10 +6,10 @@ import onnx
 from onnx import AttributeProto, helper
 
 from deployer.core.operator import registry
+from DeployTest.faults.fuzz.draw import Draw
+from DeployTest.faults.fuzz.models import OPSET
 
-from .draw import Draw
-from .edits import edits_of
-from .models import OPSET
+from .register import edits_of
 
 STRINGS = ("", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "none", "mean", "sum", "constant", "reflect", "edge")
 STRINGS += ("wrap", "tanh", "Relu", "linear", "evil", "\n*/")

@@ -12,7 +12,7 @@ from deployer.rates.windows import mean_shares
 from deployer.training.samples import write_npz
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.reference import run_training
-from DeployTest.models.dense import dense
+from DeployTest.models.parts.dense import dense
 from DeployTest.support.built_cases import opened
 from DeployTest.support.command_line import deployer, refused
 from DeployTest.support.tolerances import assert_close

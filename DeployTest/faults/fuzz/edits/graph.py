@@ -3,9 +3,10 @@
 import onnx
 from onnx import TensorProto, helper
 
-from .attribute_edits import node_of
-from .draw import Draw
-from .edits import edits_of
+from DeployTest.faults.fuzz.draw import Draw
+
+from .attributes import node_of
+from .register import edits_of
 
 ELEMENTS = (*TensorProto.DataType.values(), 99, -1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from .generator import Array, Value, forward_graph, layer, save_forward, sgd_case
+from .generator import Array, Value, forward_graph, layer, save_forward, training_case
 
 Pair = tuple[int, int]
 
@@ -93,7 +93,7 @@ class ConvNet:
             "input": draw.standard_normal((samples, *shape)).astype(np.float32),
             "labels": draw.integers(0, self.shape[1], (samples, shape[0])),
         }
-        return sgd_case(path, "cross_entropy", r"(weight|bias)$", data=data, **options).train
+        return training_case(path, "cross_entropy", r"(weight|bias)$", data=data, **options).train
 
     def _around(self, centre: float, spread: float, count: int) -> Array:
         """Different numbers, so that a channel taken for another shows."""

@@ -13,7 +13,7 @@ from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
-from DeployTest.operators.test_siracusa_kernels import JOBS, compare
+from DeployTest.targets.test_siracusa_kernels import JOBS, compare
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 POINTER_BYTES = np.dtype(np.uintp).itemsize

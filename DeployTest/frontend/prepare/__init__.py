@@ -1,0 +1,1 @@
+"""Preparing read graphs: element types, open axes, and what is refused."""

@@ -1,0 +1,1 @@
+"""Fused steps: what is fused, its tiles, and the same bits as apart."""
