@@ -17,10 +17,10 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.fitting.export import export_weights
+from deployer.fitting.fit import Fitted
 from deployer.fitting.metrics import ACCURACY, LOSS
 from deployer.fitting.order import Order
 from deployer.running.run import Outcome
-from deployer.trainer import Fitted
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, Stops, files, small_data, small_fit, small_model
 from DeployTest.support.cases import compile_case

@@ -1,14 +1,13 @@
 """Training over epochs in one call: a forward model and its data in; trained weights, history and report out."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from deployer import stretches
 from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
@@ -19,107 +18,24 @@ from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
-from deployer.fitting.order import FILL, Order, Samples, split
+from deployer.fitting.order import Order, Samples, split
 from deployer.fitting.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, fitted_samples, read_source
+from deployer.fitting.stretches import Rates, build_stretch, rates_of
+from deployer.fitting.task import Run, Task
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_classes
-from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.rates.course import Course, read_course
-from deployer.rates.schedules import CONSTANT
 from deployer.running import output
-from deployer.stretches import Rates
-from deployer.training.groups import Group
-from deployer.training.problem import NO_LIMITS, Problem, pose_problem
+from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
-from deployer.training.settings import Given
-from deployer.training.update_graph import Limits
 from deployer.verify.program import verify_program
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
 GRAPHS = ("train.onnx", "optimizer.onnx")
-CHECKS = 8
-"""So many passes of a run are repeated in float64 by default."""
-OVERFIT_BOUND = 0.05
-"""The loss that a few samples must fall below by default."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What is learned, and by which rule; the fields are those of `build_train_graph`.
-
-    `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
-    """
-
-    loss: str
-    optimizer: str = ""
-    learning_rate: float = 0.01
-    trainable: str = ""
-    settings: Given = field(default_factory=dict)
-    class_weights: Sequence[float] = ()
-    groups: Sequence[Group] = ()
-    limits: Limits = NO_LIMITS
-    free_rates: bool = False
-    dropout: bool = True
-    axes: Axes = NO_AXES
-    schedule: str = ""
-    warm_up: str = ""
-
-    def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
-        """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schedule", "warm_up")}
-        return pose_problem(model, **given, seed=seed, statistics=True, warn=warn)
-
-    @property
-    def course(self) -> Course | None:
-        """The course of the rates; None where they are constants."""
-        if not (self.schedule or self.warm_up):
-            return None
-        return read_course(self.schedule or CONSTANT, self.warm_up, self.free_rates)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """How a run goes on, and what is done on the way.
-
-    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
-    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
-    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
-    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
-    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
-    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
-    """
-
-    epochs: int = 1
-    n_steps: int | None = None
-    n_accum: int = 1
-    seed: int = 0
-    shuffle: bool = True
-    rest: str = FILL
-    validation: Source | float | None = None
-    validation_target: Path | None = None
-    patience: int = 0
-    watch: str = LOSS
-    top: tuple[int, ...] = ()
-    overfit: int | None = None
-    bound: float = OVERFIT_BOUND
-    every: int = 0
-    resume: bool = False
-    checks: int = CHECKS
-
-    def __post_init__(self) -> None:
-        """Raise OptionProblem for numbers without meaning."""
-        least = {"epochs": 1, "n_steps": 1, "n_accum": 1, "overfit": 1, "patience": 0, "every": 0, "checks": 0}
-        for name, low in least.items():
-            number = getattr(self, name)
-            if number is not None and number < low:
-                raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
-        if self.overfit is not None and self.validation is not None:
-            raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +176,7 @@ class _Case:
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
-        return stretches.rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
+        return rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """What the bits of a run follow from, by name: digests, and the options that matter."""
@@ -326,7 +242,7 @@ class _Fit:
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
-        plan = stretches.build_stretch(program, options, folder, self.force, self.onlooker.stage)
+        plan = build_stretch(program, options, folder, self.force, self.onlooker.stage)
         return Trainer(program, plan, folder, rates)
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
@@ -337,7 +253,7 @@ class _Fit:
         graph = parse.read_graphs(self.case.evaluated, None, self.case.task.axes).main
         program = evaluated_program(graph, tuple(weights.values()))
         folder = self.directory / "validation"
-        plan = stretches.build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
+        plan = build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
         evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
 
         def measure(state: Mapping[str, Array]) -> dict[str, float]:
