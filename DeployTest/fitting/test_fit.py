@@ -1,4 +1,4 @@
-"""Whole runs: the bits of the trainer that exists, checkpoints and their refusal, metrics, ends, and the way back."""
+"""Whole runs: the bits of `deployer train`, checkpoints and their refusal, metrics, ends, and the way back."""
 
 import contextlib
 import json
@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
@@ -203,6 +205,9 @@ def test_ends(model: Path, tmp_path: Path) -> None:
         ({"top": (2,)}, "nothing measures 'top_2'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"overfit": 2, "validation": 0.5}, "validation has no effect"),
+        ({"validation": 0.5, "validation_target": Path("y.npy")}, "validation_target has no effect"),
+        ({"validation": 1, "validation_target": Path("y.npy")}, "validation_target has no effect"),
+        ({"target_data": Path("y.npy")}, "y.npy has no effect"),
         ({"colour": 1}, "no option 'colour'"),
         ({"rest": "drop", "batch": 3}, "no option 'batch'"),
     ],
@@ -231,7 +236,7 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [events[0]["event"], events[-1]["event"]] == ["begin", "end"]
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
-    assert any("fill no update" in note for note in events[-1]["notes"])
+    assert "passes at the end that fill no update of 2: 1" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -240,4 +245,18 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "<svg" in page
     assert "http" not in page
     assert "<script" not in page
-    assert "is no share" in refused(capsys, *words, "-o", tmp_path / "c", "--validation", "1.5")
+    words += ["-o", tmp_path / "c"]
+    assert "is no share" in refused(capsys, *words, "--validation", "1.5")
+    limits = ["-p", "host", "--budget", "L1=2000"]
+    assert "level L1 has the budgets" in refused(capsys, *words, *limits, "--budget", "L1=3000")
+    assert "y.npy has no effect" in refused(capsys, *words, "--target", "y.npy")
+    assert not (tmp_path / "c").exists()
+
+
+def test_command_export(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command says how many tensors it replaced."""
+    for names, count in ((["first.bias"], "1 tensor from"), (["first.bias", "second.bias"], "2 tensors from")):
+        arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
+        np.savez(tmp_path / "w.npz", **{name: arrays[name] + 1 for name in names})
+        assert deployer("export", model, "--weights", tmp_path / "w.npz", "-o", tmp_path / "out.onnx", "--force") == 0
+        assert f"out.onnx: {count}" in capsys.readouterr().out

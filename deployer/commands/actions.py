@@ -315,7 +315,7 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.fitting.export import export_weights
 
     written = export_weights(a.model, a.weights, a.output, a.force)
-    console.lines(f"{a.output}: {len(written)} tensors from {a.weights}")
+    console.lines(f"{a.output}: {len(written)} tensor{'s' if len(written) > 1 else ''} from {a.weights}")
     return 0
 
 

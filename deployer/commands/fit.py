@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
-from deployer.commands.requests import axes_of
+from deployer.commands.requests import axes_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
@@ -128,7 +128,9 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
 
 def _options(a: argparse.Namespace) -> Options:
     target = targets.load(a.platform) if a.platform else targets.native()
-    return Options(target.name, budgets=dict(a.budget) or None, cores=a.cores, outermost=target.levels[-1].name)
+    return Options(
+        target.name, budgets=level_budgets(a.budget, target) or None, cores=a.cores, outermost=target.levels[-1].name
+    )
 
 
 def _validation(a: argparse.Namespace) -> Source | float | None:

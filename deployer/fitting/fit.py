@@ -80,7 +80,7 @@ class Onlooker:
 
 def fit(
     model: Path | str,
-    data: Source | str,
+    data: Source,
     loss: str,
     optimizer: str = "",
     *,
@@ -147,7 +147,7 @@ class _Case:
     def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
         run = self.run
-        samples = self.samples(source, target, str(source) if isinstance(source, Path) else "data")
+        samples = self.samples(source, target, str(source) if isinstance(source, Path | str) else "data")
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -290,7 +290,7 @@ class _Fit:
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
         open_passes = end.passes % run.n_accum
         notes = [order.note] if order.note else []
-        notes += [f"the last {open_passes} passes fill no update of {run.n_accum}"] if open_passes else []
+        notes += [f"passes at the end that fill no update of {run.n_accum}: {open_passes}"] if open_passes else []
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)

@@ -94,3 +94,5 @@ class Run:
                 raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
         if self.overfit is not None and self.validation is not None:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
+        if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
+            raise OptionProblem("validation_target has no effect", hint="leave it out: validation is no file")
