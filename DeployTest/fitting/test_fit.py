@@ -17,14 +17,15 @@ import pytest
 from onnx import numpy_helper
 
 from deployer import pipeline
-from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
+from deployer.core.errors import DatasetMismatch, FileProblem, GraphProblem, OptionProblem
 from deployer.fitting.export import export_weights
-from deployer.fitting.fit import Fitted
+from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.metrics import ACCURACY, LOSS
 from deployer.fitting.order import Order
 from deployer.running.run import Outcome
 from deployer.training.train_graph import build_train_graph
-from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, Stops, files, small_data, small_fit, small_model
+from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit, small_model
+from DeployTest.models.dense import dense
 from DeployTest.support.cases import compile_case
 from DeployTest.support.command_line import deployer, refused
 
@@ -225,6 +226,40 @@ def test_labels_are_classes(model: Path, tmp_path: Path) -> None:
     data["labels"][5] = 3
     with pytest.raises(DatasetMismatch, match="holds label 3"):
         small_fit(tmp_path, model, validation=data)
+
+
+def test_batches_without_labels(model: Path, tmp_path: Path) -> None:
+    """A batch, or a validation set, of whose labels none counts is refused before anything is compiled."""
+    data = small_data()
+    ignored = {"settings": {"ignore-index": -1}, "shuffle": False}
+    data["labels"][8:12] = -1
+    with pytest.raises(DatasetMismatch, match="the batch of pass 2 has no label that counts"):
+        fit(model, data, "cross_entropy", folder=tmp_path, **{**OPTIONS, **ignored})
+    with pytest.raises(DatasetMismatch, match="the validation set has no label that counts"):
+        small_fit(tmp_path, model, validation=data | {"labels": np.full(SAMPLES, -1)}, **ignored)
+    assert not (tmp_path / "code").exists()
+
+
+def test_watch_belongs_to_the_run(model: Path, tmp_path: Path) -> None:
+    """The best value so far is of one metric, on one model: a run that watches another, or asks another, is refused."""
+    options = {"validation": small_data(), "epochs": 1, "checks": 0}
+    small_fit(tmp_path, model, **options)
+    with pytest.raises(OptionProblem, match="watch differs"):
+        small_fit(tmp_path, model, **options, watch=ACCURACY, resume=True)
+    again = small_model(tmp_path)
+    changed = onnx.load(again)
+    changed.doc_string = "another file"
+    onnx.save(changed, again)
+    with pytest.raises(OptionProblem, match="evaluated differs"):
+        small_fit(tmp_path, model, **options, evaluated=again, resume=True)
+
+
+def test_other_models_for_validation(model: Path, tmp_path: Path) -> None:
+    """One without a trained weight is refused before anything is done."""
+    lacking = dense(tmp_path / "lacking.onnx", WIDTHS, ("one", "two"), BATCH, 0, relu=True)
+    with pytest.raises(GraphProblem, match=r"validation runs has no initializer 'first\.weight'"):
+        small_fit(tmp_path / "run", model, validation=small_data(), evaluated=lacking)
+    assert not (tmp_path / "run").exists()
 
 
 def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

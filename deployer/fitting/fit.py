@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
+from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
@@ -26,7 +27,7 @@ from deployer.fitting.stretches import Rates, build_stretch, rates_of
 from deployer.fitting.task import Run, Task
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import check, parse
-from deployer.frontend.data_numbers import check_classes
+from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.running import output
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
@@ -113,16 +114,17 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(Path(data) if isinstance(data, str) else data, target_data)
+    samples, held_out = case.split_samples(data, target_data)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
     case.check_watched(held_out)
     origin = case.origin(samples, held_out)
+    evaluation = case.evaluation() if held_out else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        return _Fit(case, directory, samples, held_out, origin, force, onlooker or Onlooker()).run()
+        return _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker()).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +186,16 @@ class _Case:
         rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
         rule["groups"] = [repr(group) for group in task.groups]
         given = [task.loss, run.n_accum, run.seed, run.shuffle, run.rest, run.overfit]
-        found = {"rates": self.rates(samples).origin}
-        found |= {"model": hashlib.sha256(self.model.read_bytes()).hexdigest()[:16], "data": _digest(samples)}
-        found["validation"] = _digest(held_out) if held_out else "none"
+        models = {"model": self.model, "evaluated": self.evaluated}
+        found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
+        found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
+        found |= {"rates": self.rates(samples).origin, "watch": run.watch}
         return found | {"rule": json_text(rule), "order": json_text(given)}
+
+    def evaluation(self) -> Program:
+        """The program of the model that validation runs."""
+        graph = parse.read_graphs(self.evaluated, None, self.task.axes).main
+        return evaluated_program(graph, tuple(self.problem.graph.original.values()))
 
 
 def _digest(samples: Samples) -> str:
@@ -206,6 +214,7 @@ class _Fit:
     directory: Path
     samples: Samples
     held_out: Samples | None
+    evaluation: Program | None
     origin: dict[str, str]
     force: bool
     onlooker: Onlooker
@@ -239,6 +248,11 @@ class _Fit:
         verify_program(program)
         for samples in (self.samples, self.held_out):
             check_classes(program, samples.arrays if samples else {}, "data:")
+        order = self.case.order(self.samples)
+        batches = (self.samples.of(order.indices(index)) for index in range(self.case.passes(self.samples)))
+        check_counts(program, batches, "data: the batch of pass")
+        if self.held_out:
+            check_total(program, self.held_out.in_order(), "data: the validation set")
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
@@ -247,11 +261,9 @@ class _Fit:
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
         """A function that gives the metrics of the samples held out; of none where there are no such samples."""
-        samples, weights = self.held_out, self.case.problem.graph.original
-        if samples is None:
+        samples, program, weights = self.held_out, self.evaluation, self.case.problem.graph.original
+        if samples is None or program is None:
             return lambda state: {}
-        graph = parse.read_graphs(self.case.evaluated, None, self.case.task.axes).main
-        program = evaluated_program(graph, tuple(weights.values()))
         folder = self.directory / "validation"
         plan = build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
         evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
@@ -270,7 +282,7 @@ class _Fit:
         return Place(state=initial)
 
     def _keep(self, place: Place, is_best: bool) -> None:
-        """Write a checkpoint, after it as the best one: whoever finds the checkpoint finds the best one, too."""
+        """Write a checkpoint, first as the best one if it is: whoever finds the checkpoint finds the best one, too."""
         content = checkpoint_bytes(place, self.origin)
         output.write(self.directory, {**({BEST: content} if is_best else {}), CHECKPOINT: content}, self.force)
 
