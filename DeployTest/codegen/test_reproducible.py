@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from deployer import pipeline
+from deployer.commands.ending import report
 from deployer.core import target
-from deployer.ending import report
 from deployer.running import build
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import generated, script

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from deployer import cli
+from deployer.commands.parser import BUFFERINGS
 from deployer.core.operator import registry
 from deployer.core.target import load, names
 from deployer.tilers.strategies.strategy import registry as strategies
@@ -255,7 +255,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for name in ("train", "optimizer", "infer", "compile", "emit", "train-graph", "targets", "operators"):
         assert name in text
-    assert set(cli.BUFFERINGS) == set(strategies())
+    assert set(BUFFERINGS) == set(strategies())
 
 
 def test_train_graph(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer import __version__, commands
+from deployer import __version__
+from deployer.commands import actions
 from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
 from DeployTest.support.cases import HERE, case_dir
 from DeployTest.support.command_line import deployer
@@ -54,7 +55,7 @@ def test_codes(name: str, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     def fail(*arguments: object) -> int:
         raise error
 
-    monkeypatch.setattr(commands, "list_targets", fail)
+    monkeypatch.setattr(actions, "list_targets", fail)
     assert deployer("targets") == code
     streams = capsys.readouterr()
     lines = streams.err.splitlines()
@@ -95,7 +96,7 @@ def test_report_of_a_cause_from_nowhere(state: Path, monkeypatch: pytest.MonkeyP
     def fail(*arguments: object) -> int:
         raise VerifyFailed("rule", "cause") from ValueError("never raised")
 
-    monkeypatch.setattr(commands, "list_targets", fail)
+    monkeypatch.setattr(actions, "list_targets", fail)
     assert deployer("targets") == 70
     [path] = state.iterdir()
     assert "stage: before the command\n" in path.read_text()
@@ -109,7 +110,7 @@ def test_report_elsewhere(
     def fail(*arguments: object) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(commands, "list_targets", fail)
+    monkeypatch.setattr(actions, "list_targets", fail)
     state.parent.mkdir()
     state.write_text("in the way")
     (tmp_path / "temporary").mkdir()

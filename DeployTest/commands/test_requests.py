@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer.commands.requests import check_tolerance
 from deployer.core.errors import OptionProblem
-from deployer.requests import check_tolerance
 from DeployTest.support.cases import case_dir
 from DeployTest.support.command_line import deployer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.trainer import Fitted, Onlooker, fit
+from deployer.fitting.fit import Fitted, Onlooker, fit
 from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)

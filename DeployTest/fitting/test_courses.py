@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from deployer import pipeline
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import OptionProblem, UnsupportedOperator
 from deployer.fitting.export import export_weights
+from deployer.fitting.fit import Fitted
 from deployer.fitting.metrics import LOSS
 from deployer.fitting.order import Order
 from deployer.rates.course import read_course
-from deployer.trainer import Fitted
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit
 from DeployTest.support.cases import compile_case
@@ -117,6 +117,18 @@ def test_validation_is_evaluation(model: Path, whole: tuple[Path, Fitted], tmp_p
     wide = scores[:SAMPLES].astype(np.float64)
     loss = np.mean(np.log(np.exp(wide).sum(1)) - wide[np.arange(SAMPLES), data["labels"]])
     assert whole[1].rows[-1].metrics[LOSS] == pytest.approx(loss, abs=1e-6)
+
+
+def test_statistics_that_nothing_renews(model: Path, tmp_path: Path) -> None:
+    """A norm whose running mean is computed cannot be evaluated: refused before anything is done."""
+    proto = onnx.load(model)
+    proto.graph.node[1].input[3] = "computed"
+    proto.graph.node.insert(1, helper.make_node("ReduceMean", ("h",), ("average",), "average", axes=[0], keepdims=0))
+    proto.graph.node.insert(2, helper.make_node("Add", ("average", "mean"), ("computed",), "moved"))
+    onnx.save(proto, tmp_path / "computed.onnx")
+    with pytest.raises(UnsupportedOperator, match="no pass renews 'computed', which is no initializer"):
+        small_fit(tmp_path / "run", model, validation=small_data(), evaluated=tmp_path / "computed.onnx")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def test_sources(tmp_path: Path) -> None:
     batches = [(x[:2], y[:2]), (x[2:], y[2:])]
     for source, target in (
         (tmp_path / "d.npz", None),
+        (str(tmp_path / "d.npz"), None),
         (tmp_path / "x.npy", tmp_path / "y.npy"),
         (tmp_path / "d.csv", None),
         (tmp_path / "h.csv", None),

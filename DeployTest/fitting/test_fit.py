@@ -1,4 +1,4 @@
-"""Whole runs: the bits of the trainer that exists, checkpoints and their refusal, metrics, ends, and the way back."""
+"""Whole runs: the bits of `deployer train`, checkpoints and their refusal, metrics, ends, and the way back."""
 
 import contextlib
 import json
@@ -11,18 +11,21 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from deployer import pipeline
-from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
+from deployer.core.errors import DatasetMismatch, FileProblem, GraphProblem, OptionProblem
 from deployer.fitting.export import export_weights
+from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.metrics import ACCURACY, LOSS
 from deployer.fitting.order import Order
 from deployer.running.run import Outcome
-from deployer.trainer import Fitted
 from deployer.training.train_graph import build_train_graph
-from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, Stops, files, small_data, small_fit, small_model
+from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit, small_model
+from DeployTest.models.parts.dense import dense
 from DeployTest.support.cases import compile_case
 from DeployTest.support.command_line import deployer, refused
 
@@ -203,6 +206,9 @@ def test_ends(model: Path, tmp_path: Path) -> None:
         ({"top": (2,)}, "nothing measures 'top_2'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"overfit": 2, "validation": 0.5}, "validation has no effect"),
+        ({"validation": 0.5, "validation_target": Path("y.npy")}, "validation_target has no effect"),
+        ({"validation": 1, "validation_target": Path("y.npy")}, "validation_target has no effect"),
+        ({"target_data": Path("y.npy")}, "y.npy has no effect"),
         ({"colour": 1}, "no option 'colour'"),
         ({"rest": "drop", "batch": 3}, "no option 'batch'"),
     ],
@@ -222,6 +228,40 @@ def test_labels_are_classes(model: Path, tmp_path: Path) -> None:
         small_fit(tmp_path, model, validation=data)
 
 
+def test_batches_without_labels(model: Path, tmp_path: Path) -> None:
+    """A batch, or a validation set, of whose labels none counts is refused before anything is compiled."""
+    data = small_data()
+    ignored = {"settings": {"ignore-index": -1}, "shuffle": False}
+    data["labels"][8:12] = -1
+    with pytest.raises(DatasetMismatch, match="the batch of pass 2 has no label that counts"):
+        fit(model, data, "cross_entropy", folder=tmp_path, **{**OPTIONS, **ignored})
+    with pytest.raises(DatasetMismatch, match="the validation set has no label that counts"):
+        small_fit(tmp_path, model, validation=data | {"labels": np.full(SAMPLES, -1)}, **ignored)
+    assert not (tmp_path / "code").exists()
+
+
+def test_watch_belongs_to_the_run(model: Path, tmp_path: Path) -> None:
+    """The best value so far is of one metric, on one model: a run that watches another, or asks another, is refused."""
+    options = {"validation": small_data(), "epochs": 1, "checks": 0}
+    small_fit(tmp_path, model, **options)
+    with pytest.raises(OptionProblem, match="watch differs"):
+        small_fit(tmp_path, model, **options, watch=ACCURACY, resume=True)
+    again = small_model(tmp_path)
+    changed = onnx.load(again)
+    changed.doc_string = "another file"
+    onnx.save(changed, again)
+    with pytest.raises(OptionProblem, match="evaluated differs"):
+        small_fit(tmp_path, model, **options, evaluated=again, resume=True)
+
+
+def test_other_models_for_validation(model: Path, tmp_path: Path) -> None:
+    """One without a trained weight is refused before anything is done."""
+    lacking = dense(tmp_path / "lacking.onnx", WIDTHS, ("one", "two"), BATCH, 0, relu=True)
+    with pytest.raises(GraphProblem, match=r"validation runs has no initializer 'first\.weight'"):
+        small_fit(tmp_path / "run", model, validation=small_data(), evaluated=lacking)
+    assert not (tmp_path / "run").exists()
+
+
 def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command trains, on another machine the same bits, speaks in lines of JSON, and keeps quiet."""
     np.savez(tmp_path / "data.npz", **small_data())
@@ -231,7 +271,7 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [events[0]["event"], events[-1]["event"]] == ["begin", "end"]
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
-    assert any("fill no update" in note for note in events[-1]["notes"])
+    assert "passes at the end that fill no update of 2: 1" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -240,4 +280,18 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "<svg" in page
     assert "http" not in page
     assert "<script" not in page
-    assert "is no share" in refused(capsys, *words, "-o", tmp_path / "c", "--validation", "1.5")
+    words += ["-o", tmp_path / "c"]
+    assert "is no share" in refused(capsys, *words, "--validation", "1.5")
+    limits = ["-p", "host", "--budget", "L1=2000"]
+    assert "level L1 has the budgets" in refused(capsys, *words, *limits, "--budget", "L1=3000")
+    assert "y.npy has no effect" in refused(capsys, *words, "--target", "y.npy")
+    assert not (tmp_path / "c").exists()
+
+
+def test_command_export(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command says how many tensors it replaced."""
+    for names, count in ((["first.bias"], "1 tensor from"), (["first.bias", "second.bias"], "2 tensors from")):
+        arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
+        np.savez(tmp_path / "w.npz", **{name: arrays[name] + 1 for name in names})
+        assert deployer("export", model, "--weights", tmp_path / "w.npz", "-o", tmp_path / "out.onnx", "--force") == 0
+        assert f"out.onnx: {count}" in capsys.readouterr().out

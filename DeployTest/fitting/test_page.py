@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployer import cli
+from deployer.fitting import fit
 from DeployTest.support.command_line import deployer, options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -46,11 +46,10 @@ def test_blocks_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_files_of_a_run() -> None:
-    """The table names every file that the trainer writes, and the page no option that there is not."""
-    trainer = importlib.import_module("deployer.trainer")
+    """The table names every file that a run leaves, and the page no option that there is not."""
     rows = re.split(r"^\| file \|", PAGE, flags=re.MULTILINE)[1].split("\n\n")[0]
     named = set(re.findall(r"`([\w.]+\.\w+)`", rows))
-    written = {trainer.HISTORY, trainer.PAGE, trainer.REPORT, trainer.CHECKPOINT, trainer.BEST, *trainer.TRAINED}
+    written = {fit.HISTORY, fit.PAGE, fit.REPORT, fit.CHECKPOINT, fit.BEST, *fit.TRAINED}
     assert named == written
     assert set(re.findall(r"`(--[\w-]+)", PAGE)) <= options("fit")
 
@@ -58,12 +57,10 @@ def test_files_of_a_run() -> None:
 def test_nothing_heavy_is_loaded() -> None:
     """The package, the command line and its help wait for no numpy, no onnx, no solver and no terminal library."""
     heavy = {"numpy", "onnx", "ortools", "rich", "mako", "google"}
-    words = (
-        "import sys, deployer; from deployer.cli import parser; text = parser().format_help(); assert 'fit' in text; "
-    )
+    words = "import sys, deployer, deployer.cli; from deployer.commands.parser import parser; "
+    words += "text = parser().format_help(); assert 'fit' in text; "
     words += f"loaded = {heavy!r} & {{name.split('.')[0] for name in sys.modules}}; assert not loaded, loaded"
     subprocess.run([sys.executable, "-c", words], check=True, cwd=ROOT)
     assert callable(importlib.import_module("deployer").fit)
     with pytest.raises(AttributeError, match="no attribute 'fits'"):
         _ = importlib.import_module("deployer").fits
-    assert cli.parser().prog == "deployer"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer import pipeline, reentry
+from deployer import pipeline
 from deployer.codegen import generate
+from deployer.commands import reentry
 from deployer.core.errors import UserError
 from deployer.core.plan import Plan
 from DeployTest.support.cases import Built, case_dir, compile_case, result_hash

@@ -42,17 +42,16 @@ class Metrics:
 
     def of(self, samples: Samples, forward: Forward) -> dict[str, float]:
         """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
-        batch, count = samples.batch, samples.count
-        filled = np.arange(-(-count // batch) * batch) % count
-        parts = [samples.of(filled[i : i + batch]) for i in range(0, len(filled), batch)]
+        count, parts = samples.count, list(samples.in_order())
+        filled = len(parts) * samples.batch
         names = list(samples.types)
         scores = forward([tuple(v for n, v in zip(names, part, strict=True) if n != self.target) for part in parts])
         if self.node is None:
             return {LOSS: mean_loss(scores.reshape(len(parts), -1))}
         rows = _joined(scores)
         targets = _joined(np.stack([part[names.index(self.target)] for part in parts]))
-        kept = len(rows) * count // len(filled)
-        return self._values(rows[:kept], targets[: len(targets) * count // len(filled)])
+        kept = len(rows) * count // filled
+        return self._values(rows[:kept], targets[: len(targets) * count // filled])
 
     def _values(self, scores: Array, targets: Array) -> dict[str, float]:
         assert self.node is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, FileProblem
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
@@ -16,9 +16,12 @@ from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 
-Source = Path | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
-"""A file, arrays by name, arrays in the order of the inputs with the target last, or an iterable of such batches."""
+Source = Path | str | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
+"""A file, its path as a text, arrays by name, arrays in the order of the inputs with the target last, or an iterable of
+such batches."""
 Columns = dict[str, Array]
+ARRAY = ".npy"
+"""The suffix of a file of one array, whose target is in another."""
 
 
 def read_source(source: Source, names: Sequence[str], place: str = "data", target: Path | None = None) -> Columns:
@@ -26,8 +29,11 @@ def read_source(source: Source, names: Sequence[str], place: str = "data", targe
 
     A `.csv` has a row per sample: the column of the target's name, else the last one, is the target, the others are the
     only input. A `.npy` is the only input, and `target` the file with its target. An iterable is read once, to its end.
-    Raises FileProblem and DatasetMismatch.
+    Raises FileProblem and DatasetMismatch, OptionProblem for a `target` beside anything else.
     """
+    source = Path(source) if isinstance(source, str) else source
+    if target is not None and not (isinstance(source, Path) and source.suffix.lower() == ARRAY):
+        raise OptionProblem(f"{target} has no effect: {place} has its target itself", hint=f"with one {ARRAY} alone")
     if isinstance(source, Path):
         return _file(source, names, target)
     if isinstance(source, Mapping):
@@ -54,7 +60,7 @@ def _is_array(value: Any) -> bool:
 
 def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     kind = path.suffix.lower()
-    if kind not in (".npy", ".npz", ".csv", ".safetensors"):
+    if kind not in (ARRAY, ".npz", ".csv", ".safetensors"):
         raise FileProblem(f"{path} is no file of samples", hint="an .npz, .npy, .csv or .safetensors file")
     if kind in (".npz", ".safetensors"):
         return read_npz(path, "the path of the samples") if kind == ".npz" else read_safetensors(path)[0]

@@ -1,6 +1,6 @@
 """The numbers that a case may hold: finite ones, in the range of their element type, and labels that are classes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -58,32 +58,48 @@ def check_classes(program: Program, values: Mapping[str, Array], place: str) -> 
                 _check_bounds(node, values[name], bounds, f"{place} {name!r}")
 
 
-def loss_counts(program: Program, samples: Sequence[Sequence[Array]]) -> list[float | None]:
+def loss_counts(program: Program, samples: Iterable[Sequence[Array]]) -> Iterator[float | None]:
     """What the mean of each sample's loss is divided by, None where no value of it has a say in that.
 
     It is the loss that the program ends with; samples are the data inputs in order.
     """
     end = program.storage(program.outputs[0])
     node = next((n for n in program.graphs[0].nodes if end in map(program.storage, filter(None, n.outputs))), None)
-    if node is None:
-        return [None] * len(samples)
-    read = [program.storage(name) if name else "" for name in node.inputs]
+    read = [program.storage(name) if name else "" for name in node.inputs] if node else []
     fixed = {n: program.tensors[n].array for n in read if n and program.tensors[n].role == "constant"}
-    counts = []
     for sample in samples:
         known = fixed | dict(zip(program.data, sample, strict=True))
-        counts.append(operator_of(node).counted(node, [known.get(name) for name in read]))
-    return counts
+        yield operator_of(node).counted(node, [known.get(name) for name in read]) if node else None
 
 
-def check_counts(program: Program, samples: Sequence[Sequence[Array]], place: str) -> None:
-    """Raise DatasetMismatch where no label of a sample counts, so that the mean of its loss is 0 / 0."""
+def check_counts(program: Program, samples: Iterable[Sequence[Array]], place: str) -> None:
+    """Raise DatasetMismatch where no label of a sample counts, so that the mean of its loss is 0 / 0.
+
+    `place` is what stands before the number of the sample in the message. Where values have no say in the mean, no more
+    than the first sample is looked at.
+    """
     for k, count in enumerate(loss_counts(program, samples)):
-        if count is not None and not count > 0:
-            facts = [("counted", f"{count:g}"), ("loss", program.outputs[0])]
-            hint = "leave the sample out, or put it together with others in one batch"
-            cause = f"{place}: sample {k} has no label that counts, and the mean of its loss is 0 / 0"
-            raise DatasetMismatch(cause, facts, hint)
+        if count is None:
+            return
+        if not count > 0:
+            raise _uncounted(program, f"{place} {k}", count)
+
+
+def check_total(program: Program, samples: Iterable[Sequence[Array]], place: str) -> None:
+    """Raise DatasetMismatch where no label of all samples counts, so that the mean of their loss is 0 / 0.
+
+    `place` is what they are called in the message.
+    """
+    for count in loss_counts(program, samples):
+        if count is None or count > 0:
+            return
+    raise _uncounted(program, place, 0)
+
+
+def _uncounted(program: Program, place: str, count: float) -> DatasetMismatch:
+    facts = [("counted", f"{count:g}"), ("loss", program.outputs[0])]
+    hint = "leave out what has none, or put it together with others in one batch"
+    return DatasetMismatch(f"{place} has no label that counts, and the mean of its loss is 0 / 0", facts, hint)
 
 
 def _check_bounds(node: Node, array: Array, bounds: tuple[float, float], place: str) -> None:

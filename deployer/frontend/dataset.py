@@ -181,7 +181,7 @@ def check_sample_classes(program: Program, samples: Sequence[Sequence[Array]], p
     """DatasetMismatch where a label of a sample is no class of what it labels, or none of its labels counts."""
     for k, sample in enumerate(samples):
         check_classes(program, dict(zip(program.data, sample, strict=True)), f"{place}: sample {k} of")
-    check_counts(program, samples, f"{place}")
+    check_counts(program, samples, f"{place}: sample")
 
 
 def check_passes(data: Iterable[TensorType], passes: int) -> None:

@@ -1,7 +1,7 @@
 """Windows: the passes of an update, and what each of them counts in it."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 ACCUMULATIONS = ("sum", "mean")
 """What an update takes of the gradients of its passes."""
@@ -9,7 +9,7 @@ LEFTOVERS = ("skip", "flush")
 """What becomes of passes behind the last full update: no update, or one of their own."""
 
 
-def mean_shares(counts: Sequence[float | None], passes: int, accum: int) -> tuple[float, ...]:
+def mean_shares(counts: Iterable[float | None], passes: int, accum: int) -> tuple[float, ...]:
     """What each pass counts in the mean over its update, computed in float64: its count over that of all its passes.
 
     `counts` are what the mean of each sample's loss is divided by, or None where that is the same for all samples,

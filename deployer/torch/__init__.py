@@ -4,8 +4,8 @@
 as an ONNX model.
 """
 
+from deployer.fitting.fit import Fitted
 from deployer.torch.capture import Captured, capture
 from deployer.torch.training import load_into, train
-from deployer.trainer import Fitted
 
 __all__ = ["Captured", "Fitted", "capture", "load_into", "train"]

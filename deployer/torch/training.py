@@ -15,11 +15,11 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
+from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.sources import read_source, to_array
 from deployer.frontend.data_numbers import narrowed
 from deployer.torch.capture import Captured, capture
-from deployer.trainer import Fitted, fit
 
 MODEL, RUN = "module.onnx", "run"
 """The captured model and the folder of the run, in the folder of a call."""

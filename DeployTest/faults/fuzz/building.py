@@ -8,7 +8,8 @@ from unittest import mock
 
 import numpy as np
 
-from deployer import cli, commands
+from deployer import cli
+from deployer.commands import actions
 from deployer.core.errors import InternalError
 from deployer.core.ir import Program
 from deployer.running import build as build_stage
@@ -41,7 +42,7 @@ def command(trial: Trial, words: Sequence[object], programs: bool = False, reach
 @contextlib.contextmanager
 def _noting(raised: list[Exception]) -> Iterator[None]:
     """Keep what a command raises, which the command line turns into a code and a text."""
-    dispatch = commands.dispatch
+    dispatch = actions.dispatch
 
     def noted(*arguments: Any) -> int:
         try:
@@ -50,7 +51,7 @@ def _noting(raised: list[Exception]) -> Iterator[None]:
             raised.append(error)
             raise
 
-    with mock.patch.object(commands, "dispatch", noted):
+    with mock.patch.object(actions, "dispatch", noted):
         yield
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_graphsurgeon as gs
 
-from deployer import ending, values
+from deployer.commands import ending, values
 from deployer.running.output import write
 from deployer.training.train_graph import Report, build_train_graph
 

@@ -1,8 +1,8 @@
 """SoftmaxCrossEntropyLoss: NegativeLogLikelihoodLoss of LogSoftmax over the class axis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from deployer.core.declarations import Loss
+from deployer.core.declarations import Indices, Loss
 from deployer.core.forms import Extra
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, register
@@ -11,6 +11,7 @@ from deployer.operators.loss.classification import (
     SCORES,
     check_loss,
     class_labels,
+    label_indices,
     log_softmax,
     loss_samples,
     negative_log_likelihood,
@@ -65,6 +66,10 @@ class SoftmaxCrossEntropyLoss(Operator):
         loss = weighted_loss(node, log_prob, labels, weights) if _weighs(node) else None
         loss = negative_log_likelihood(node, log_prob, labels) if loss is None else loss
         return (loss, log_prob)[: max(len(node.outputs), 1)]
+
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
+        """Labels are the second input; their scores are the first."""
+        return label_indices(node, node.inputs[1], types[node.inputs[0]])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """SoftmaxCrossEntropyLossGrad of log_prob, recomputed where the node does not give it."""

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-from deployer import cli
 from deployer.calibration import calibrate
+from deployer.commands.parser import parser
 from deployer.core import target
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command, judge_exit
@@ -31,7 +31,7 @@ LEVELS = {
 @cache
 def commands() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command."""
-    [choice] = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    [choice] = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return dict(sorted(choice.choices.items()))
 
 

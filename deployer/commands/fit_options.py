@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from deployer.values import budget, finite, passes, path, positive, seed
+from deployer.commands.values import budget, finite, passes, path, positive, seed
 
 REST = ("fill", "drop")
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from deployer import ending, judging, pipeline, reentry, requests
+from deployer import judging, pipeline
 from deployer.codegen import generate
+from deployer.commands import ending, reentry, requests
+from deployer.commands.parser import given_settings
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.operator import Operator, registry
@@ -266,7 +268,6 @@ def emit(a: argparse.Namespace, console: Terminal) -> int:
 
 def train_graph(a: argparse.Namespace, console: Terminal) -> int:
     """Make a training case from a forward model."""
-    from deployer.cli import given_settings
     from deployer.training.groups import read_group
     from deployer.training.train_graph import DRAWN, build_train_graph
     from deployer.training.update_graph import Limits
@@ -304,10 +305,9 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
 
 def fit_model(a: argparse.Namespace, console: Terminal) -> int:
     """Train a forward model over epochs."""
-    from deployer.cli import given_settings
-    from deployer.fit_command import run_fit
+    from deployer.commands.fit import run_fit
 
-    return run_fit(a, given_settings(a), console)
+    return run_fit(a, console)
 
 
 def export_model(a: argparse.Namespace, console: Terminal) -> int:
@@ -315,7 +315,7 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.fitting.export import export_weights
 
     written = export_weights(a.model, a.weights, a.output, a.force)
-    console.lines(f"{a.output}: {len(written)} tensors from {a.weights}")
+    console.lines(f"{a.output}: {len(written)} tensor{'s' if len(written) > 1 else ''} from {a.weights}")
     return 0
 
 

@@ -89,14 +89,19 @@ def axes_of(a: argparse.Namespace) -> Axes:
 
 def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:
     """Bytes by level as `--budget` and its aliases limit them; OptionProblem where a level is unknown or has two."""
-    budgets: dict[str, int] = {}
     for alias in ALIASES[len(target.levels) :]:
         if getattr(a, alias) is not None:
             levels = ", ".join(level.name for level in target.levels)
             hint = f"leave it out, or {target.budget_flag(target.levels[-1])}"
             raise OptionProblem(f"--{alias} limits no level of target {target.name!r}", [("levels", levels)], hint)
     aliases = [(level.name, getattr(a, alias)) for level, alias in zip(target.levels, ALIASES, strict=False)]
-    for name, size in (*((name, size) for name, size in aliases if size is not None), *a.budget):
+    return level_budgets([*((name, size) for name, size in aliases if size is not None), *a.budget], target)
+
+
+def level_budgets(given: Iterable[tuple[str, int]], target: Target) -> dict[str, int]:
+    """Bytes by level as pairs of both limit them; OptionProblem where a level is unknown or has two budgets."""
+    budgets: dict[str, int] = {}
+    for name, size in given:
         target.level(name)
         if budgets.setdefault(name, size) != size:
             raise OptionProblem(

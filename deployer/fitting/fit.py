@@ -1,15 +1,15 @@
 """Training over epochs in one call: a forward model and its data in; trained weights, history and report out."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from deployer import stretches
 from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
+from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
@@ -19,106 +19,23 @@ from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
-from deployer.fitting.order import FILL, Order, Samples, split
+from deployer.fitting.order import Order, Samples, split
 from deployer.fitting.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, fitted_samples, read_source
+from deployer.fitting.stretches import Rates, build_stretch, rates_of
+from deployer.fitting.task import Run, Task
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import parse
-from deployer.frontend.data_numbers import check_classes
-from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.rates.course import Course, read_course
-from deployer.rates.schedules import CONSTANT
+from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.running import output
-from deployer.stretches import Rates
-from deployer.training.groups import Group
-from deployer.training.problem import NO_LIMITS, Problem, pose_problem
+from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
-from deployer.training.settings import Given
-from deployer.training.update_graph import Limits
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
 GRAPHS = ("train.onnx", "optimizer.onnx")
-CHECKS = 8
-"""So many passes of a run are repeated in float64 by default."""
-OVERFIT_BOUND = 0.05
-"""The loss that a few samples must fall below by default."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What is learned, and by which rule; the fields are those of `build_train_graph`.
-
-    `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
-    """
-
-    loss: str
-    optimizer: str = ""
-    learning_rate: float = 0.01
-    trainable: str = ""
-    settings: Given = field(default_factory=dict)
-    class_weights: Sequence[float] = ()
-    groups: Sequence[Group] = ()
-    limits: Limits = NO_LIMITS
-    free_rates: bool = False
-    dropout: bool = True
-    axes: Axes = NO_AXES
-    schedule: str = ""
-    warm_up: str = ""
-
-    def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
-        """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schedule", "warm_up")}
-        return pose_problem(model, **given, seed=seed, statistics=True, warn=warn)
-
-    @property
-    def course(self) -> Course | None:
-        """The course of the rates; None where they are constants."""
-        if not (self.schedule or self.warm_up):
-            return None
-        return read_course(self.schedule or CONSTANT, self.warm_up, self.free_rates)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """How a run goes on, and what is done on the way.
-
-    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
-    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
-    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
-    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
-    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
-    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
-    """
-
-    epochs: int = 1
-    n_steps: int | None = None
-    n_accum: int = 1
-    seed: int = 0
-    shuffle: bool = True
-    rest: str = FILL
-    validation: Source | float | None = None
-    validation_target: Path | None = None
-    patience: int = 0
-    watch: str = LOSS
-    top: tuple[int, ...] = ()
-    overfit: int | None = None
-    bound: float = OVERFIT_BOUND
-    every: int = 0
-    resume: bool = False
-    checks: int = CHECKS
-
-    def __post_init__(self) -> None:
-        """Raise OptionProblem for numbers without meaning."""
-        least = {"epochs": 1, "n_steps": 1, "n_accum": 1, "overfit": 1, "patience": 0, "every": 0, "checks": 0}
-        for name, low in least.items():
-            number = getattr(self, name)
-            if number is not None and number < low:
-                raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
-        if self.overfit is not None and self.validation is not None:
-            raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +80,7 @@ class Onlooker:
 
 def fit(
     model: Path | str,
-    data: Source | str,
+    data: Source,
     loss: str,
     optimizer: str = "",
     *,
@@ -196,16 +113,17 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(Path(data) if isinstance(data, str) else data, target_data)
+    samples, held_out = case.split_samples(data, target_data)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
     case.check_watched(held_out)
     origin = case.origin(samples, held_out)
+    evaluation = case.evaluation() if held_out else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        return _Fit(case, directory, samples, held_out, origin, force, onlooker or Onlooker()).run()
+        return _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker()).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +148,7 @@ class _Case:
     def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
         run = self.run
-        samples = self.samples(source, target, str(source) if isinstance(source, Path) else "data")
+        samples = self.samples(source, target, str(source) if isinstance(source, Path | str) else "data")
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -259,7 +177,7 @@ class _Case:
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
-        return stretches.rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
+        return rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """What the bits of a run follow from, by name: digests, and the options that matter."""
@@ -267,10 +185,16 @@ class _Case:
         rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
         rule["groups"] = [repr(group) for group in task.groups]
         given = [task.loss, run.n_accum, run.seed, run.shuffle, run.rest, run.overfit]
-        found = {"rates": self.rates(samples).origin}
-        found |= {"model": hashlib.sha256(self.model.read_bytes()).hexdigest()[:16], "data": _digest(samples)}
-        found["validation"] = _digest(held_out) if held_out else "none"
+        models = {"model": self.model, "evaluated": self.evaluated}
+        found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
+        found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
+        found |= {"rates": self.rates(samples).origin, "watch": run.watch}
         return found | {"rule": json_text(rule), "order": json_text(given)}
+
+    def evaluation(self) -> Program:
+        """The program of the model that validation runs."""
+        graph = parse.read_graphs(self.evaluated, None, self.task.axes).main
+        return evaluated_program(graph, tuple(self.problem.graph.original.values()))
 
 
 def _digest(samples: Samples) -> str:
@@ -289,6 +213,7 @@ class _Fit:
     directory: Path
     samples: Samples
     held_out: Samples | None
+    evaluation: Program | None
     origin: dict[str, str]
     force: bool
     onlooker: Onlooker
@@ -320,21 +245,24 @@ class _Fit:
         program = self.case.problem.program(*(self.directory / name for name in GRAPHS))
         for samples in (self.samples, self.held_out):
             check_classes(program, samples.arrays if samples else {}, "data:")
+        order = self.case.order(self.samples)
+        batches = (self.samples.of(order.indices(index)) for index in range(self.case.passes(self.samples)))
+        check_counts(program, batches, "data: the batch of pass")
+        if self.held_out:
+            check_total(program, self.held_out.in_order(), "data: the validation set")
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
-        plan = stretches.build_stretch(program, options, folder, self.force, self.onlooker.stage)
+        plan = build_stretch(program, options, folder, self.force, self.onlooker.stage)
         return Trainer(program, plan, folder, rates)
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
         """A function that gives the metrics of the samples held out; of none where there are no such samples."""
-        samples, weights = self.held_out, self.case.problem.graph.original
-        if samples is None:
+        samples, program, weights = self.held_out, self.evaluation, self.case.problem.graph.original
+        if samples is None or program is None:
             return lambda state: {}
-        graph = parse.read_graphs(self.case.evaluated, None, self.case.task.axes).main
-        program = evaluated_program(graph, tuple(weights.values()))
         folder = self.directory / "validation"
-        plan = stretches.build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
+        plan = build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
         evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
 
         def measure(state: Mapping[str, Array]) -> dict[str, float]:
@@ -351,7 +279,7 @@ class _Fit:
         return Place(state=initial)
 
     def _keep(self, place: Place, is_best: bool) -> None:
-        """Write a checkpoint, after it as the best one: whoever finds the checkpoint finds the best one, too."""
+        """Write a checkpoint, first as the best one if it is: whoever finds the checkpoint finds the best one, too."""
         content = checkpoint_bytes(place, self.origin)
         output.write(self.directory, {**({BEST: content} if is_best else {}), CHECKPOINT: content}, self.force)
 
@@ -371,7 +299,7 @@ class _Fit:
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
         open_passes = end.passes % run.n_accum
         notes = [order.note] if order.note else []
-        notes += [f"the last {open_passes} passes fill no update of {run.n_accum}"] if open_passes else []
+        notes += [f"passes at the end that fill no update of {run.n_accum}: {open_passes}"] if open_passes else []
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)

@@ -1,4 +1,4 @@
-"""What `deployer fit` does: its options as arguments of the trainer, and what is shown of a run."""
+"""What `deployer fit` does: its options as arguments of `deployer.fit`, and what is shown of a run."""
 
 import argparse
 from collections.abc import Mapping
@@ -6,21 +6,23 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deployer import ending, trainer
+from deployer.commands import ending
+from deployer.commands.parser import given_settings
+from deployer.commands.requests import axes_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
 from deployer.core.safe_text import json_line
 from deployer.fitting.checkpoint import Place
+from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, Onlooker, fit
 from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
-from deployer.requests import axes_of
 from deployer.running.terminal import Terminal
 from deployer.training.groups import read_group
 from deployer.training.update_graph import Limits
 
 
-class Lines(trainer.Onlooker):
+class Lines(Onlooker):
     """Shows a run as a line per epoch, and on a terminal a bar with the loss and the rate."""
 
     def __init__(self, console: Terminal) -> None:
@@ -49,7 +51,7 @@ class Lines(trainer.Onlooker):
         self.console.print(row.text, soft_wrap=True)
 
 
-class JsonLines(trainer.Onlooker):
+class JsonLines(Onlooker):
     """Prints an object of JSON per line."""
 
     def __init__(self, console: Terminal) -> None:
@@ -73,12 +75,12 @@ class JsonLines(trainer.Onlooker):
         self.say("epoch", record)
 
 
-def run_fit(a: argparse.Namespace, settings: Mapping[str, float], console: Terminal) -> int:
+def run_fit(a: argparse.Namespace, console: Terminal) -> int:
     """Train over epochs; 1 where the verdict is failed."""
-    shown = trainer.Onlooker() if a.quiet else JsonLines(console) if a.json else Lines(console)
+    shown = Onlooker() if a.quiet else JsonLines(console) if a.json else Lines(console)
     options = _options(a)
     try:
-        fitted = trainer.fit(
+        fitted = fit(
             a.model,
             a.data,
             a.loss,
@@ -91,7 +93,7 @@ def run_fit(a: argparse.Namespace, settings: Mapping[str, float], console: Termi
             warn=lambda warning: ending.tell(str(warning)),
             learning_rate=a.lr,
             trainable=a.trainable,
-            settings=dict(settings),
+            settings=given_settings(a),
             class_weights=a.class_weights,
             groups=[read_group(text) for text in a.group],
             limits=Limits(a.clip_value, a.clip_norm),
@@ -126,7 +128,9 @@ def run_fit(a: argparse.Namespace, settings: Mapping[str, float], console: Termi
 
 def _options(a: argparse.Namespace) -> Options:
     target = targets.load(a.platform) if a.platform else targets.native()
-    return Options(target.name, budgets=dict(a.budget) or None, cores=a.cores, outermost=target.levels[-1].name)
+    return Options(
+        target.name, budgets=level_budgets(a.budget, target) or None, cores=a.cores, outermost=target.levels[-1].name
+    )
 
 
 def _validation(a: argparse.Namespace) -> Source | float | None:
@@ -142,7 +146,7 @@ def _validation(a: argparse.Namespace) -> Source | float | None:
     return share
 
 
-def _tell(a: argparse.Namespace, fitted: trainer.Fitted, shown: trainer.Onlooker, console: Terminal) -> None:
+def _tell(a: argparse.Namespace, fitted: Fitted, shown: Onlooker, console: Terminal) -> None:
     """The verdict, and where things are."""
     if isinstance(shown, JsonLines):
         record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
@@ -156,6 +160,6 @@ def _tell(a: argparse.Namespace, fitted: trainer.Fitted, shown: trainer.Onlooker
     console.print(fitted.checked, soft_wrap=True)
     for fault in fitted.faults:
         console.print(f"FAULT {fault}", style="bold red", soft_wrap=True)
-    places = ", ".join(str(a.output / name) for name in (trainer.TRAINED[0], trainer.HISTORY, trainer.PAGE))
+    places = ", ".join(str(a.output / name) for name in (TRAINED[0], HISTORY, PAGE))
     console.print(f"written: {places}", soft_wrap=True)
     console.print(fitted.verdict, style="bold green" if fitted.verdict == "passed" else "bold yellow")

@@ -134,7 +134,7 @@ def report(error: BaseException, words: Sequence[str]) -> str:
 
 def _stage(error: BaseException) -> str:
     """The stage that the pipeline had called when the error came, else the module of the package it came from."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     root = error.__cause__ or error
     files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
     inside = [f for f in files if f.is_relative_to(package)]

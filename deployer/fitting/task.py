@@ -1,0 +1,98 @@
+"""What a run over epochs is asked for: the task that is learned, and how the run goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from deployer.core.errors import OptionProblem, Warn
+from deployer.fitting.metrics import LOSS
+from deployer.fitting.order import FILL
+from deployer.fitting.sources import Source
+from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.rates.course import Course, read_course
+from deployer.rates.schedules import CONSTANT
+from deployer.training.groups import Group
+from deployer.training.problem import NO_LIMITS, Problem, pose_problem
+from deployer.training.settings import Given
+from deployer.training.update_graph import Limits
+
+CHECKS = 8
+"""So many passes of a run are repeated in float64 by default."""
+OVERFIT_BOUND = 0.05
+"""The loss that a few samples must fall below by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is learned, and by which rule; the fields are those of `build_train_graph`.
+
+    `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
+    """
+
+    loss: str
+    optimizer: str = ""
+    learning_rate: float = 0.01
+    trainable: str = ""
+    settings: Given = field(default_factory=dict)
+    class_weights: Sequence[float] = ()
+    groups: Sequence[Group] = ()
+    limits: Limits = NO_LIMITS
+    free_rates: bool = False
+    dropout: bool = True
+    axes: Axes = NO_AXES
+    schedule: str = ""
+    warm_up: str = ""
+
+    def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
+        """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schedule", "warm_up")}
+        return pose_problem(model, **given, seed=seed, statistics=True, warn=warn)
+
+    @property
+    def course(self) -> Course | None:
+        """The course of the rates; None where they are constants."""
+        if not (self.schedule or self.warm_up):
+            return None
+        return read_course(self.schedule or CONSTANT, self.warm_up, self.free_rates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a run goes on, and what is done on the way.
+
+    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
+    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
+    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
+    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
+    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
+    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    """
+
+    epochs: int = 1
+    n_steps: int | None = None
+    n_accum: int = 1
+    seed: int = 0
+    shuffle: bool = True
+    rest: str = FILL
+    validation: Source | float | None = None
+    validation_target: Path | None = None
+    patience: int = 0
+    watch: str = LOSS
+    top: tuple[int, ...] = ()
+    overfit: int | None = None
+    bound: float = OVERFIT_BOUND
+    every: int = 0
+    resume: bool = False
+    checks: int = CHECKS
+
+    def __post_init__(self) -> None:
+        """Raise OptionProblem for numbers without meaning."""
+        least = {"epochs": 1, "n_steps": 1, "n_accum": 1, "overfit": 1, "patience": 0, "every": 0, "checks": 0}
+        for name, low in least.items():
+            number = getattr(self, name)
+            if number is not None and number < low:
+                raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
+        if self.overfit is not None and self.validation is not None:
+            raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
+        if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
+            raise OptionProblem("validation_target has no effect", hint="leave it out: validation is no file")
