@@ -7,7 +7,7 @@ Rules, which operators share, turn nodes of older versions into today's form.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import onnx
 from onnx import AttributeProto, NodeProto
@@ -147,6 +147,25 @@ def type_names(op: str, version: int) -> TypeNames:
     """The names of types in ONNX's schema of that operator and version."""
     schema = onnx.defs.get_schema(op, version, "")
     return TypeNames(tuple(x.type_str for x in schema.inputs), tuple(x.type_str for x in schema.outputs))
+
+
+Leaving = Literal["none", "unsigned", "any"]
+"""ONNX's integer types that results may leave: none of them, those without a sign, or any."""
+
+
+class IntegerRange:
+    """The part of an operator that says which integer types of its operands results may leave; by default none.
+
+    `overflows` says so for every node of it. `wraps` says that it brings integers back into a type of `bits` bits,
+    `signed` or not.
+    """
+
+    overflows: ClassVar[Leaving] = "none"
+    wraps: ClassVar[bool] = False
+
+    def leaves(self, node: Node) -> Leaving:
+        """The types that results of this node may leave, where that is not said for every node."""
+        return self.overflows
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
