@@ -320,14 +320,14 @@ class Fusible:
     """The part of an operator that says which others its kernel can take in, and how another takes in this one.
 
     `finish` says how another kernel applies this operator, `pointed` maps a kernel pointer to the position of an input
-    for such a finish alone; `addend` is an input that the kernel adds to its result, `total` says that the operator
+    for such a finish alone; `addend` is an input that the kernel adds to its result, `is_sum` says that the operator
     adds two inputs and does no more.
     """
 
     finish: ClassVar[Finish | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
     addend: ClassVar[Addend | None] = None
-    total: ClassVar[bool] = False
+    is_sum: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
