@@ -149,23 +149,23 @@ def type_names(op: str, version: int) -> TypeNames:
     return TypeNames(tuple(x.type_str for x in schema.inputs), tuple(x.type_str for x in schema.outputs))
 
 
-Leaving = Literal["none", "unsigned", "any"]
-"""ONNX's integer types that results may leave: none of them, those without a sign, or any."""
+Overflow = Literal["none", "unsigned", "any"]
+"""The integer types of ONNX that results may be outside of: none of them, those without a sign, or any."""
 
 
 class IntegerRange:
-    """The part of an operator that says which integer types of its operands results may leave; by default none.
+    """The part of an operator that says which integer types its results may overflow; by default none.
 
-    `overflows` says so for every node of it. `wraps` says that it brings integers back into a type of `bits` bits,
-    `signed` or not.
+    `overflow` says it for every node of the operator; one whose attributes decide has an `overflow_of` of its own.
+    `wraps` says that it brings integers back into a type of `bits` bits, `signed` or not.
     """
 
-    overflows: ClassVar[Leaving] = "none"
+    overflow: ClassVar[Overflow] = "none"
     wraps: ClassVar[bool] = False
 
-    def leaves(self, node: Node) -> Leaving:
-        """The types that results of this node may leave, where that is not said for every node."""
-        return self.overflows
+    def overflow_of(self, node: Node) -> Overflow:
+        """The types that results of this node may overflow."""
+        return self.overflow
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
