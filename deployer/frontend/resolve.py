@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import has_body
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
@@ -86,7 +86,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state.elements.update(graph.elements)
     state.truths.update(graph.truths)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
-    scope = Scope(state.types, state.truths, ValueNames(names), ValueNames({node.name for node in nodes}))
+    scope = Scope(state.types, state.truths, ValueNames(names), GraphNames({node.name for node in nodes}))
     state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
     refusals = Refusals()
     try:
