@@ -134,8 +134,9 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
             f"target {target.name!r} has a model's clock", hint="measure on a target with its own toolchain and clock"
         )
     images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
-    for image in filter(None, images):
-        image.check()
+    for image in images:
+        if image:
+            image.check()
     symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {EMPTY})
     kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob)}
     program(target, [kernels[symbol] for symbol in symbols], directory)
