@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployer import pipeline
@@ -12,6 +13,7 @@ from deployer.calibration.calibrate import Calibration
 from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
 from deployer.core import target as targets
 from deployer.core.cost import cost_key, kernel_cost, kernel_cycles
+from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.operator import Array, Work, registry
 from deployer.core.plan import Options, Tiling
@@ -172,3 +174,24 @@ def test_measurements_that_fall_below_zero() -> None:
     channel = calibrate._channel(measured, 0)
     assert min(channel.setup, channel.byte_milli, channel.line_milli) >= 0
     assert channel.line_milli > 0
+
+
+@pytest.mark.parametrize("spare", [0, -4])
+def test_a_job_fits_the_innermost_level(spare: int, tmp_path: Path) -> None:
+    """A job has its table, its operands and the guards in the innermost level; one float more is refused by name."""
+    kernel = registry()["Relu"].kernel
+    assert kernel is not None
+    target = targets.load("siracusa")
+    level = target.levels[0]
+    table = -(-kernel.table_bytes(target.pointer_bytes) // 16) * 16
+    size = (level.bytes - level.reserved - table - 2 * measure.GUARD - spare) // 4
+    job = KernelJob(
+        "wide",
+        kernel,
+        {kernel.pointers[0][0]: np.zeros(size, np.float32)},
+        dict.fromkeys((name for name, _ in kernel.scalars), 0),
+    )
+    assert measure.fits(target, job) == (spare == 0)
+    if spare:
+        with pytest.raises(OptionProblem, match=f"'wide' needs {level.bytes - level.reserved + 4} B of {level.name}"):
+            measure.measure_jobs(target, [job], tmp_path)

@@ -117,6 +117,11 @@ def random_array(kind: TensorType, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal(kind.shape).astype(np.float32)
 
 
+def fits(target: Target, job: KernelJob) -> bool:
+    """Whether the innermost level of the target has room for all operands of the job at once."""
+    return _Image(target, job).fits
+
+
 def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and return the measurement of each job, in order.
 
@@ -128,10 +133,13 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
         raise OptionProblem(
             f"target {target.name!r} has a model's clock", hint="measure on a target with its own toolchain and clock"
         )
+    images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
+    for image in images:
+        if image:
+            image.check()
     symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {EMPTY})
     kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob)}
     program(target, [kernels[symbol] for symbol in symbols], directory)
-    images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
     parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
     (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
     dump = _run(target, tools, directory)
@@ -209,10 +217,19 @@ class _Image:
         table = struct.pack(f"<{len(pointers)}{'IQ'[size == 8]}{kinds}", *pointers, *values)
         content[: len(table)] = table
         self.content = bytes(content)
-        level = target.levels[RESIDENT]
-        room = level.bytes - level.reserved
-        if len(content) > room:
-            raise OptionProblem(f"job {job.label!r} needs {len(content)} B of {level.name}, there are {room} B")
+        self.level = target.levels[RESIDENT]
+        self.room = self.level.bytes - self.level.reserved
+
+    @property
+    def fits(self) -> bool:
+        """Whether the innermost level has room for all of it."""
+        return len(self.content) <= self.room
+
+    def check(self) -> None:
+        """Raise OptionProblem unless it fits."""
+        if not self.fits:
+            needed = f"needs {len(self.content)} B of {self.level.name}, there are {self.room} B"
+            raise OptionProblem(f"job {self.job.label!r} {needed}")
 
     def read(self, content: bytes) -> dict[str, Array]:
         """Each operand's content after the run; RunFailed where a guard was overwritten."""

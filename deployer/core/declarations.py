@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -320,14 +320,14 @@ class Fusible:
     """The part of an operator that says which others its kernel can take in, and how another takes in this one.
 
     `finish` says how another kernel applies this operator, `pointed` maps a kernel pointer to the position of an input
-    for such a finish alone; `addend` is an input that the kernel adds to its result, `total` says that the operator
+    for such a finish alone; `addend` is an input that the kernel adds to its result, `is_sum` says that the operator
     adds two inputs and does no more.
     """
 
     finish: ClassVar[Finish | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
     addend: ClassVar[Addend | None] = None
-    total: ClassVar[bool] = False
+    is_sum: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -338,24 +338,12 @@ class Tracked:
     update: Node
 
 
-class Choices:
-    """The part of an operator that says what its inputs and outputs may be; by default nothing special.
+class Modes:
+    """The part of an operator that says how it is in training and how in use; by default there is no difference.
 
-    `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
-    all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
-    which numbers the elements of an input lie; `overflows` which integer types of operands its result may leave;
-    `wraps` that it brings integers back into a type of `bits` bits, `signed` or not; `passes` is the position of the
-    input that takes the number of the pass, of an operator that may draw random numbers; `spared` which kernel pointers
-    are null where the node lacks an output: each with the output's position.
+    In training it may draw random numbers: `passes` is the position of the input that takes the number of the pass.
     """
 
-    overflows: ClassVar[Literal["none", "unsigned", "any"]] = "none"
-    wraps: ClassVar[bool] = False
-
-    counts_outputs: ClassVar[bool] = False
-    bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
-    spared: ClassVar[Mapping[str, int]] = {}
-    composite: ClassVar[bool] = False
     passes: ClassVar[int | None] = None
 
     def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
@@ -376,9 +364,20 @@ class Choices:
         """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
         return None
 
-    def leaves(self, node: Node) -> str:
-        """The integer types that results of the node may leave, as `overflows` says it."""
-        return self.overflows
+
+class Choices:
+    """The part of an operator that says what its inputs and outputs may be; by default nothing special.
+
+    `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
+    all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
+    which numbers the elements of an input lie; `spared` which kernel pointers are null where the node lacks an output:
+    each with the output's position.
+    """
+
+    counts_outputs: ClassVar[bool] = False
+    bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
+    spared: ClassVar[Mapping[str, int]] = {}
+    composite: ClassVar[bool] = False
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

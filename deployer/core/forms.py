@@ -7,7 +7,7 @@ Rules, which operators share, turn nodes of older versions into today's form.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
@@ -157,6 +157,25 @@ def type_names(op: str, version: int) -> TypeNames:
     inputs, outputs = (tuple(x.type_str for x in formal) for formal in (schema.inputs, schema.outputs))
     bools = {t.type_param_str for t in schema.type_constraints if list(t.allowed_type_strs) == [_BOOL]}
     return TypeNames(inputs, outputs, frozenset({_BOOL, *bools}))
+
+
+Overflow = Literal["none", "unsigned", "any"]
+"""The integer types of ONNX that results may be outside of: none of them, those without a sign, or any."""
+
+
+class IntegerRange:
+    """The part of an operator that says which integer types its results may overflow; by default none.
+
+    `overflow` says it for every node of the operator; one whose attributes decide has an `overflow_of` of its own.
+    `wraps` says that it brings integers back into a type of `bits` bits, `signed` or not.
+    """
+
+    overflow: ClassVar[Overflow] = "none"
+    wraps: ClassVar[bool] = False
+
+    def overflow_of(self, node: Node) -> Overflow:
+        """The types that results of this node may overflow."""
+        return self.overflow
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]

@@ -1,6 +1,7 @@
 """The typed graph: tensors, nodes, and the program that joins the training and the optimizer graph."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -143,4 +144,21 @@ class Program:
         """The tensor whose memory `name` uses in the end, following views of views."""
         while self.tensors[name].storage != name:
             name = self.tensors[name].storage
+        return name
+
+
+@dataclass
+class GraphNames:
+    """Names in use in a graph, of which new ones must differ, and how many numbers each base name has been given."""
+
+    reserved: set[str]
+    numbers: Counter[str] = field(default_factory=Counter)
+
+    def fresh(self, base: str) -> str:
+        """`base`, or the first of `base_2`, `base_3`, ... if it is reserved; reserves the result."""
+        name = base
+        while name in self.reserved:
+            self.numbers[base] += 1
+            name = f"{base}_{self.numbers[base] + 1}"
+        self.reserved.add(name)
         return name

@@ -1,14 +1,14 @@
 """Parts of a model file other than nodes: functions replace their calls, unsupported parts raise GraphProblem."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from deployer.core.errors import GraphProblem
 from deployer.core.forms import MICROSOFT
+from deployer.core.ir import GraphNames
 from deployer.core.operator import registry
 from deployer.frontend.opsets import Imports, domain_of, imports_of
 
@@ -74,21 +74,10 @@ def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
 
 
 @dataclass
-class ValueNames:
-    """The value names of a graph, the number of requests for each base name, and the bytes of all expanded nodes."""
+class ValueNames(GraphNames):
+    """The names of a graph's values, and the bytes of all nodes that its functions have become."""
 
-    reserved: set[str]
     spent: int = 0
-    requests: Counter[str] = field(default_factory=Counter)
-
-    def fresh(self, base: str) -> str:
-        """`base`, with a number if it is reserved; reserves the result."""
-        name = base
-        while name in self.reserved:
-            self.requests[base] += 1
-            name = f"{base}_{self.requests[base] + 1}"
-        self.reserved.add(name)
-        return name
 
 
 def _functions(protos: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:

@@ -99,8 +99,8 @@ def element_types(node: Node, versions: Sequence[int], known: Mapping[str, int])
 
 
 def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
-    """The node, and the nodes by which integers of its results that leave their types wrap, as ONNX Runtime's do."""
-    kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_leave(node, kind)}
+    """The node, and the nodes by which integers of its results that overflow their types wrap, as ONNX Runtime's do."""
+    kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_overflow(node, kind)}
     if not kinds:
         return node, []
     wrap = next(name for name, operator in registry().items() if operator.wraps)
@@ -114,14 +114,14 @@ def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[No
 def check_wide(node: Node, elements: Mapping[str, int], constants: Collection[str]) -> None:
     """UnsupportedOperator where integers that may be beyond int32 are computed at run time."""
     for name, kind in elements.items():
-        if kind in WIDE and name not in constants and _may_leave(node, kind):
+        if kind in WIDE and name not in constants and _may_overflow(node, kind):
             text = f"its integers are {WIDE[kind]}, and may be beyond int32, which is what targets compute"
             raise unsupported(node, text, "int32 operands, or constants")
 
 
-def _may_leave(node: Node, kind: int) -> bool:
-    """Whether results of the node may be no integers of ONNX's type."""
+def _may_overflow(node: Node, kind: int) -> bool:
+    """Whether results of the node may be outside of ONNX's type."""
     operator = registry().get(node.op)
     with form_of(node):
-        leaves = operator.leaves(node) if operator else "none"
-    return leaves == "any" or (leaves == "unsigned" and kind in UNSIGNED)
+        overflow = operator.overflow_of(node) if operator else "none"
+    return overflow == "any" or (overflow == "unsigned" and kind in UNSIGNED)

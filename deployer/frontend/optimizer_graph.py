@@ -1,11 +1,11 @@
 """The optimizer graph of a file in the one form that is compiled: a node per weight, a known rate, a counted update."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deployer.core.declarations import Optimizer, Sequences
 from deployer.core.errors import GraphProblem, OptionProblem
-from deployer.core.ir import Node
+from deployer.core.ir import GraphNames, Node
 from deployer.core.operator import (
     Operator,
     accumulator_of,
@@ -37,20 +37,6 @@ def prepared(optimizer: RawGraph, train: RawGraph, rate: float | None) -> RawGra
     return _counted(_with_rate(graph, rate), train)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The names that the training graph has, which mean other things there than what is made here."""
-
-    reserved: set[str]
-
-    def fresh(self, base: str) -> str:
-        """`base`, with underscores where it is taken; the result is taken from now on."""
-        while base in self.reserved:
-            base += "_"
-        self.reserved.add(base)
-        return base
-
-
 def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) -> RawGraph:
     """The graph with a node for each weight in place of the one over sequences, and with its states as inputs.
 
@@ -62,7 +48,7 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     rest = [other for other in graph.nodes if other is not node]
     _check_sequences(graph, node, rest)
     types = {item.name: item.declared for item in train.inputs}
-    names = _Names({*types, *train.constants, *(name for other in train.nodes for name in other.outputs)})
+    names = GraphNames({*types, *train.constants, *(name for other in train.nodes for name in other.outputs)})
     inputs = {item.name: item for item in graph.inputs if item.name not in graph.sequences}
     shared = {ours: node.inputs[theirs] for theirs, ours in form.places.items() if ours == declared.count}
     for position, name in shared.items():

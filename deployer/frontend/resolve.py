@@ -10,7 +10,7 @@ from onnx import TensorProto
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import has_body
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
@@ -84,7 +84,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     state.elements.update(graph.elements)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
-    scope = Scope(state.types, state.elements, ValueNames(names), ValueNames({node.name for node in nodes}))
+    scope = Scope(state.types, state.elements, ValueNames(names), GraphNames({node.name for node in nodes}))
     state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
     refusals = Refusals()
     try:

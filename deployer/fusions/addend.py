@@ -17,7 +17,7 @@ from deployer.fusions.pair import absorb, is_available
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every sum of two, into the producer of its first input, or else into that of its second."""
-    for name in (name for name, operator in registry().items() if operator.total):
+    for name in (name for name, operator in registry().items() if operator.is_sum):
         for place in (0, 1):
             program = absorb(program, options, name, partial(_join, program, place), place)
     return program

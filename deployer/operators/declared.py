@@ -35,7 +35,7 @@ from deployer.core.operator import (
 from deployer.formulas.functions import ZERO, derivative, times, work_of
 from deployer.formulas.tree import Formula, Input, inputs_of, replaced, settings_of
 from deployer.formulas.values import evaluate
-from deployer.operators.elementwise import Broadcasting, Flat, integer_form
+from deployer.operators.elementwise import Broadcasting, Flat
 from deployer.operators.inputs import normal
 
 X, Y, DY = Input("x"), Input("y"), Input("dy")
@@ -50,9 +50,8 @@ class Declared(Operator, ABC):
     `settings` are the attributes that the formula reads, with their values where the node has none. Where the value or
     the slope jumps, `kinks` gives for an input the places as formulas. `slopes` holds, for inputs whose derivative is
     better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that ONNX's operator takes
-    integers as well; constant ones are folded, for others `at_run_time` names the operator. `spread` is the standard
-    deviation of samples, `trials` are the attributes of more of them. `declared_by` names the operator that this one
-    follows from.
+    integers as well. `spread` is the standard deviation of samples, `trials` are the attributes of more of them.
+    `declared_by` names the operator that this one follows from.
     """
 
     formula: ClassVar[Formula]
@@ -61,7 +60,6 @@ class Declared(Operator, ABC):
     kinks: ClassVar[Mapping[str, tuple[Formula, ...]]] = {}
     slopes: ClassVar[Mapping[str, Formula]] = {}
     integers: ClassVar[bool] = False
-    at_run_time: ClassVar[str] = ""
     spread: ClassVar[float] = 1.0
     trials: ClassVar[tuple[Mapping[str, float], ...]] = ()
     declared_by: ClassVar[str] = ""
@@ -196,10 +194,6 @@ class Spread(Declared, Broadcasting):
     """A declared operator over operands that broadcast as numpy's."""
 
     shapes: ClassVar[Mapping[str, tuple[tuple[int, ...], ...]]] = SHAPES
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The operator over integers where the operands are some, and there is one."""
-        return integer_form(self, node, inputs)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""

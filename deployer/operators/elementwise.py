@@ -99,9 +99,18 @@ class Clipping(Flat):
 
 
 class Broadcasting(Operator):
-    """Elementwise over operands that numpy broadcasts, in up to four loops."""
+    """Elementwise over operands that numpy broadcasts, in up to four loops.
+
+    Constant integers are folded; for others `at_run_time` names the operator over integers, where there is one.
+    """
 
     kernel: ClassVar[Kernel]
+    at_run_time: ClassVar[str] = ""
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The operator over integers where the last two operands, behind a condition, are some."""
+        wholes = [kind is not None and kind.dtype == "int32" for kind in inputs[-2:]]
+        return [replace(node, op=self.at_run_time)] if self.at_run_time and all(wholes) else None
 
     @classmethod
     def form_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
@@ -123,24 +132,8 @@ class Broadcasting(Operator):
         return Work(macs=0, elements=count, parallel=count)
 
 
-def integer_form(operator: Operator, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-    """The node of the operator that works on integers at run time; None for floats, and where there is none."""
-    form = getattr(operator, "at_run_time", "")
-    kinds = [kind.dtype for kind in inputs[-2:] if kind is not None]
-    return [replace(node, op=form)] if form and kinds == ["int32"] * len(inputs[-2:]) else None
-
-
 class Binary(Broadcasting):
-    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient.
-
-    `at_run_time` names the operator for integers that are not constant.
-    """
-
-    at_run_time: ClassVar[str] = ""
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The operator over integers where the operands are some."""
-        return integer_form(self, node, inputs)
+    """Y = f(A, B) under numpy broadcasting; a subclass gives f and the gradient."""
 
     @abstractmethod
     def apply(self, a: Array, b: Array) -> Array:

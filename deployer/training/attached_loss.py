@@ -8,10 +8,9 @@ import numpy as np
 
 from deployer.core.declarations import Loss
 from deployer.core.errors import DeployerWarning, GraphProblem, OptionProblem, ShapeMismatch, Warn
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of
 from deployer.frontend.resolve import Resolved
-from deployer.training.autodiff import Names
 from deployer.training.forward import Forward
 from deployer.training.samples import Bounds
 from deployer.training.settings import Attributes
@@ -70,7 +69,7 @@ def loss_choices() -> tuple[str, ...]:
     return (*losses(), OWN_LOSS)
 
 
-def attach(choice: Choice, model: Forward, state: Resolved, names: Names, warn: Warn) -> AttachedLoss:
+def attach(choice: Choice, model: Forward, state: Resolved, names: GraphNames, warn: Warn) -> AttachedLoss:
     """The loss behind the model; adds its types to `state`, and warns of an operator that the loss applies again."""
     output = state.types[model.output]
     operator = choice.operator
@@ -123,7 +122,7 @@ def _warn_of_twice(model: Forward, loss: Loss, warn: Warn) -> None:
         warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the {behind}"))
 
 
-def check_added_names(choice: Choice, added: Sequence[str], names: Names, inputs: Sequence[str]) -> None:
+def check_added_names(choice: Choice, added: Sequence[str], names: GraphNames, inputs: Sequence[str]) -> None:
     """Reserve the names that the training graph adds; GraphProblem where the model has one of them."""
     for name in (*added, *choice.target):
         if name in names.reserved:

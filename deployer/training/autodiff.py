@@ -7,29 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from deployer.core.errors import GraphProblem, InternalError, NotDifferentiable
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.graph_sort import live_nodes
 from deployer.frontend.resolve import Resolved, static_form
 from deployer.operators.sums import SUM, sum_to
 
 _WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
-
-
-@dataclass
-class Names:
-    """The names of a graph, of which new ones must differ."""
-
-    reserved: set[str]
-
-    def fresh(self, base: str) -> str:
-        """`base`, or `base_2`, `base_3`, ... if it is reserved; reserves the result."""
-        name, count = base, 1
-        while name in self.reserved:
-            count += 1
-            name = f"{base}_{count}"
-        self.reserved.add(name)
-        return name
 
 
 @dataclass(frozen=True)
@@ -47,7 +31,7 @@ class Tape:
     """The backward graph under construction, over the types and constants of the forward graph."""
 
     state: Resolved
-    names: Names
+    names: GraphNames
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     constant_names: dict[tuple[object, ...], str] = field(default_factory=dict)
@@ -116,7 +100,7 @@ def differentiate(
     state: Resolved,
     loss: str,
     parameters: Sequence[str],
-    names: Names,
+    names: GraphNames,
     first: Array | str | None = None,
 ) -> Backward:
     """The gradients of `loss` with respect to `parameters`.

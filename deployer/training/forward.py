@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx import NodeProto
 
 from deployer.core.errors import DeployerWarning, GraphProblem, NotDifferentiable, OptionProblem
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of, registry
 from deployer.core.safe_text import parameter_name
 from deployer.frontend import parse
@@ -22,7 +22,7 @@ from deployer.frontend.prepare.draws import Draws, find_draws, with_keys, withou
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import ELEMENTS, is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve
-from deployer.training.autodiff import Names, Rule, Tape, fixed_form, unreachable
+from deployer.training.autodiff import Rule, Tape, fixed_form, unreachable
 from deployer.training.onnx_writer import input_form, node_proto
 
 OPSET = 17
@@ -94,7 +94,9 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
     raw = model.raw
     if all(_keeps(model, node) for node in raw.nodes):
         return replace(model, raw=replace(raw, versions={}))
-    names = Names({*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))})
+    names = GraphNames(
+        {*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))}
+    )
     nodes, protos, constants = [], {}, dict(raw.constants)
     as_read = {node.name: node for node in raw.nodes}
     constants |= {name: _raw(state.fixed[name]) for node in state.read for name in node.inputs if name in state.fixed}
@@ -179,7 +181,7 @@ def _places(node: Node, state: Resolved) -> set[str]:
     for index, name in enumerate(node.inputs):
         if not name or state.types[name].dtype != "float32":
             continue
-        tape = Tape(Resolved(dict(state.types), dict(state.constants)), Names(set(state.types)))
+        tape = Tape(Resolved(dict(state.types), dict(state.constants)), GraphNames(set(state.types)))
         douts = tuple(tape.names.fresh(f"{output}_grad") if output else "" for output in node.outputs)
         tape.state.types.update({d: state.types[o] for d, o in zip(douts, node.outputs, strict=True) if d})
         target = tape.names.fresh(f"{name}_grad")
@@ -215,7 +217,7 @@ def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
     return replace(model, raw=raw, protos=protos, initializers=initializers)
 
 
-def training_forms(model: Forward, names: Names) -> Forward:
+def training_forms(model: Forward, names: GraphNames) -> Forward:
     """The model with its nodes in the form that saves what their gradients read."""
     nodes = tuple(operator_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
     protos = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}

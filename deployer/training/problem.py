@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
-from deployer.core.ir import Node, Program, TensorType
+from deployer.core.ir import GraphNames, Node, Program, TensorType
 from deployer.core.operator import Array, losses, optimizers, usual_accumulator
 from deployer.core.safe_text import parameter_name
 from deployer.frontend import check, parse
@@ -26,7 +26,7 @@ from deployer.training.attached_loss import (
     first_gradient,
     loss_choices,
 )
-from deployer.training.autodiff import Backward, Names, differentiate
+from deployer.training.autodiff import Backward, differentiate
 from deployer.training.forward import Forward
 from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
@@ -165,7 +165,7 @@ def pose_problem(
 def _make_train_graph(
     source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
 ) -> TrainGraph:
-    names = Names({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
+    names = GraphNames({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)
     share = (SHARE,) if mean else ()
     check_added_names(choice, (FLAG, *share), names, tuple(source.inputs))

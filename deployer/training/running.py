@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import operator_of, registry, unsupported
 from deployer.frontend.graph_sort import topological
 from deployer.frontend.prepare.draws import without_draws
 from deployer.frontend.raw_graph import RawGraph
-from deployer.training.autodiff import Names
 from deployer.training.forward import Forward
 from deployer.training.onnx_writer import node_proto
 
@@ -40,7 +39,7 @@ def evaluation_form(graph: RawGraph) -> RawGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def with_running(model: Forward, types: Mapping[str, TensorType], names: Names) -> tuple[Forward, Running]:
+def with_running(model: Forward, types: Mapping[str, TensorType], names: GraphNames) -> tuple[Forward, Running]:
     """The model with nodes that leave what runs to others, and these others.
 
     Where several nodes renew one initializer, each goes on with what the one before it left. `model` is in the form

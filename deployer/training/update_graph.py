@@ -8,11 +8,10 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from deployer.core.errors import OptionProblem
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import operator_of, update_counter
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.operators.update.clipping import by_norm, by_value
-from deployer.training.autodiff import Names
 from deployer.training.groups import Rule
 from deployer.training.onnx_writer import file_domain, input_form, save_graph
 
@@ -45,7 +44,7 @@ def write_optimizer(
 
     `types` are those of the parameters, `taken` further names of the training graph.
     """
-    names = Names({f"{n}{suffix}" for n in types for suffix in ("", BUFFER_SUFFIX, "_updated")} | {*taken})
+    names = GraphNames({f"{n}{suffix}" for n in types for suffix in ("", BUFFER_SUFFIX, "_updated")} | {*taken})
     graph = gs.Graph(name="optimizer", opset=opset)
     buffers = {n: gs.Variable(n + BUFFER_SUFFIX, np.float32, kind.shape) for n, kind in types.items()}
     rates: dict[float, gs.Constant] = {}
@@ -79,7 +78,9 @@ def write_optimizer(
     save_graph(graph, path)
 
 
-def _limited(graph: gs.Graph, buffers: Mapping[str, gs.Variable], limits: Limits, names: Names) -> dict[str, gs.Tensor]:
+def _limited(
+    graph: gs.Graph, buffers: Mapping[str, gs.Variable], limits: Limits, names: GraphNames
+) -> dict[str, gs.Tensor]:
     """The gradient of each parameter as the optimizer reads it, by nodes that are added to the graph."""
     gradients = {name: buffer.name for name, buffer in buffers.items()}
     nodes: list[Node] = []
@@ -100,7 +101,7 @@ def _limited(graph: gs.Graph, buffers: Mapping[str, gs.Variable], limits: Limits
     return {name: tensors[gradient] for name, gradient in gradients.items()}
 
 
-def _count(names: Names) -> gs.Variable:
+def _count(names: GraphNames) -> gs.Variable:
     """The number of the update, which all optimizers read, and which the program that runs the graph keeps."""
     counter = update_counter().counter
     assert counter is not None

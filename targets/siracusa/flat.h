@@ -67,4 +67,13 @@ static inline int inverse_of_power(float x, float *inverse) {
         for (flat_count &= 3; flat_count > 0; flat_count--) *flat_y++ = f(*flat_a++, flat_b);                         \
     } while (0)
 
+/* Elements that lie apart, or of which b is one for all; or a, of an OP whose operands may change places: `turns` is 1. */
+#define FLAT_STRIDED(f, OP, turns, y, a, a_next, b, b_next, count)                                                    \
+    if ((b_next) == 0 && (a_next) == 1)                                                                               \
+        FLAT_SCALED(f, OP, y, a, *(b), count);                                                                        \
+    else if ((turns) && (a_next) == 0 && (b_next) == 1)                                                               \
+        FLAT_SCALED(f, OP, y, b, *(a), count);                                                                        \
+    else                                                                                                              \
+        for (uint32_t j = 0; j < (count); j++) (y)[j] = f((a)[j * (a_next)], (b)[j * (b_next)])
+
 #endif

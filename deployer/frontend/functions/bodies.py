@@ -8,7 +8,7 @@ import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import too_large
 from deployer.core.operator import unsupported
 from deployer.frontend.graph_sort import live_nodes
@@ -35,7 +35,7 @@ class Scope:
     types: Mapping[str, TensorType]
     elements: Mapping[str, int]
     values: ValueNames
-    nodes: ValueNames
+    nodes: GraphNames
 
 
 def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:

@@ -26,7 +26,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.operators.inputs import arrays, floats, normal
-from deployer.operators.philox import BITS, drawn, halves
+from deployer.operators.philox import BITS, WORDS, drawn, halves
 
 KEYS = ("seed", "stream")
 """The attributes of the key: what the whole model shares, and what each of its nodes has alone."""
@@ -124,8 +124,8 @@ class KeyedDropout(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """The rounds of the generator, a quarter of them per element."""
-        return Work(macs=0, elements=tile["n"] * FACTS.random, parallel=tile["n"])
+        """The rounds of the generator, a quarter of them per element; cores share the fours that have one counter."""
+        return Work(macs=0, elements=tile["n"] * FACTS.random, parallel=-(-tile["n"] // WORDS))
 
     def samples(self) -> Iterator[Sample]:
         """Lengths that end within a block, a seed of two words, later passes, and a ratio that keeps nearly none."""

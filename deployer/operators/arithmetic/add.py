@@ -39,7 +39,7 @@ class Add(Binary):
     """
 
     name = "Add"
-    overflows = "any"
+    overflow = "any"
     at_run_time = "IntegerAdd"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
@@ -49,7 +49,7 @@ class Add(Binary):
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
     pointed: ClassVar[dict[str, int]] = {GATE: 2}
-    total = True
+    is_sum = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""

@@ -17,7 +17,7 @@ class Div(Binary):
     """Elementwise quotient; integers divide towards zero."""
 
     name = "Div"
-    overflows = "any"
+    overflow = "any"
     at_run_time = "IntegerDiv"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}

@@ -14,7 +14,7 @@ class Mul(Binary):
     """Elementwise product."""
 
     name = "Mul"
-    overflows = "any"
+    overflow = "any"
     at_run_time = "IntegerMul"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}

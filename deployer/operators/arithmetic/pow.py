@@ -23,7 +23,7 @@ class Pow(Binary):
     """Elementwise power; a negative base has integer exponents, else the result is NaN."""
 
     name = "Pow"
-    overflows = "any"
+    overflow = "any"
     versions = (7, 12, 13, 15)
     older: ClassVar[dict[int, Rule]] = {1: limited}
     kernel = binary_kernel("pow_f32")

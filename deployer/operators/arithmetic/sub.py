@@ -16,7 +16,7 @@ class Sub(Binary):
     """Elementwise difference."""
 
     name = "Sub"
-    overflows = "any"
+    overflow = "any"
     at_run_time = "IntegerSub"
     versions = (7, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}

@@ -17,7 +17,7 @@ class Sum(Operator):
     """Added from left to right."""
 
     name = "Sum"
-    overflows = "any"
+    overflow = "any"
     versions = (8, 13)
     older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
 

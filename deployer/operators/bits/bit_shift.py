@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.forms import Overflow
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.formulas.functions import FUNCTIONS
@@ -20,7 +21,7 @@ class BitShift(Operator):
     versions = (11, 28)
     no_gradient = "integers have none"
 
-    def leaves(self, node: Node) -> str:
+    def overflow_of(self, node: Node) -> Overflow:
         """To the left any; to the right none."""
         return "any" if node.attr_str("direction", "") == "LEFT" else "none"
 

@@ -11,7 +11,7 @@ class BitwiseNot(Pointwise):
     """Elementwise."""
 
     name = "BitwiseNot"
-    overflows = "unsigned"
+    overflow = "unsigned"
     versions = (18,)
     operands = (WHOLE,)
     formula = call("bits_not", WHOLE)

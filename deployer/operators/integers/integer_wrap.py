@@ -1,4 +1,4 @@
-"""IntegerWrap: integers as those of fewer bits have them: what leaves the type wraps."""
+"""IntegerWrap: integers as those of fewer bits have them: what overflows the type wraps."""
 
 from collections.abc import Iterator, Sequence
 

@@ -69,7 +69,7 @@ class Gemm(Operator):
     """
 
     name = "Gemm"
-    overflows = "any"
+    overflow = "any"
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     pointed: ClassVar[dict[str, int]] = {GATE: 3}

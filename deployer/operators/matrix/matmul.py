@@ -15,7 +15,7 @@ class MatMul(Operator):
     """A[.., M, K] B[.., K, N] with batch broadcasting; a vector is a row as A, a column as B."""
 
     name = "MatMul"
-    overflows = "any"
+    overflow = "any"
     versions = (1, 9, 13)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -13,7 +13,7 @@ class Abs(Pointwise):
     """Elementwise; at 0 the slope is 0, as PyTorch's."""
 
     name = "Abs"
-    overflows = "any"
+    overflow = "any"
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = call("abs", X)

@@ -11,7 +11,7 @@ class Neg(Pointwise):
     """Elementwise."""
 
     name = "Neg"
-    overflows = "any"
+    overflow = "any"
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = -X

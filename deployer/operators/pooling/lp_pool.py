@@ -9,7 +9,7 @@ from deployer.core.forms import Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng, unsupported
 from deployer.operators.inputs import arrays, floats, normal
-from deployer.operators.pooling.windows import FORMS, windows
+from deployer.operators.pooling.windows import FORMS, padded, sides, taps, windows
 from deployer.operators.reduction.composed import number
 
 P = 2
@@ -74,15 +74,11 @@ class LpPool(Operator):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The root of the sum of powers over the window's positions, one position after the other."""
         x, p = arrays(inputs, 1)[0], order_of(node)
-        axes = windows(node, x.shape)
-        ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in axes]
-        powered = np.pad(np.abs(x) ** p, ((0, 0), (0, 0), *ends))
-        total = np.zeros((*x.shape[:2], *(a.count for a in axes)), x.dtype)
-        for place in np.ndindex(*(a.kernel for a in axes)):
-            starts = [k * a.dilation for k, a in zip(place, axes, strict=True)]
-            taps = [slice(s, s + (a.count - 1) * a.stride + 1, a.stride) for s, a in zip(starts, axes, strict=True)]
-            total += powered[(slice(None), slice(None), *taps)]
-        return (np.asarray(total ** (1 / p), x.dtype),)
+        axes = sides(node, x.shape)
+        powered = padded(np.abs(x) ** p, axes, 0.0)
+        total = sum((powered[tap] for tap in taps(axes)), start=x.dtype.type(0))
+        shape = (*x.shape[:2], *(axis.count for axis in windows(node, x.shape)))
+        return (np.asarray(total ** (1 / p), x.dtype).reshape(shape),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Powers, their mean, the sum, the root."""

@@ -15,7 +15,7 @@ class ReduceL1(ComposedReduction):
     """ReduceSum of Abs."""
 
     name = "ReduceL1"
-    overflows = "any"
+    overflow = "any"
     versions = (1, 11, 13, 18)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

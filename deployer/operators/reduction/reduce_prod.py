@@ -19,7 +19,7 @@ class ReduceProd(Reduction):
     """Products in row-major order."""
 
     name = "ReduceProd"
-    overflows = "any"
+    overflow = "any"
     versions = (1, 11, 13, 18)
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_prod_f32", sums=False)
     sums: ClassVar[Sums | None] = None

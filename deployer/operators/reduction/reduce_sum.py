@@ -10,6 +10,6 @@ class ReduceSum(Reduction):
     """Sums in row-major order."""
 
     name = "ReduceSum"
-    overflows = "any"
+    overflow = "any"
     versions = (1, 11, 13)
     extras = (LATE_AXES,)

@@ -15,7 +15,7 @@ class ReduceSumSquare(ComposedReduction):
     """ReduceSum of X X."""
 
     name = "ReduceSumSquare"
-    overflows = "any"
+    overflow = "any"
     versions = (1, 11, 13, 18)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -1,5 +1,6 @@
 /* The circular and hyperbolic functions and their inverses in float32 alone, as those of math_f32.h: the same bits
- * everywhere, infinities and NaN as C's Annex F has them. Polynomials are minimax fits of the relative error. */
+ * everywhere, infinities and NaN as C's Annex F has them. Polynomials are minimax fits of the relative error. Quotients and
+ * roots are those of quotient_f32.h where Siracusa's cluster is faster with them: the others wait for more than the divider. */
 #ifndef TRIG_F32_H
 #define TRIG_F32_H
 
@@ -94,7 +95,7 @@ static inline float tanf_f32(float x) {
 /* atan(t) = t + t^3 P(t^2) for t up to 1; above, pi / 2 - atan(1 / t). */
 static inline float atanf_f32(float x) {
     const float size = __builtin_fabsf(x);
-    const float t = size > 1.0f ? LITERAL_F32(1.0f) / size : size, t2 = t * t;
+    const float t = size > 1.0f ? QUOTIENT_F32(LITERAL_F32(1.0f), size) : size, t2 = t * t;
     float p = LITERAL_F32(0x1.7ec704p-9f);
     p = __builtin_fmaf(p, t2, LITERAL_F32(-0x1.0c262ap-6f));
     p = __builtin_fmaf(p, t2, LITERAL_F32(0x1.61f8bcp-5f));
@@ -120,7 +121,7 @@ static inline float arc_f32(float t2) {
 static inline float asinf_f32(float x) {
     const float size = __builtin_fabsf(x);
     if (!(size > LITERAL_F32(0.5f))) return x == 0.0f ? x : __builtin_fmaf(arc_f32(x * x), x * x * x, x);
-    const float t2 = LITERAL_F32(0.5f) * (LITERAL_F32(1.0f) - size), t = __builtin_sqrtf(t2);
+    const float t2 = LITERAL_F32(0.5f) * (LITERAL_F32(1.0f) - size), t = ROOT_F32(t2);
     const float twice = 2.0f * __builtin_fmaf(arc_f32(t2), t2 * t, t);
     return __builtin_copysignf(HALF_PI_F32 - (twice - HALF_PI_LOW_F32), x);
 }
@@ -131,7 +132,7 @@ static inline float acosf_f32(float x) {
         const float x2 = x * x;
         return HALF_PI_F32 - (x - __builtin_fmaf(arc_f32(x2), -(x2 * x), HALF_PI_LOW_F32));
     }
-    const float t2 = LITERAL_F32(0.5f) * (LITERAL_F32(1.0f) - size), t = __builtin_sqrtf(t2);
+    const float t2 = LITERAL_F32(0.5f) * (LITERAL_F32(1.0f) - size), t = ROOT_F32(t2);
     const float y = __builtin_fmaf(arc_f32(t2), t2 * t, t);
     return x > 0.0f ? 2.0f * y : 2.0f * (HALF_PI_F32 - (y - HALF_PI_LOW_F32));
 }
@@ -161,7 +162,7 @@ static inline float coshf_f32(float x) {
     const float size = __builtin_fabsf(x);
     if (x != x || size > LITERAL_F32(90.0f)) return x != x ? x : INFINITY_F32;
     const float half = half_exp_f32(size);
-    return half + LITERAL_F32(0.25f) / half;
+    return half + QUOTIENT_F32(LITERAL_F32(0.25f), half);
 }
 
 /* log(x + sqrt(x^2 + 1)) as log(1 + ...), and log(2 x) where the 1 no longer counts. */

@@ -6,16 +6,16 @@ import numpy as np
 
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, register
-from deployer.operators.running.running import Running, running_kernel
+from deployer.operators.cumulative.cumulative import Cumulative, cumulative_kernel
 
 
 @register
-class CumSum(Running):
+class CumSum(Cumulative):
     """One element after another."""
 
     name = "CumSum"
     versions = (11, 14)
-    kernel = running_kernel("cum_sum_f32")
+    kernel = cumulative_kernel("cum_sum_f32")
     neutral = 0.0
 
     def so_far(self, x: Array, axis: int) -> Array:

@@ -1,4 +1,4 @@
-"""What running sums and products share: full lines along an axis, from either end, with the element or without."""
+"""What cumulative sums and products share: full lines along an axis, from either end, with the element or without."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from deployer.operators.lines import axis_of, line_strides, lines
 SCALARS = ("o", "n", "i", "exclusive", "reverse", "x_o", "x_n", "y_o", "y_n")
 
 
-class Running(Operator):
+class Cumulative(Operator):
     """The axis is an input that has to be constant; a tile holds full lines along it."""
 
     kernel: ClassVar[Kernel]
@@ -89,7 +89,7 @@ class Running(Operator):
             yield Sample(f"{rows}x{columns} {axis}", (normal(r, rows, columns),), {"axis": axis}, onnx=False)
 
 
-def running_kernel(symbol: str) -> Kernel:
+def cumulative_kernel(symbol: str) -> Kernel:
     """The kernel of such an operator; `_o` and `_n` are strides along the outer and the own axis."""
     return Kernel(symbol, (("x", "float32", False), ("y", "float32", True)), tuple((name, "u32") for name in SCALARS))
 

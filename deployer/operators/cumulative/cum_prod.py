@@ -3,16 +3,16 @@
 import numpy as np
 
 from deployer.core.operator import Array, register
-from deployer.operators.running.running import Running, running_kernel
+from deployer.operators.cumulative.cumulative import Cumulative, cumulative_kernel
 
 
 @register
-class CumProd(Running):
+class CumProd(Cumulative):
     """One element after another."""
 
     name = "CumProd"
     versions = (26,)
-    kernel = running_kernel("cum_prod_f32")
+    kernel = cumulative_kernel("cum_prod_f32")
     neutral = 1.0
     no_gradient = "right with zeros among the elements, it is as many products as there are pairs of them"
 

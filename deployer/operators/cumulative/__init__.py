@@ -1,0 +1,1 @@
+"""Cumulative sums and products: of all elements so far along an axis."""

@@ -1,1 +1,0 @@
-"""Sums and products of all elements so far along an axis."""
