@@ -1,6 +1,7 @@
 """Commands that show what the product knows: targets, operators, schemas of its files, completion for a shell."""
 
 import argparse
+from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
@@ -27,18 +28,54 @@ def list_targets(a: argparse.Namespace, console: Terminal) -> int:
     return 0
 
 
-def list_operators(a: argparse.Namespace, console: Terminal) -> int:
-    """Operators: how each runs, and whether it has a gradient."""
-    table = Table("operator", "runs as", "gradient", box=None, header_style="bold")
-    records = []
+@dataclass(frozen=True)
+class OperatorRow:
+    """An operator of the list: the versions of ONNX's that have its meaning, how it runs, why it has no gradient."""
+
+    name: str
+    versions: tuple[int, ...]
+    domain: str
+    runs_as: str
+    gradient: bool
+    reason: str | None
+    internal: bool
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of a table, as text."""
+        forms = [", ".join(map(str, self.versions))] if self.versions else []
+        forms += [self.domain] if self.domain else []
+        return self.name, "; ".join(forms), self.runs_as, "yes" if self.gradient else f"no: {self.reason}"
+
+
+OPERATOR_HEADINGS = ("operator", "versions, domain", "runs as", "gradient")
+
+
+def operator_rows() -> list[OperatorRow]:
+    """All operators in the order of their names.
+
+    Internal ones are no part of a forward model: they replace others, belong to a backward pass, or update weights.
+    """
+    rows = []
     for name, operator in registry().items():
         kind = operator.kernel.symbol if operator.kernel else "view" if operator.view else "lowered or folded"
         has = type(operator).gradient is not Operator.gradient or operator.composite
+        custom = (operator.domain or "default domain") if operator.custom else ""
+        versions = tuple(sorted({*operator.versions, *operator.older}))
         reason = None if has else str(operator.no_gradient)
-        table.add_row(name, kind, "yes" if has else f"no: {reason}")
-        records.append({"name": name, "runs_as": kind, "gradient": bool(has), "reason": reason})
+        internal = not (versions or (custom and has))
+        rows.append(OperatorRow(name, versions, custom, kind, bool(has), reason, internal))
+    return rows
+
+
+def list_operators(a: argparse.Namespace, console: Terminal) -> int:
+    """Operators: how each runs, and whether it has a gradient; those of files, or internal ones, too."""
+    rows = [row for row in operator_rows() if a.all or not row.internal]
+    table = Table(*OPERATOR_HEADINGS, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*row.cells)
     console.print(table)
-    console.event("end", {"operators": records})
+    console.event("end", {"operators": [asdict(row) for row in rows]})
     return 0
 
 

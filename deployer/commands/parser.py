@@ -104,6 +104,8 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
         ("operators", "list the operators and what they can do"),
     ):
         commands.add_parser(name, help=text, description=text)
+    text = "those, too, that no forward model has: steps of backward passes and updates, parts of others"
+    commands.choices["operators"].add_argument("--all", action="store_true", help=text)
     for command in commands.choices.values():
         _add_common(command)
     for name, text, argument, choices in PRINTERS:

@@ -61,10 +61,11 @@ def _line(reason: str, hint: str, names: Collection[str]) -> str:
 
 
 def absent(node: Node, domain: str = "") -> UnsupportedOperator:
-    """The error for an operator that is not there; it names the nearest that a file may hold, or all."""
+    """The error for an operator that is not there; it names the nearest that a file may hold, if any is near."""
     operators = [name for name, operator in registry().items() if operator.versions or operator.custom is not None]
-    near = difflib.get_close_matches(node.op, operators, 3, 0.7)
+    names = {name.lower(): name for name in operators}
+    near = [names[text] for text in difflib.get_close_matches(node.op.lower(), list(names), 3)]
     reason = "there is no such operator"
     facts = [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")]
-    hint = f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(operators)}"
+    hint = f"the nearest here: {', '.join(near)}" if near else "`deployer operators` lists those that there are"
     return UnsupportedOperator(f"node {node.name!r} ({node.op}): {reason}", facts, hint, reason)
