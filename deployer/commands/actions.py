@@ -311,6 +311,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         flush=a.leftover == LEFTOVERS[True],
         dropout=a.dropout == "on",
         axes=requests.axes_of(a),
+        expected=requests.expected_of(a),
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
-from deployer.commands.requests import axes_of, level_budgets
+from deployer.commands.requests import axes_of, expected_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
@@ -94,6 +94,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             free_rates=a.any_rate,
             dropout=a.dropout == "on",
             axes=axes_of(a),
+            expected=expected_of(a),
             schedule=a.schedule,
             warm_up=a.warm_up,
             epochs=a.epochs,

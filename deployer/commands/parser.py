@@ -194,6 +194,8 @@ def _add_task(p: LateParser) -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    text = "names that the module's parameters have, one per line: those that the file lacks get a warning"
+    p.add_argument("--parameters", type=path, metavar="names.txt", help=text)
     add_axes(p)
     off = "whether nodes that drop elements in training do so (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)

@@ -42,6 +42,7 @@ class Task:
     axes: Axes = NO_AXES
     schedule: str = ""
     warm_up: str = ""
+    expected: Sequence[str] = ()
 
     def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
         """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""

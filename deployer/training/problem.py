@@ -27,6 +27,7 @@ from deployer.training.attached_loss import (
     loss_choices,
 )
 from deployer.training.autodiff import Backward, differentiate
+from deployer.training.exported import oddities
 from deployer.training.forward import Forward
 from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
@@ -140,6 +141,7 @@ def pose_problem(
     axes: Axes = NO_AXES,
     statistics: bool = False,
     mean: bool = False,
+    expected: Sequence[str] = (),
     warn: Warn = python_warning,
 ) -> Problem:
     """The training problem of a forward model; arguments and errors are those of `build_train_graph`."""
@@ -153,6 +155,8 @@ def pose_problem(
     with_settings(optimizer, own)
     source = forward.load(model, seed, dropout, axes)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
+    for warning in oddities(source, parameters, expected):
+        warn(warning)
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in source.notes:
