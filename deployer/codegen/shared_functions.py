@@ -29,6 +29,7 @@ from deployer.planning.loop_program import (
     Transfer,
     Wait,
 )
+from deployer.planning.lower import has_address
 from deployer.planning.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
@@ -113,19 +114,30 @@ def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[s
 
 
 def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
-    """The function of several steps, with a parameter for each difference, and the call of each step."""
+    """The function of several steps, with a parameter for each difference, and the call of each step.
+
+    The argument table is a parameter, too, unless it is one that all of them share.
+    """
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
-    declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
+    alike, kernel = len({shape.program.table for shape in group}) == 1, first.kernel.symbol
+    declared = ["uint32_t step", *([] if alike else [f"{kernel}_args_t *args"])]
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        arguments = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
-        arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
+        arguments = [str(shape.program.step), *([] if alike else [f"&{table_name(shape.program.table)}"])]
+        arguments += [
+            *map(printer.text, shape.addresses),
+            *(str(size.values[at]) for size in sizes),
+            *filter(None, [flag]),
+        ]
         calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
-    body = tuple(map(printer.view, _filled(group, sizes).body))
+    statements = _filled(group, sizes).body
+    if alike:
+        statements = (Arguments(kernel, Table(first.table)), *statements)
+    body = tuple(map(printer.view, statements))
     return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
 
 
@@ -168,7 +180,7 @@ def common_sizes(
     tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
 ) -> tuple[dict[str, str], list[list[str]]]:
     """Macros for the fields that argument tables have in common, and the tables with the macros; addresses stay."""
-    rest = [tuple(_field(item, printer) for item in items if not _has_address(item[1])) for items in tables]
+    rest = [tuple(_field(item, printer) for item in items if not has_address(item[1])) for items in tables]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
     macros, shortened = {}, []
@@ -185,10 +197,6 @@ def common_sizes(
 def _field(item: tuple[str, Expr], printer: Printer) -> str:
     """An entry of an argument table."""
     return f".{item[0]} = {printer.text(item[1])}"
-
-
-def _has_address(value: Expr) -> bool:
-    return isinstance(value, Tree) and any(isinstance(node, (Home, Slot)) for node in value.walk())
 
 
 def _shape(program: LoopProgram) -> _Shape:

@@ -99,6 +99,7 @@ class Target:
     dispatch: int
     step: int
     tile: int
+    address: int
     contention: int
     small: SmallProgram
     kernels: dict[str, KernelCost]
@@ -282,7 +283,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
-    for key in ("dispatch", "step", "tile", "contention"):
+    for key in ("dispatch", "step", "tile", "address", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
     faults.check(bool(levels), "at least one level is needed")
@@ -325,6 +326,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         dispatch=cost["dispatch"],
         step=cost["step"],
         tile=cost["tile"],
+        address=cost["address"],
         contention=cost["contention"],
         small=small,
         kernels=kernels,
