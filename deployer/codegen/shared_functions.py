@@ -114,30 +114,20 @@ def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[s
 
 
 def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
-    """The function of several steps, with a parameter for each difference, and the call of each step.
-
-    The argument table is a parameter, too, unless it is one that all of them share.
-    """
+    """The function of several steps, with a parameter for each difference, and the call of each step."""
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
-    alike, kernel = len({shape.program.table for shape in group}) == 1, first.kernel.symbol
-    declared = ["uint32_t step", *([] if alike else [f"{kernel}_args_t *args"])]
+    declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        arguments = [str(shape.program.step), *([] if alike else [f"&{table_name(shape.program.table)}"])]
-        arguments += [
-            *map(printer.text, shape.addresses),
-            *(str(size.values[at]) for size in sizes),
-            *filter(None, [flag]),
-        ]
+        program = shape.program
+        arguments = [str(program.step), f"&{table_name(program.table)}", *map(printer.text, shape.addresses)]
+        arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
-    statements = _filled(group, sizes).body
-    if alike:
-        statements = (Arguments(kernel, Table(first.table)), *statements)
-    body = tuple(map(printer.view, statements))
+    body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
 
 

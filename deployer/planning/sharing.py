@@ -6,8 +6,8 @@ from dataclasses import replace
 from deployer.core.plan import Tiling
 from deployer.planning.loop_program import Assign
 from deployer.planning.lower import has_address, lower
-from deployer.planning.timeline import StepRuns, drafted
 from deployer.planning.tile import predicted
+from deployer.planning.timeline import StepRuns, drafted
 from deployer.tilers.levels.geometry import loop_key
 from deployer.tilers.levels.tables import hardly_longer, shared_bytes
 

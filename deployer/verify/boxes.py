@@ -1,4 +1,4 @@
-"""Boxes of elements that tiles touch, and what of a kernel's arguments no tile changes, for the judges of tilings and plans.
+"""Boxes of elements that tiles touch, and arguments that no tile changes, for the judges of tilings and plans.
 
 Nothing here calls the planner.
 """
@@ -135,7 +135,7 @@ def step_pieces(step: PlanStep) -> dict[str, list[Span]]:
 
 
 def lasting(step: PlanStep, value: ArgValue) -> float | None:
-    """A kernel argument that is no pointer, where it is the same in all tiles and passes; None where the step sets it."""
+    """A kernel argument that is no pointer, if it is the same in all tiles and passes; None if the step sets it."""
     pieces = step_pieces(step)
     sums = [d.name for d in step.dims if d.reduction and len(pieces[d.name]) > 1]
     match value:
@@ -152,10 +152,7 @@ def lasting(step: PlanStep, value: ArgValue) -> float | None:
         case Stride(arg, axis):
             return _lasting_stride(step, arg, axis, pieces)
         case Offset(arg, axis):
-            operand = _operand(step, arg)
-            mapped, extent = operand.axes[axis], operand.view[axis]
-            whole = isinstance(mapped, Windowed) and len(pieces[mapped.dim]) == 1
-            return mapped.offset({mapped.dim: pieces[mapped.dim][0]}, extent) if whole else None
+            return _lasting_offset(_operand(step, arg), axis, pieces)
     return None
 
 
@@ -182,6 +179,14 @@ def _lengths(step: PlanStep, arg: str, pieces: Mapping[str, list[Span]]) -> list
     """The length of an operand's boxes on each axis, or None where it varies."""
     o = _operand(step, arg)
     return [_sole(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(o.axes, o.view, strict=True)]
+
+
+def _lasting_offset(operand: PlanOperand, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
+    """Where the windows of the only tile along an axis begin, from the box's first index; None if there are several."""
+    mapped = operand.axes[axis]
+    if not isinstance(mapped, Windowed) or len(pieces[mapped.dim]) > 1:
+        return None
+    return mapped.offset({mapped.dim: pieces[mapped.dim][0]}, operand.view[axis])
 
 
 def _lasting_stride(step: PlanStep, arg: str, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:

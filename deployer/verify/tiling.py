@@ -76,7 +76,8 @@ def check_tables(
     """The argument structs of all steps, or those of each group, fit into `table_bytes` of the inner level.
 
     `steps` are graphs and kernels. The groups begin at steps in ascending order, and none reaches into another graph.
-    `tables` are, for each step, the first one with the same table, which has its graph and kernel. The answer is the bytes of each group, by its first step.
+    `tables` are, if steps share theirs, for each step the first one with the same table, of its graph and kernel. The
+    answer is the bytes of each group, by its first step.
     """
     need(table_bytes % target.alignment == 0, "table", f"tables have {table_bytes} B, not on {target.alignment} B")
     need(not groups or len(target.levels) > 1, "table", f"{target.name!r} has no level that tables come from")
@@ -90,7 +91,7 @@ def check_tables(
     for step, table in enumerate(of_all):
         same = of_all[table] == table and steps[table] == steps[step]
         need(same, "table", f"step {step} has the table of step {table}, which is none for its graph and kernel")
-    need(not (tables and groups), "table", "steps share argument tables that are of groups")
+    need(not (tables and groups), "table", f"argument tables are shared by steps and of groups {groups}")
     starts, sizes = groups or (0,), dict[int, int]()
     for first, end in zip(starts, (*starts[1:], len(steps)), strict=True):
         total = 0
