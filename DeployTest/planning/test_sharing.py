@@ -12,7 +12,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
 from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_for
-from deployer.planning import sharing
+from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.loop_program import Assign
@@ -20,8 +20,9 @@ from deployer.planning.lower import has_address, lower
 from deployer.planning.plan_choice import place_tiling, plan_with_tables
 from deployer.planning.schedule import make_schedule
 from deployer.planning.sharing import with_shared_tables
+from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
-from deployer.tilers.levels.tables import fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
+from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -113,6 +114,21 @@ def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models
     small = replace(tiling, table_bytes=shared(models_root)[1].table_bytes - 4)
     assert with_shared_tables(small, priced) is None
     assert with_shared_tables(replace(tiling, groups=()), priced) is None
+
+
+@pytest.mark.parametrize("slower", [0, 1])
+def test_shared_rather_than_resident(slower: int, models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared tables replace resident ones where the update is no cycle longer, though it gain less than groups must."""
+    tiling, plan = shared(models_root)
+    (groups, runs, grouped_plan), alive = grouped(models_root), tiling.lifetimes
+    resident = replace(groups, groups=(), table_bytes=sum(table_sizes(alive.schedule.steps, runs.target)))
+    most = sum(alive.schedule.repeats(s) * p.cycles for s, p in zip(alive.schedule.steps, plan.steps, strict=True))
+    monkeypatch.setattr(sharing, "hardly_longer", lambda cycles, groups: True)
+    monkeypatch.setattr(Tiler, "tile", lambda self, *words: groups)
+    monkeypatch.setattr(plan_choice, "_update_cycles", lambda tiling, plan: most - slower)
+    tiler = Tiler(alive, Tables(groups.table_bytes, groups.groups, rival=True))
+    found = plan_choice._plan_tiled(tiler, (resident, grouped_plan), lambda text: None, plan.running, 1)
+    assert found == ((resident, grouped_plan) if slower else (tiling, plan))
 
 
 def test_artefacts_keep_tables(models_root: Path, tmp_path: Path) -> None:

@@ -292,9 +292,8 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     for level in levels:
         fits = level is None or 0 < level.budget <= level.bytes - level.reserved
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
-        faults.check(
-            level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
-        )
+        named = level is None or is_identifier(level.name)
+        faults.check(named, f"level {level and level.name!r} is no identifier of C")
     level_names = [level.name.lower() for level in levels if level is not None]
     faults.check(
         len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"

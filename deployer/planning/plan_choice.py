@@ -30,7 +30,7 @@ def silent(message: str) -> None:
 def best_plan(
     alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching.
+    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching or sharing.
 
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
