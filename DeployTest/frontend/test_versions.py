@@ -85,6 +85,19 @@ def test_declared_versions_exist(name: str) -> None:
     assert set(operator.versions).isdisjoint(operator.older)
 
 
+@pytest.mark.parametrize(("opset", "size", "right"), [(13, 4, True), (13, 5, False), (17, 4, True), (18, 4, False)])
+def test_split_in_equal_parts(opset: int, size: int, right: bool, tmp_path: Path) -> None:
+    """From version 18 on `either input 'split' or the attribute 'num_outputs' should be specified`."""
+    split = node("Split", ("x",), ("a", "b"), axis=1)
+    model = chain(split, node("Sub", ("a", "b"), ("y",)), x=(2, size), opsets=(("", opset),))
+    if not right:
+        with raises(UserError, "(Split)", "neither" if opset == 18 else "5 elements do not make 2 equal parts"):
+            infer(tmp_path, model)
+        return
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(run_inference(infer(tmp_path, model), {"x": x})["y"], x[:, :2] - x[:, 2:])
+
+
 def _softmax(op: str, opset: int, **attrs: AttrValue) -> Model:
     weight = constant("w", np.random.default_rng(3).standard_normal((4, 4)).astype(np.float32))
     nodes = (node("MatMul", ("x", "w"), ("s",)), node(op, ("s",), ("y",), **attrs))

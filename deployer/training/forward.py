@@ -107,7 +107,8 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
         nodes.append(form)
         protos[node.name] = node_proto(form)
         constants |= {name: _raw(array) for name, array in arrays.items()}
-    raw = replace(raw, nodes=tuple(nodes), constants=constants, versions={})
+    elements = {name: state.elements[name] for name in constants if name in state.elements}
+    raw = replace(raw, nodes=tuple(nodes), constants=constants, elements=raw.elements | elements, versions={})
     return replace(model, raw=raw, protos=protos)
 
 

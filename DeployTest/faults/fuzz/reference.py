@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 
 from deployer.core.ir import Node, Program
-from deployer.core.operator import registry
+from deployer.core.operator import operator_of, registry
 from deployer.verify.reference import Memory, Trace, run_graph, run_inference
 from DeployTest.support.tolerances import table
 
@@ -23,6 +23,7 @@ Array = np.ndarray
 HERE = Path(__file__).resolve().parent
 WIDE = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 WIDE |= {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+WIDE |= {f"tensor({name})": np.dtype(name).type for name in ("int8", "uint8", "int16", "uint16", "uint32", "uint64")}
 HALF = "tensor(float16)"
 
 
@@ -142,6 +143,18 @@ def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mappi
             array = array.astype(np.bool_)
         arrays[name] = np.abs(array).astype(np.int32) % 3 if integer and name not in feeds else array
         arrays[name] = arrays[name].astype(np.int32 if integer else np.float32)
+    return _in_range(program, arrays)
+
+
+def _in_range(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The values with numbers that choose among those there are: a sample with others is refused where it is read."""
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for node in program.nodes:
+        found = operator_of(node).indices(node, types)
+        name = program.storage(found.input) if found else ""
+        if found and name in arrays:
+            chosen = (arrays[name] - found.least) % found.count + found.least
+            arrays[name] = np.where(arrays[name] == found.ignored, arrays[name], chosen).astype(arrays[name].dtype)
     return arrays
 
 
