@@ -179,6 +179,17 @@ def test_folded_integers(op: str, tmp_path: Path) -> None:
     assert run_inference(infer(tmp_path, model), {"x": np.zeros(1, np.float32)})["y"].tolist() == [1]
 
 
+def test_folded_cast(tmp_path: Path) -> None:
+    """A float beyond int32 is an integer of 64 bits; as an operand of a kernel it is refused by name."""
+    floats = constant("c", np.array([1.5, -2.5, 3e9], np.float32))
+    nodes = (node("Cast", ("c",), ("z",), to=INT64), node("Equal", ("z", "e"), ("y",)))
+    constants = (floats, constant("e", np.array([1, -2, 3_000_000_000])))
+    model = Model(nodes, (value("x", (1,)),), (value("y", None, onnx.TensorProto.BOOL),), constants)
+    assert run_inference(infer(tmp_path, model), {"x": np.zeros(1, np.float32)})["y"].tolist() == [1, 1, 1]
+    with raises(ShapeMismatch, "'z' holds 3000000000", "int32"):
+        infer(tmp_path, Model(nodes[:1], model.inputs, (value("z", None, INT64),), constants[:1]))
+
+
 def test_folded_below_zero(tmp_path: Path) -> None:
     """An unsigned number of 64 bits beyond those of a sign is not held here."""
     numbers = (constant("c", np.array([5], np.uint64)), constant("d", np.array([6], np.uint64)))

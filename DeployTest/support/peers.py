@@ -14,6 +14,7 @@ from deployer.core.errors import DeployerError
 from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator
+from deployer.frontend.node_checks import MISFITS
 from deployer.operators.declared import Declared
 from DeployTest.support.kernel_bench import Step
 
@@ -86,7 +87,7 @@ def as_input(operator: Operator, node: Node, types: Sequence[TensorType | None],
         return np.asarray(setting, kind)
     try:
         operator.infer(replace(node, attrs={**node.attrs, attribute: tuple(listed)}), types)  # type: ignore[arg-type]
-    except DeployerError:
+    except (DeployerError, *MISFITS):
         return np.asarray(setting, kind)
     return np.asarray(listed, kind)
 

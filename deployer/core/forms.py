@@ -136,7 +136,8 @@ def _attribute_fault(
     return None
 
 
-_BOOL = "tensor(bool)"
+_RESULTS: dict[str, int] = {"tensor(bool)": TensorProto.BOOL, "tensor(int64)": TensorProto.INT32}
+"""The integer types that outputs have in any case; those of int64 are lengths and positions, which fit int32."""
 _ONE_ON_TARGETS: dict[int, int] = {
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16), int(TensorProto.FLOAT)),
     TensorProto.INT32: TensorProto.INT64,
@@ -152,20 +153,21 @@ def family(element: int) -> int:
 class TypeNames:
     """ONNX's names of the types of an operator's inputs and outputs; equal names mean equal types.
 
-    The last input's name is that of all further ones. `bools` are names of types that are bools in any case, `allowed`
-    the families of element types that a name may stand for. A name in `mixed` may stand for several at once.
+    The last input's name is that of all further ones. `allowed` has the families of element types that a name may stand
+    for, `fixed` the element type of a name that stands for one in any case. A name in `mixed` may stand for several at
+    once.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    bools: frozenset[str]
+    fixed: Mapping[str, int]
     allowed: Mapping[str, frozenset[int]]
     mixed: frozenset[str]
 
     def elements(self, node: Node, known: Mapping[str, int]) -> dict[str, int]:
         """ONNX's element types of the node's outputs by name, as the schema, an input or `to` says them."""
         found = {name: known[x] for name, x in zip(self._padded(node), node.inputs, strict=False) if x in known}
-        found |= dict.fromkeys(self.bools, TensorProto.BOOL)
+        found |= self.fixed
         to = node.attrs.get("to")
         named = {name: to for name in self.outputs if isinstance(to, int) and name not in self.inputs}
         found = named | found
@@ -205,11 +207,13 @@ def type_names(op: str, version: int) -> TypeNames:
     """The names of types in ONNX's schema of that operator and version."""
     schema = onnx.defs.get_schema(op, version, "")
     inputs, outputs = (tuple(x.type_str for x in formal) for formal in (schema.inputs, schema.outputs))
-    bools = {t.type_param_str for t in schema.type_constraints if list(t.allowed_type_strs) == [_BOOL]}
     allowed = {t.type_param_str: _families(t.allowed_type_strs) for t in schema.type_constraints}
-    allowed |= {name: _families([name]) for name in {*inputs} - allowed.keys()}
+    allowed |= {name: _families([name]) for name in {*inputs, *outputs} - allowed.keys()}
+    alone = {t.type_param_str: t.allowed_type_strs[0] for t in schema.type_constraints if len(t.allowed_type_strs) == 1}
+    alone |= {name: name for name in (*inputs, *outputs) if name in _RESULTS}
+    fixed = {name: _RESULTS[kind] for name, kind in alone.items() if kind in _RESULTS}
     mixed = {x.type_str for x in schema.inputs if not x.is_homogeneous}
-    return TypeNames(inputs, outputs, frozenset({_BOOL, *bools}), allowed, frozenset(mixed))
+    return TypeNames(inputs, outputs, fixed, allowed, frozenset(mixed))
 
 
 def _families(names: Iterable[str]) -> frozenset[int]:

@@ -187,9 +187,26 @@ def _equal(
         difference = unequal(narrow[name], exact[name], np.asarray(expected[name]), half)
         if difference and magnified(program, data, name, exact[name], np.asarray(expected[name])):
             continue
-        reason = excused("different", f"{difference}\n{shown}") if difference else ""
-        if difference and not reason:
-            raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{shown}")
+        if not difference:
+            continue
+        text = "\n".join([shown, *_nan_lines(program, data)])
+        if not excused("different", f"{difference}\n{text}"):
+            raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{text}")
+
+
+def _nan_lines(program: Program, data: Mapping[str, Array]) -> list[str]:
+    """A line for each data input and each result that has a NaN in float32."""
+    memory, found = Memory(program, np.float32), []
+    memory.update(data)
+
+    def trace(node: Node, results: Sequence[Array]) -> None:
+        found.extend(
+            n for n, x in zip(node.outputs, results, strict=False) if x.dtype.kind == "f" and np.isnan(x).any()
+        )
+
+    run_graph(program.graphs[0], memory, trace)
+    given = [name for name, x in data.items() if np.isnan(x).any()]
+    return [f"nan in {name}" for name in (*given, *found)]
 
 
 def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Array, other: Array) -> bool:
@@ -198,15 +215,17 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
     The noise is a float32 unit roundoff of the largest operand or result of the node, as sums have; what only such
     a graph magnifies, at a pole or by cancellation, is no difference of meaning.
     """
-    generator, runs = np.random.default_rng(0), []
+    generator, runs, sizes = np.random.default_rng(0), [], list[float]()
     for _ in range(NOISY):
         memory = Memory(program, np.float64)
         memory.update(data)
-        run_graph(program.graphs[0], memory, _noise(memory, generator))
+        run_graph(program.graphs[0], memory, _noise(memory, generator, sizes))
         runs.append(memory[name].astype(np.float64))
     # An element of which the noise leaves no digit may as well be infinite elsewhere: it lies at a pole.
     changes = np.array([np.isfinite(run) != np.isfinite(exact) for run in runs]).any(0)
     changes |= np.array([np.abs(run - exact) >= np.abs(exact) for run in runs]).any(0) & ~np.isfinite(other)
+    if max(sizes, default=0.0) > table()["fuzz"]["overflow"]:  # a sum in another order may be beyond float32
+        changes |= ~np.isfinite(other)
     wild = changes | ~np.isfinite(exact)
     if (~np.isfinite(other) & ~wild).any() or other.dtype.kind != "f":
         return False
@@ -216,12 +235,15 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
     return bool(unclear and (distance <= table()["fuzz"]["float32"]["rounding"] * moved.max(initial=0.0)).all())
 
 
-def _noise(memory: Memory, generator: np.random.Generator) -> Trace:
+def _noise(memory: Memory, generator: np.random.Generator, largest: list[float]) -> Trace:
+    """Add noise to each float result, and the size of it to `largest`."""
+
     def trace(node: Node, results: Sequence[Array]) -> None:
         operands = [memory[n] for n in node.inputs if n]
         sizes = [
             float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (*operands, *results) if x.dtype.kind == "f"
         ]
+        largest.extend(sizes)
         for output, result in zip(node.outputs, results, strict=False):
             if output and result.dtype.kind == "f":
                 sign = generator.choice((-1.0, 0.0, 1.0), result.shape)

@@ -122,8 +122,8 @@ def _lengths(node: Node, size: int, inputs: Sequence[TensorType | None]) -> tupl
         lengths = node.attr_ints("split", ())
     else:
         count = node.attr_int("num_outputs", 0)
-        if count < 1:
-            raise mismatch(node, f"{size} elements do not make {count} equal parts", inputs)
+        if count < 1 or count != len(node.outputs):
+            raise mismatch(node, f"it makes {count} parts of {size} elements for {len(node.outputs)} outputs", inputs)
         each = -(-size // count)
         lengths = tuple(max(min(each, size - i * each), 0) for i in range(count))
     if len(lengths) != len(node.outputs):

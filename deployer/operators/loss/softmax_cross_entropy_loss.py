@@ -1,8 +1,8 @@
 """SoftmaxCrossEntropyLoss: NegativeLogLikelihoodLoss of LogSoftmax over the class axis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from deployer.core.declarations import Loss
+from deployer.core.declarations import Indices, Loss
 from deployer.core.forms import Extra
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, register
@@ -11,6 +11,7 @@ from deployer.operators.loss.classification import (
     SCORES,
     check_loss,
     class_labels,
+    label_indices,
     log_softmax,
     loss_samples,
     negative_log_likelihood,
@@ -50,6 +51,10 @@ class SoftmaxCrossEntropyLoss(Operator):
         contains=("LogSoftmax", "Softmax"),
         settings=(SMOOTHING, IGNORED),
     )
+
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
+        """The labels are classes."""
+        return label_indices(node, node.inputs[1], types[node.inputs[0]])
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""
