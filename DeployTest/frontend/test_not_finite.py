@@ -72,6 +72,16 @@ def test_lp_normalization_of_large_numbers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
 
 
+def test_root_of_minus_infinity(tmp_path: Path) -> None:
+    """A limit: an exponent of 0.5 is the root, which IEEE 754's pow is not of minus infinity alone."""
+    half = constant("half", np.array([0.5], np.float32))
+    program = infer(tmp_path, chain(node("Pow", ("x", "half"), ("y",)), x=(5,), initializers=[half]))
+    x = np.array([-INF, -2, 0, 2, INF], np.float32)
+    with np.errstate(invalid="ignore"):
+        y = run_inference(program, {"x": x})["y"]
+    np.testing.assert_array_equal(y, np.array([NAN, NAN, 0, np.sqrt(np.float32(2)), INF], np.float32))
+
+
 def test_folded_loss(tmp_path: Path) -> None:
     """A label that is no class is refused where the whole loss is a constant, too."""
     arrays = [constant("c", np.zeros((2, 3), np.float32)), constant("labels", np.array([0, 7]))]

@@ -311,10 +311,11 @@ def test_accepted(model: Model, tmp_path: Path) -> None:
     assert_close(model.nodes[0].op_type, output, expected)
 
 
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 @pytest.mark.parametrize("place", range(6))
-def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
-    """A NaN anywhere in a row is its maximum, as in ONNX's reference implementation."""
-    model = chain(node("ReduceMax", ("x",), ("y",), keepdims=0), x=(2, 3), opsets=(("", 21),))
+def test_reduce_max_of_nan(place: int, op: str, tmp_path: Path) -> None:
+    """A NaN anywhere in a row is its extremum, as in ONNX's reference implementation."""
+    model = chain(node(op, ("x",), ("y",), keepdims=0), x=(2, 3), opsets=(("", 21),))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     x[place // 3, place % 3] = NAN
     program = infer(tmp_path, model)
