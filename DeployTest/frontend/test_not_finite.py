@@ -82,6 +82,14 @@ def test_root_of_minus_infinity(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, np.array([NAN, NAN, 0, np.sqrt(np.float32(2)), INF], np.float32))
 
 
+@pytest.mark.parametrize("alpha", [1e20, 3.4e38])
+def test_celu_of_a_huge_alpha(alpha: float, tmp_path: Path) -> None:
+    """ONNX: `max(0,x) + min(0,alpha*(exp(x/alpha)-1))`, of which x is the limit."""
+    program = infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
+    x = np.array([-30, -0.5, 0, 2], np.float32)
+    np.testing.assert_allclose(run_inference(program, {"x": x})["y"], x, rtol=1e-5)
+
+
 def test_folded_loss(tmp_path: Path) -> None:
     """A label that is no class is refused where the whole loss is a constant, too."""
     arrays = [constant("c", np.zeros((2, 3), np.float32)), constant("labels", np.array([0, 7]))]
