@@ -1,10 +1,12 @@
 """A training problem without samples: both graphs of a forward model, a loss, and the rule of each parameter."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.ir import GraphNames, Node, Program, TensorType
@@ -36,6 +38,7 @@ from deployer.training.onnx_writer import (
     flag_value,
     float_value,
     node_proto,
+    typed,
     value,
 )
 from deployer.training.running import Running, with_running
@@ -205,10 +208,12 @@ def write_train(case: TrainGraph, path: Path) -> None:
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
     nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
     states = {n: case.state.types[n] for n in case.states}
-    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
+    integers = defaultdict(lambda: int(TensorProto.INT64), case.model.raw.elements)
+    inputs = [value(n, kind, integers[n]) for n, kind in (case.data | types | states).items()]
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
-    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
+    constants = case.model.raw.constants
+    frozen = {n: typed(c.array, integers[n]) for n, c in constants.items() if n in read - {*types, *states}}
     values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
     infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
     loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)
