@@ -9,7 +9,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Sample
 from deployer.formulas.tree import call
 from deployer.operators.declared import Spread, declare
-from deployer.operators.sequence.lengths import length_indices
+from deployer.operators.sequence.lengths import LENGTHS, length_indices
 from deployer.operators.sequence.sequence_mask import LENGTH, STEP
 
 
@@ -18,10 +18,9 @@ class MirroredStep(Spread):
     """Elementwise: length - 1 - step within a sequence, and the step itself behind its end."""
 
     name = "MirroredStep"
+    custom = LENGTHS
     operands = (STEP, LENGTH)
-    formula = call(
-        "whole_choose", call("whole_less", STEP, LENGTH), call("sum", LENGTH, call("bits_not", STEP)), STEP
-    )
+    formula = call("whole_choose", call("whole_less", STEP, LENGTH), call("sum", LENGTH, call("bits_not", STEP)), STEP)
     no_gradient = "a number has none"
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:

@@ -9,7 +9,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Sample
 from deployer.formulas.tree import Input, call
 from deployer.operators.declared import Spread, declare
-from deployer.operators.sequence.lengths import length_indices
+from deployer.operators.sequence.lengths import LENGTHS, length_indices
 
 STEP, LENGTH = Input("step", "int32", whole=True), Input("length", "int32", whole=True)
 
@@ -19,6 +19,7 @@ class SequenceMask(Spread):
     """Elementwise: a step is within where its number is below the length."""
 
     name = "SequenceMask"
+    custom = LENGTHS
     operands = (STEP, LENGTH)
     formula = call("whole_less", STEP, LENGTH)
     no_gradient = "a truth has none"
