@@ -33,8 +33,10 @@ def run_by_onnx(step: Step) -> list[Array]:
             value = np.array(setting, np.float32) if floats else np.array(_as_list(setting), np.int64)
             constants.append(numpy_helper.from_array(np.asarray(value), attribute))
     of_bool = {step.node.inputs[position] for position in truths(step.operator)}
+    narrow = {name for i, name in enumerate(step.node.inputs) if is_narrow(step.operator, i)}
     values = {
-        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
+        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 and n not in narrow else x
+        for n, x in step.values.items()
     }
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
@@ -58,6 +60,13 @@ def truths(operator: Operator) -> set[int]:
     """The positions of inputs that are of bool in ONNX."""
     declared = operator.operands if isinstance(operator, Declared) else ()
     return {position for position, operand in enumerate(declared) if operand.kind == "truth"}
+
+
+def is_narrow(operator: Operator, position: int) -> bool:
+    """Whether the input at a position may be of int32 in ONNX, and not of int64."""
+    formal = onnx.defs.get_schema(operator.name, max(operator.versions)).inputs if operator.versions else ()
+    types = formal[position].types if position < len(formal) else set()
+    return "tensor(int32)" in types and "tensor(int64)" not in types
 
 
 def gives_truths(operator: Operator) -> bool:

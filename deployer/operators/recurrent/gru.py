@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,10 @@ class GRU(RecurrentLayer):
     activations = (("Sigmoid", "Tanh"),)
     flags = ("layout", AFTER)
     trials = ({}, {AFTER: 1})
+    rare: ClassVar = {
+        "activations": ("HardSigmoid", "Elu", "Sigmoid", "ThresholdedRelu"),
+        "activation_alpha": (0.25, 0.5, 0.125),
+    }
 
     def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """h' = (1 - z) n + z h."""

@@ -23,6 +23,8 @@ TIME_FIRST = 0
 SWAPPED: tuple[int, ...] = (1, 0, 2)
 LENGTHS = 4
 """The position of sequence_lens."""
+ALL, LENGTHS_GIVEN, PEEPHOLES_GIVEN = "xwrbhc", "l", "p"
+"""Letters of the inputs of samples."""
 BIASES = 2
 """The bias of W and the bias of R, one behind the other."""
 
@@ -53,6 +55,10 @@ class RecurrentLayer(Operator):
     activations: ClassVar[tuple[tuple[str, ...], ...]]
     trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples."""
+    rare: ClassVar[Mapping[str, AttrValue]]
+    """Attributes of samples whose steps are written out."""
+    written: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ()
+    """More of them in turns."""
     flags: ClassVar[tuple[str, ...]] = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -277,41 +283,50 @@ class RecurrentLayer(Operator):
             parts.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
 
     def samples(self) -> Iterator[Sample]:
-        """All directions and layouts, with bias and states or without; other functions and attributes in two forms."""
-        forms: list[tuple[str, bool, dict[str, AttrValue]]] = [("plain", False, {}), ("stated", True, {})]
-        forms += [(name, True, {"direction": name}) for name in ("reverse", "bidirectional")]
-        forms += [("batch_first", True, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
+        """All directions and layouts, with bias and states or without; other functions and attributes in two forms;
+        sequences of several lengths, and steps that are written out.
+        """
+        forms: list[tuple[str, str, dict[str, AttrValue]]] = [("plain", "xwr", {}), ("stated", ALL, {})]
+        forms += [(name, ALL, {"direction": name}) for name in ("reverse", "bidirectional")]
+        forms += [("batch_first", ALL, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
         others = [form for form in forms if form[0] in ("stated", "bidirectional")]
         for number, (names, trial) in enumerate(product(self.activations, self.trials)):
-            yield from self._of_forms(others if number else forms, names, trial)
+            for label, given, attrs in others if number else forms:
+                own = {**attrs, **trial}
+                if names != self.activations[0]:
+                    own["activations"] = names * len(DIRECTIONS[str(attrs.get("direction", "forward"))])
+                label = "_".join([label, names[-1].lower(), str(attrs.get("direction", "forward")), *trial])
+                yield self._sample(label, given, own)
+        yield self._sample("lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
+        for number, trial in enumerate((*self.trials, *self.written)):
+            more = PEEPHOLES_GIVEN if self.peepholes else ""
+            rare = {"direction": "bidirectional", "clip": 0.75, **self.rare, **trial}
+            yield self._sample(f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
 
-    def _of_forms(
-        self,
-        forms: Sequence[tuple[str, bool, dict[str, AttrValue]]],
-        names: tuple[str, ...],
-        trial: Mapping[str, AttrValue],
-    ) -> Iterator[Sample]:
-        """Samples of these forms, a label, whether all inputs are there, and attributes."""
-        for label, full, attrs in forms:
-            count = len(DIRECTIONS[str(attrs.get("direction", "forward"))])
-            chosen: dict[str, AttrValue] = {**attrs, **trial, "hidden_size": 4}
-            if names != self.activations[0]:
-                chosen["activations"] = names * count
-            yield self._of_samples("_".join([label, names[-1].lower(), str(count), *trial]), full, chosen)
+    def _sample(self, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
+        """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first.
 
-    def _of_samples(self, label: str, full: bool, attrs: dict[str, AttrValue]) -> Sample:
-        """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first."""
+        `given` are the letters of inputs that are there.
+        """
         count, units, swapped = len(DIRECTIONS[str(attrs.get("direction", "forward"))]), 4, "layout" in attrs
         rows, state = self.gates * units, (3, count, units) if swapped else (count, 3, units)
-        x, w, r, b, *states = (
-            drawn(f"{self.name}{label}{i}", shape)
-            for i, shape in enumerate(
-                ((3, 5, 2) if swapped else (5, 3, 2), (count, rows, 2), (count, rows, units), (count, BIASES * rows))
-                + (state,) * self.states
-            )
-        )
-        inputs = (x, w, r, b, None, *states) if full else (x, w, r)
-        return Sample(label, inputs, attrs, 1 + self.states, onnx=not swapped)
+        shapes: dict[str, tuple[int, ...]] = {
+            "x": (3, 5, 2) if swapped else (5, 3, 2),
+            "w": (count, rows, 2),
+            "r": (count, rows, units),
+        }
+        shapes |= {"b": (count, BIASES * rows), LENGTHS_GIVEN: (3,)}
+        shapes |= dict(zip("hc", (state,) * self.states, strict=False))
+        shapes |= {PEEPHOLES_GIVEN: (count, self.peepholes * units)} if self.peepholes else {}
+        inputs: list[Array | None] = [
+            drawn(f"{self.name}{label}{i}", shape) if name in given else None
+            for i, (name, shape) in enumerate(shapes.items())
+        ]
+        if LENGTHS_GIVEN in given:
+            inputs[LENGTHS] = np.array([2, 5, 0], np.int32)
+        while inputs[-1] is None:
+            inputs.pop()
+        return Sample(label, tuple(inputs), {**attrs, "hidden_size": units}, 1 + self.states, onnx=not swapped)
 
 
 def _within(x: Array, lengths: Array | None) -> Array:

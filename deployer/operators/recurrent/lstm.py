@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,12 @@ class LSTM(RecurrentLayer):
     peepholes = len(GATES) - 1
     held = (-SATURATED, 0.0, SATURATED, 0.0)
     flags = ("layout", "input_forget")
+    rare: ClassVar = {
+        "activations": ("HardSigmoid", "Softsign", "LeakyRelu", "Sigmoid", "ScaledTanh", "Affine"),
+        "activation_alpha": (0.25, 0.125, 1.5, 0.5),
+        "activation_beta": (0.375, 0.75, 0.0625),
+    }
+    written = ({"input_forget": 1},)
 
     def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """c' = f c + i g, h' = o act(c'); peepholes of i and f are on c, that of o is on c'."""

@@ -1,6 +1,7 @@
 """RNN: the plain recurrent layer, by tanh or relu, in one direction or two."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from deployer.core.ir import Node
 from deployer.core.operator import Array, register
@@ -18,6 +19,7 @@ class RNN(RecurrentLayer):
     versions = (7, 14, 22)
     gates = 1
     activations = tuple((name,) for name in FUNCTIONS)
+    rare: ClassVar = {"activations": ("Softplus", "Elu"), "activation_alpha": (0.5,)}
 
     def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """f(x + R h + bias)."""
