@@ -36,8 +36,10 @@ def run_by_onnx(step: Step) -> list[Array]:
             types = [step.types[n] if n else None for n in step.node.inputs]
             constants.append(numpy_helper.from_array(as_input(step.operator, step.node, types, attribute), attribute))
     of_bool = {step.node.inputs[position] for position in truths(step.operator)}
+    narrow = {name for i, name in enumerate(step.node.inputs) if is_narrow(step.operator, i)}
     values = {
-        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
+        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 and n not in narrow else x
+        for n, x in step.values.items()
     }
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
@@ -90,6 +92,13 @@ def as_input(operator: Operator, node: Node, types: Sequence[TensorType | None],
     except (DeployerError, *MISFITS):
         return np.asarray(setting, kind)
     return np.asarray(listed, kind)
+
+
+def is_narrow(operator: Operator, position: int) -> bool:
+    """Whether the input at a position may be of int32 in ONNX, and not of int64."""
+    formal = onnx.defs.get_schema(operator.name, max(operator.versions)).inputs if operator.versions else ()
+    types = formal[position].types if position < len(formal) else set()
+    return "tensor(int32)" in types and "tensor(int64)" not in types
 
 
 def gives_truths(operator: Operator) -> bool:

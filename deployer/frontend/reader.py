@@ -15,7 +15,7 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
-from deployer.frontend.opsets import versions_of
+from deployer.frontend.opsets import name_of, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
@@ -170,7 +170,7 @@ def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
 
 def node_of(proto: onnx.NodeProto, name: str) -> Node:
     """A file's node under a name of its own, with its attributes as values."""
-    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output))
+    node = Node(name, name_of(proto), tuple(proto.input), tuple(proto.output))
     attrs = {a.name: _attribute(node, a) for a in proto.attribute}
     return Node(name, node.op, node.inputs, node.outputs, attrs)
 

@@ -118,9 +118,7 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
     known = _with_sources(state, node)
     kept, wraps = within_types(known, elements)
     for part in (*_in_current_form(state, kept, versions), *wraps):
-        for piece in _pieces(state, part):
-            state.read.append(piece)
-            _add(state, graph, piece, _find(piece, ""))
+        _read_pieces(state, graph, part)
     check_wide(known, elements, state.constants)
     state.constants |= wrapped(known, elements, state.constants)
     _check_elements(state, node, versions)
@@ -203,19 +201,28 @@ def _is_fixed(state: Resolved, node: Node) -> bool:
     return known and all(name in state.constants for name in node.outputs if name)
 
 
-def _pieces(state: Resolved, node: Node) -> list[Node]:
-    """The node, or those that a composite operator stands for; an output that these do not compute is dropped."""
+def _read_pieces(state: Resolved, graph: RawGraph, node: Node) -> None:
+    """Type the node, or those that a composite operator stands for, which may be composite again.
+
+    An output that these do not compute is dropped.
+    """
     operator = _find(node, "")
-    if not operator.composite:
-        return [node]
-    fixed = static_form(state, replace(node, op=operator.name), operator)
-    inputs = [state.types[n] if n else None for n in fixed.inputs]
-    inferred(operator, fixed, inputs)
-    with form_of(fixed):
-        parts = operator.lower(fixed, inputs) or [fixed]
+    parts = None
+    if operator.composite:
+        fixed = static_form(state, replace(node, op=operator.name), operator)
+        inputs = [state.types[n] if n else None for n in fixed.inputs]
+        inferred(operator, fixed, inputs)
+        with form_of(fixed):
+            parts = operator.lower(fixed, inputs)
+        node = fixed
+    if not parts:
+        state.read.append(node)
+        _add(state, graph, node, operator)
+        return
     results = {name for part in parts for name in part.outputs}
-    state.dropped.update((name, fixed) for name in fixed.outputs if name and name not in results)
-    return parts
+    state.dropped.update((name, node) for name in node.outputs if name and name not in results)
+    for part in parts:
+        _read_pieces(state, graph, part)
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
