@@ -54,7 +54,7 @@ class Parts:
     def gates(self, name: str, count: int, axis: int = 1) -> list[str]:
         """Equal parts along an axis, one for each gate."""
         parts = [f"{name}/{i}" for i in range(count)]
-        self.several("Split", (name,), parts, axis=axis)
+        self.several("Split", (name,), parts, axis=axis, split=(self.sizes.units,) * count)
         return parts
 
     def number(self, value: float) -> str:
