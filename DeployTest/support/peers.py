@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
-from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.frontend.node_checks import MISFITS
@@ -68,16 +67,15 @@ def truths(operator: Operator) -> set[int]:
 def as_in_file(operator: Operator, version: int, position: int, x: Array) -> Array:
     """A sample's operand in an element type that ONNX's schema of that version allows there (0: a form of its own).
 
-    Integers are int64 where they may, and numbers that may not be floats are cut to integers.
+    Integers are int64 where they may, else int32 or uint8, and numbers that may not be floats are cut to integers.
     """
     if position in truths(operator):
         return x.astype(bool)
-    names = type_names(operator.name, version) if version else None
-    allowed = names.allowed.get(names.inputs[min(position, len(names.inputs) - 1)]) if names and names.inputs else None
-    if x.dtype.kind == "f" and (not allowed or TensorProto.FLOAT in allowed):
+    formal = onnx.defs.get_schema(operator.name, version, "").inputs if version else ()
+    types = formal[min(position, len(formal) - 1)].types if formal else set()
+    if x.dtype.kind == "f" and (not types or "tensor(float)" in types):
         return x
-    few = allowed and TensorProto.INT64 not in allowed and TensorProto.UINT8 in allowed
-    return x.astype(np.uint8 if few else np.int64)
+    return x.astype(next((kind for kind in ("int64", "int32", "uint8") if f"tensor({kind})" in types), "int64"))
 
 
 def as_input(operator: Operator, node: Node, types: Sequence[TensorType | None], attribute: str) -> Array:

@@ -7,15 +7,15 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng
 from deployer.operators.inputs import normal
-from deployer.operators.lookup.scatter_elements import ScatterElements
+from deployer.operators.lookup.scatter_elements import ScatterElements, check_lines
 
 
 @register
 class Scatter(Operator):
-    """ScatterElements, which ONNX has from version 11 on."""
+    """ScatterElements, which ONNX has from version 11 on, where this name is deprecated."""
 
     name = "Scatter"
-    versions = (9, 11)
+    versions = (9,)
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -28,6 +28,8 @@ class Scatter(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node under the newer name."""
+        if inputs[0] is not None and inputs[1] is not None:
+            check_lines(node, inputs[0], inputs[1])
         return [Node(node.name, "ScatterElements", node.inputs, node.outputs, node.attrs)]
 
     def samples(self) -> Iterator[Sample]:

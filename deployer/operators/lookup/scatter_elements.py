@@ -71,8 +71,7 @@ class ScatterElements(Scattering):
         axis = axis_of(node, types[x].shape, 0)
         o, r, i = lines(types[x].shape, axis)
         count = types[ids].shape[axis]
-        if (o, i) != (lines(types[ids].shape, axis)[0], lines(types[ids].shape, axis)[2]):
-            raise unsupported(node, "its indices leave out the ends of other axes", "indices for all lines of X")
+        check_lines(node, types[x], types[ids])
         return self.scatter({"x": x, "ids": ids, "u": updates, "y": node.outputs[0]}, (o, r, i, count))
 
     def samples(self) -> Iterator[Sample]:
@@ -106,3 +105,11 @@ def _sample(
     numbers = r.integers(-shape[at], shape[at], size) if reduction else order - shape[at] * (normal(r, *size) < 0)
     attrs: dict[str, AttrValue] = {"axis": axis, **({"reduction": reduction} if reduction else {})}
     return Sample(label, (normal(r, *shape), np.asarray(numbers, np.int32), normal(r, *size)), attrs)
+
+
+def check_lines(node: Node, x: TensorType, ids: TensorType) -> None:
+    """UnsupportedOperator unless there are indices for all lines of X along the axis."""
+    axis = axis_of(node, x.shape, 0)
+    (o, _, i), (outer, _, inner) = lines(x.shape, axis), lines(ids.shape, axis)
+    if (o, i) != (outer, inner):
+        raise unsupported(node, "its indices leave out the ends of other axes", "indices for all lines of X")
