@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.broadcast import LOOPS
 from deployer.operators.inputs import arrays, floats
@@ -32,7 +32,7 @@ class ReduceLogSumExp(ComposedReduction):
         extreme, most, shifted, powers, total, log, kept = (
             f"{node.name}/{label}" for label in ("extreme", "most", "shifted", "powers", "total", "log", "kept")
         )
-        ends = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
+        ends: dict[str, AttrValue] = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
         along = {**self.along(node, x), "keepdims": 1}
         shape = self.infer(node, inputs)[0].shape
         return [
