@@ -171,7 +171,10 @@ def test_lengths_of_axes_are_picked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("attrs", "outputs", "text"),
-    [({}, 3, "4 elements do not make 3 equal parts"), ({"num_outputs": 3}, 2, "not one for each of 2 outputs")],
+    [
+        ({}, 3, "4 elements do not make 3 equal parts"),
+        ({"num_outputs": 3}, 2, "makes 3 parts of 4 elements for 2 outputs"),
+    ],
 )
 def test_parts_that_do_not_fit(attrs: dict[str, int], outputs: int, text: str, tmp_path: Path) -> None:
     """Their number is that of the outputs, absent ones too."""

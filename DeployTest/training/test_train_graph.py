@@ -176,13 +176,24 @@ def test_integers_keep_their_types(opset: int, tmp_path: Path) -> None:
         node("Add", ("few", "more"), ("sums",)),
         node("Cast", ("sums",), ("floats",), to=FLOAT),
         node("Mul", ("kept", "floats"), ("scaled",)),
-        node("Where", ("last", "scaled", "zero"), ("y",)),
+        node("Where", ("last", "scaled", "zero"), ("some",)),
+        node("Pow", ("some", "one"), ("y",)),  # of another version in opset 17 than in 14
     )
-    arrays = {"zero": np.zeros(1, np.float32), "few": np.full(4, 200, np.uint8), "last": np.arange(4) < 3}
+    arrays = {
+        "zero": np.zeros(1, np.float32),
+        "one": np.ones(1, np.float32),
+        "few": np.full(4, 200, np.uint8),
+        "last": np.arange(4) < 3,
+    }
     inputs = value("x", (2, 3)), value("mask", (2, 4), BOOL), value("more", (4,), UINT8)
     model = mlp(*nodes, initializers=arrays, inputs=inputs, opsets=(("", opset),))
     mask, more = np.arange(16).reshape(2, 2, 4) % 3 == 0, np.full((2, 4), 100, np.uint8)
-    report = built(tmp_path, model, data={"x": random(2, 2, 3), "mask": mask, "more": more, "target": random(2, 2, 4)})
+    report = built(
+        tmp_path,
+        model,
+        trainable="w1",
+        data={"x": random(2, 2, 3), "mask": mask, "more": more, "target": random(2, 2, 4)},
+    )
     file = onnx.load(str(report.train / "network.onnx")).graph
     kinds = {name: kind for name, kind, _ in declared(file.input)}
     kinds |= {tensor.name: tensor.data_type for tensor in file.initializer}

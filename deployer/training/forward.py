@@ -1,7 +1,7 @@
 """A forward ONNX model as autodiff needs it: sorted live nodes, its parameters and their names in C."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,16 +92,16 @@ def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) 
 
 def _in_opset(model: Forward, state: Resolved) -> Forward:
     """The model with each node in the form of the opset of the training graph; `state` is the resolved model."""
-    raw = model.raw
-    if all(_keeps(model, node) for node in raw.nodes):
+    raw, read = model.raw, _unwrapped(state.read)
+    if all(_keeps(model, node) for node in raw.nodes) and read == list(raw.nodes):
         return replace(model, raw=replace(raw, versions={}))
     names = GraphNames(
         {*raw.constants, *model.inputs, *(n for node in raw.nodes for n in (*node.inputs, *node.outputs))}
     )
     nodes, protos, constants = [], {}, dict(raw.constants)
     as_read = {node.name: node for node in raw.nodes}
-    constants |= {name: _raw(state.fixed[name]) for node in state.read for name in node.inputs if name in state.fixed}
-    for node in state.read:
+    constants |= {name: _raw(state.fixed[name]) for node in read for name in node.inputs if name in state.fixed}
+    for node in read:
         if node == as_read.get(node.name) and _keeps(model, node):
             nodes.append(node)
             protos[node.name] = model.protos[node.name]
@@ -114,6 +114,13 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
     elements = {name: kind for name, kind in known.items() if family(kind) != TensorProto.INT64}
     raw = replace(raw, nodes=tuple(nodes), constants=constants, elements=raw.elements | elements, versions={})
     return replace(model, raw=raw, protos=protos)
+
+
+def _unwrapped(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes without those by which integers wrap, which come of the integers' types where the graph is read."""
+    results = {node.inputs[0]: node.outputs[0] for node in nodes if registry()[node.op].wraps}
+    own = [node for node in nodes if not registry()[node.op].wraps]
+    return [replace(node, outputs=tuple(results.get(name, name) for name in node.outputs)) for node in own]
 
 
 def _raw(array: Array) -> RawConstant:
