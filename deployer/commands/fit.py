@@ -105,6 +105,8 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             epochs=a.epochs,
             n_steps=a.n_steps,
             n_accum=a.n_accum,
+            accumulate=a.accumulate,
+            leftover=a.leftover,
             seed=a.seed,
             shuffle=not a.no_shuffle,
             rest=a.rest,

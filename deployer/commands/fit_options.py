@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from deployer.commands.values import budget, finite, passes, path, positive, seed
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 
 REST = ("fill", "drop")
 
@@ -27,6 +28,10 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     course.add_argument("--epochs", type=positive, default=1, metavar="N", help="how often all samples are seen (1)")
     course.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all, whatever --epochs says")
     course.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    text = "what an update takes of its passes (default sum); the mean is as if they were one batch"
+    course.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    text = "passes behind the last full update of the run: kept in its checkpoint (default), or an update of their own"
+    course.add_argument("--leftover", choices=LEFTOVERS, default=LEFTOVERS[0], help=text)
     text = "end after so many epochs in which the watched metric was no better (default: never)"
     course.add_argument("--patience", type=positive, default=0, metavar="N", help=text)
     text = "the metric that says which epoch is best: loss, accuracy, top_K, mean_absolute_error (default loss)"

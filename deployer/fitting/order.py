@@ -1,6 +1,6 @@
 """Which samples a pass sees: epochs of whole batches, in an order that follows from a seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -96,10 +96,6 @@ class Samples:
         """The data inputs of passes over all samples as they come; the first ones fill up the last batch."""
         order = Order(self.count, self.batch, shuffled=False)
         return (self.of(order.indices(index)) for index in range(order.passes))
-
-    def passes(self, order: Order, first: int, last: int) -> Sequence[tuple[Array, ...]]:
-        """The data inputs of the passes from `first` to the one before `last`."""
-        return [self.of(order.indices(index)) for index in range(first, last)]
 
 
 def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
