@@ -12,11 +12,14 @@ REST = ("fill", "drop")
 def add_fit_options(p: argparse.ArgumentParser) -> None:
     """Data, course, validation, machine and output of a run over epochs."""
     data = p.add_argument_group("data")
-    text = "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, or .csv"
-    data.add_argument("--data", type=path, required=True, metavar="FILE", help=text)
+    text = (
+        "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, .csv, or a folder"
+    )
+    text += " that has a folder of images, PNG or JPEG, for each class"
+    data.add_argument("--data", type=path, required=True, metavar="FILE|FOLDER", help=text)
     data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target, where --data is an .npy")
     text = "share of the samples, drawn by --seed, or a file of others, that is measured, not trained (default: none)"
-    data.add_argument("--validation", metavar="SHARE|FILE", help=text)
+    data.add_argument("--validation", metavar="SHARE|FILE|FOLDER", help=text)
     data.add_argument("--validation-target", type=path, metavar="FILE.npy", help="as --target, of --validation")
     data.add_argument("--no-shuffle", action="store_true", help="samples in their order, in every epoch")
     data.add_argument(

@@ -22,7 +22,7 @@ from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.order import Order, Samples, split
 from deployer.fitting.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
-from deployer.fitting.sources import Source, fitted_samples, read_source
+from deployer.fitting.sources import Source, read_samples
 from deployer.fitting.stretches import Rates, build_stretch, rates_of
 from deployer.fitting.task import Run, Task
 from deployer.fitting.updates import Feed, Updates
@@ -46,7 +46,7 @@ class Fitted:
     `best` are the weights after `best_epoch`, the epoch with the best watched metric. `faults` says what is wrong,
     `checked` which passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run
     ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
-    statistics beside `weights` and `best`.
+    statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
     """
 
     rows: tuple[EpochRow, ...]
@@ -61,6 +61,7 @@ class Fitted:
     best_epoch: int = 0
     buffers: dict[str, Array] = field(default_factory=dict)
     best_buffers: dict[str, Array] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
 
 class Onlooker:
@@ -142,14 +143,10 @@ class _Case:
     def metrics(self) -> Metrics:
         return metrics_of(self.problem.graph, self.run.top)
 
-    def samples(self, source: Source, target: Path | None, place: str) -> Samples:
-        types = self.problem.graph.sampled
-        return fitted_samples(read_source(source, list(types), place, target), types, place)
-
     def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
-        run = self.run
-        samples = self.samples(source, target, str(source) if isinstance(source, Path | str) else "data")
+        run, types = self.run, self.problem.graph.sampled
+        samples = read_samples(source, types, str(source) if isinstance(source, Path | str) else "data", target)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -157,7 +154,8 @@ class _Case:
             return samples, None
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
-        return samples, self.samples(run.validation, run.validation_target, "the validation set")
+        place = "the validation set"
+        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes)
 
     def check_watched(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -311,9 +309,20 @@ class _Fit:
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
         result = Fitted(
-            end.rows, losses, weights, best, verdict, judge.text, *said, end.best_epoch, running, best_running
+            end.rows,
+            losses,
+            weights,
+            best,
+            verdict,
+            judge.text,
+            *said,
+            end.best_epoch,
+            running,
+            best_running,
+            self.samples.classes,
         )
         record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
+        record |= {"classes": list(self.samples.classes)} if self.samples.classes else {}
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
         page = fit_page(result.rows, end.losses, feed.order.passes, plan, record)
