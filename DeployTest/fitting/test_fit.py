@@ -4,11 +4,13 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -277,9 +279,13 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (captured.out, captured.err) == ("", "")
     assert files(tmp_path / "a") == files(tmp_path / "b")
     page = (tmp_path / "a" / "report.html").read_text()
-    assert "<svg" in page
-    assert "http" not in page
-    assert "<script" not in page
+    assert not re.search("http|<script|<link|url\\(", page), "it works offline"
+    headings = ["Loss", "Epochs", "Drift", "Timeline of a pass", "Memory", "RAM", "Steps"]
+    assert re.findall("<h2>(.*?)</h2>", page) == headings
+    pictures = [ElementTree.fromstring(text) for text in re.findall("<svg.*?</svg>", page, re.DOTALL)]
+    assert len(pictures) == 5, "of the loss, of two kinds of drift, of the timeline and of the memory"
+    rows = re.findall("<tr>", page[page.index("<h2>Steps") :])
+    assert len(pictures[3].findall("g")) == len(rows) - 1, "a row of the timeline for each of the table but its head"
     words += ["-o", tmp_path / "c"]
     assert "is no share" in refused(capsys, *words, "--validation", "1.5")
     limits = ["-p", "host", "--budget", "L1=2000"]

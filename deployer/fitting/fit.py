@@ -20,7 +20,7 @@ from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.order import Order, Samples, split
-from deployer.fitting.page import fit_page
+from deployer.fitting.pages.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, read_samples
 from deployer.fitting.stretches import Rates, build_stretch, rates_of
@@ -325,7 +325,7 @@ class _Fit:
         record |= {"classes": list(self.samples.classes)} if self.samples.classes else {}
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
-        page = fit_page(result.rows, end.losses, feed.order.passes, plan, record)
+        page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)
         files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
         if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
             output.discard(self.directory, TRAINED)
