@@ -269,11 +269,12 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     np.savez(tmp_path / "data.npz", **small_data())
     words = ["fit", model, "--data", tmp_path / "data.npz", "--loss", "cross_entropy", "--optimizer", "adam"]
     words += ["--lr", 0.02, "--n-accum", 2, "--n-steps", 5, "--seed", 3, "--check-passes", 1]
+    words += ["--accumulate", "mean", "--leftover", "flush"]
     assert deployer(*words, "-o", tmp_path / "a", "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [events[0]["event"], events[-1]["event"]] == ["begin", "end"]
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
-    assert "passes at the end that fill no update of 2: 1" in events[-1]["notes"]
+    assert "passes at the end with an update of their own, where others have 2: 1" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")

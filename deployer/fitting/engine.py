@@ -50,7 +50,7 @@ class Built:
         flushes: bool = False,
     ) -> bytes:
         content = stretch_input(self.plan, self.program, state, turn, samples, rates, flushes)
-        return run_stretch(self.plan, self.folder, content, turn)[0]
+        return run_stretch(self.plan, self.folder, content, turn, turn + len(samples) if flushes else 0)[0]
 
 
 @dataclass(frozen=True)
