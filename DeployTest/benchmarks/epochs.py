@@ -56,7 +56,7 @@ def pictures(draw: np.random.Generator, count: int, classes: int = 10) -> Sample
         far, most = np.hypot(y, x), np.maximum(abs(y), abs(x))
         shapes = [most < size, far < size, abs(far - size) < 1.5, (np.minimum(abs(y), abs(x)) < 1.5) & (most < size)]
         shapes.append(np.sin((y + x) * 9 / size) > 0)
-        colours = draw.uniform(-1, 1, (2, 3))
+        colours = draw.uniform((-1, 0.3), (-0.3, 1), (3, 2)).T[:: draw.choice((-1, 1))]
         image = np.where(shapes[label // 2][None], colours[0][:, None, None], colours[1][:, None, None])
         rows.append(image + draw.normal(0, 0.15, (3, 32, 32)))
     return {"input": np.stack(rows).astype(np.float32), "labels": labels}
@@ -71,7 +71,7 @@ class Course:
     rate: float
 
 
-COURSES = {"dscnn": Course(dscnn.generate, words, 0.002), "resnet8": Course(resnet8.generate, pictures, 0.002)}
+COURSES = {"dscnn": Course(dscnn.generate, words, 0.002), "resnet8": Course(resnet8.generate, pictures, 0.005)}
 
 
 @dataclass(frozen=True)

@@ -169,10 +169,10 @@ def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_killed_often(model: Path, tmp_path: Path) -> None:
-    """The same fifty times in one run."""
-    options = "every=1, epochs=400, checks=0"
-    assert _killed(model, tmp_path / "killed", 50, options, 1) == 50
-    small_fit(tmp_path / "whole", model, every=1, epochs=400, checks=0)
+    """The same fifty times in one run, whose updates are means over five passes, the last one over four."""
+    options = {"every": 1, "epochs": 401, "checks": 0, "n_accum": 5, "accumulate": "mean", "leftover": "flush"}
+    assert _killed(model, tmp_path / "killed", 50, ", ".join(f"{k}={v!r}" for k, v in options.items()), 1) == 50
+    small_fit(tmp_path / "whole", model, **options)
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
