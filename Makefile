@@ -1,4 +1,4 @@
-# make demo | test | test-siracusa | check | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-siracusa | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-siracusa check package bench golden fuzz detection mutants runtime-cases clean
+.PHONY: demo test test-slow test-siracusa check package docs bench golden fuzz detection mutants runtime-cases clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -38,6 +38,11 @@ check: $(READY)
 
 package: $(READY)
 	$(PY) DeployTest/support/check_package.py
+
+docs: $(READY) # the site, from docs/ into out/site, in an environment of its own
+	test -x out/docs-environment/bin/python || $(PYTHON) -m venv out/docs-environment
+	out/docs-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r docs/requirements.txt
+	out/docs-environment/bin/python -m sphinx -W --keep-going -q -b html docs out/site
 
 bench: $(READY) # needs GVSOC_INSTALL_DIR
 	$(PY) -m DeployTest.benchmarks.siracusa

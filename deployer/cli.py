@@ -19,9 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(words: Sequence[str]) -> int:
     arguments = parsed(words)
     from deployer.commands import actions
-    from deployer.running.terminal import Terminal
+    from deployer.running.terminal import Shown, Terminal
 
-    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    words_of = vars(arguments)
+    shows: Shown = "json" if words_of.get("json") else "nothing" if words_of.get("quiet") else "text"
+    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH, shows=shows)
     return actions.dispatch(arguments, console)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from deployer.commands.parser import BUFFERINGS
+from deployer.commands.run_options import BUFFERINGS
 from deployer.core.operator import registry
 from deployer.core.target import load, names
 from deployer.tilers.strategies.strategy import registry as strategies

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployer import __version__
-from deployer.commands import actions
+from deployer.commands import listings
 from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
 from DeployTest.support.cases import HERE, case_dir
 from DeployTest.support.command_line import deployer
@@ -55,7 +55,7 @@ def test_codes(name: str, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     def fail(*arguments: object) -> int:
         raise error
 
-    monkeypatch.setattr(actions, "list_targets", fail)
+    monkeypatch.setattr(listings, "list_targets", fail)
     assert deployer("targets") == code
     streams = capsys.readouterr()
     lines = streams.err.splitlines()
@@ -96,7 +96,7 @@ def test_report_of_a_cause_from_nowhere(state: Path, monkeypatch: pytest.MonkeyP
     def fail(*arguments: object) -> int:
         raise VerifyFailed("rule", "cause") from ValueError("never raised")
 
-    monkeypatch.setattr(actions, "list_targets", fail)
+    monkeypatch.setattr(listings, "list_targets", fail)
     assert deployer("targets") == 70
     [path] = state.iterdir()
     assert "stage: before the command\n" in path.read_text()
@@ -110,7 +110,7 @@ def test_report_elsewhere(
     def fail(*arguments: object) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(actions, "list_targets", fail)
+    monkeypatch.setattr(listings, "list_targets", fail)
     state.parent.mkdir()
     state.write_text("in the way")
     (tmp_path / "temporary").mkdir()

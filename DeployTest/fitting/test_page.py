@@ -1,48 +1,19 @@
-"""The page about training over epochs, as a reader follows it: each block runs, one after another in one folder."""
+"""What the page about training over epochs says of files and options, and what loading the package costs."""
 
-import importlib.util
+import importlib
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from deployer.fitting import fit
-from DeployTest.support.command_line import deployer, options
+from DeployTest.support.command_line import options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/fit.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)( torch)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.slow
-def test_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of Python and of commands that need no PyTorch."""
-    monkeypatch.chdir(tmp_path)
-    for language, needs, text in BLOCKS:
-        if language == "python" and not needs:
-            exec(compile(text, "docs/fit.md", "exec"), {})
-        for line in text.splitlines() if language == "sh" else ():
-            command, *words = shlex.split(line)
-            assert command == "deployer"
-            assert deployer(*words, *(["--quiet"] if words[0] == "fit" else [])) == 0, line
-    first, second = (np.load(f"{folder}/trained.npz")["weight"] for folder in ("run", "again"))
-    assert first.shape == second.shape == (3, 8)
-    assert (first != second).any(), "one of them went on for three more epochs"
-
-
-def test_blocks_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that need it."""
-    if not importlib.util.find_spec("torch"):
-        pytest.skip("PyTorch is not installed")
-    monkeypatch.chdir(tmp_path)
-    for _, needs, text in BLOCKS:
-        if needs:
-            exec(compile(text, "docs/fit.md", "exec"), {})
 
 
 def test_files_of_a_run() -> None:

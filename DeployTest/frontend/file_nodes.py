@@ -19,11 +19,11 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 
 from deployer.core.forms import Form, schema_form
-from deployer.core.ir import AttrValue
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
-from DeployTest.support.peers import truths
+from DeployTest.support.peers import as_in_file, as_input
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},
@@ -61,7 +61,12 @@ class FileNode:
         graph = helper.make_graph(
             [node],
             "one",
-            [helper.make_tensor_value_info(n, _element(self.values[n]), self.values[n].shape) for n in data],
+            [
+                helper.make_tensor_value_info(
+                    n, helper.np_dtype_to_tensor_dtype(self.values[n].dtype), self.values[n].shape
+                )
+                for n in data
+            ],
             [helper.make_empty_tensor_value_info(outputs[0])],
             [numpy_helper.from_array(self.values[n], n) for n in self.inputs if n in self.static],
         )
@@ -94,27 +99,28 @@ def _wide(array: Array) -> type[np.generic]:
     return np.float32 if array.dtype.kind == "f" and array.size else np.int64
 
 
-def _element(array: Array) -> int:
-    kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(bool): TensorProto.BOOL}
-    return kinds.get(array.dtype, TensorProto.INT64)
-
-
 def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | None:
     """The sample in the form of that version of the operator (0: its own), None where the version cannot say it."""
     form = operator.custom if version == 0 else schema_form(operator.name, version)
     assert form is not None
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
-    of_bool = {f"x{position}" for position in truths(operator)}
-    given = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
-    values = {n: x.astype(bool if n in of_bool else _wide(x)) for n, x in given.items()}
+    given = [(i, np.asarray(x)) for i, x in enumerate(sample.inputs) if x is not None]
+    values = {names[i]: as_in_file(operator, version, i, x) for i, x in given}
     attrs, static = dict(sample.attrs), set()
+    plain = Node("node", operator.name, tuple(names), ("y",) * sample.outputs, dict(attrs))
+    types = [None if x is None else TensorType(np.asarray(x).dtype.name, np.shape(x)) for x in sample.inputs]
     for position, name in operator.static_inputs.items():
-        if name in attrs and form.inputs[1] > position:
-            array = np.asarray(attrs.pop(name))
+        if name in attrs and form.inputs[1] > position and name not in form.attributes:
             names += [""] * (position + 1 - len(names))
             names[position] = name
-            values[name] = array.astype(_wide(array)).reshape(() if array.dtype.kind == "f" and array.size == 1 else -1)
+            values[name] = as_input(operator, plain, types, name)
+            del attrs[name]
             static.add(name)
+    for position in form.needed.intersection(range(len(names))):
+        if not names[position]:  # later versions leave it out where it says nothing
+            names[position] = f"nothing{position}"
+            values[names[position]] = np.zeros(0, np.float32)
+            static.add(names[position])
     attrs = {OLD_NAMES.get((operator.name, version, name), name): value for name, value in attrs.items()}
     attrs |= {name: REQUIRED[name] for name in form.required if name in REQUIRED}
     if not _says(form, names, attrs, sample.outputs):

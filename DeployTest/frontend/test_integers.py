@@ -1,5 +1,6 @@
 """Integers of a file at run time: those of fewer bits wrap, those of more are refused where they may leave int32."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +9,25 @@ import pytest
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import INT64, Model, constant, infer, node, raises, value
+from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, raises, value
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
+UINT8 = onnx.TensorProto.UINT8
 NARROW = ("int8", "uint8", "int16", "uint16")
 WIDE = ("int64", "uint32", "uint64")
 FUNCTIONS = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
 
 
 def of(kind: str, *nodes: onnx.NodeProto) -> Model:
-    """A graph of nodes from five integers in a and in b to y."""
+    """A graph of nodes from five integers in a and in b to y, which is of a type that is left open."""
     element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    return Model(nodes, (value("a", (5,), element), value("b", (5,), element)), (value("y", None, INT64),))
+    inputs, opset = (value("a", (5,), element), value("b", (5,), element)), max(map(opset_of, nodes))
+    return Model(nodes, inputs, (value("y", None, 0),), opsets=(("", opset),))
+
+
+def opset_of(proto: onnx.NodeProto) -> int:
+    """The lowest opset, from 17 on, that has the operator."""
+    return max(17, min(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == proto.op_type))
 
 
 @pytest.mark.parametrize("kind", NARROW)
@@ -82,3 +90,123 @@ def test_constants_beyond_int64(tmp_path: Path) -> None:
     plain = of("uint64", node("Max", ("a", "b"), ("y",)))
     with raises(ShapeMismatch, "'b'", "beyond int64"):
         infer(tmp_path, Model(plain.nodes, plain.inputs[:1], plain.outputs, numbers))
+
+
+FOREIGN = {
+    "two types": (of("uint8", node("BitwiseXor", ("a", "b"), ("y",))), ("'a' and 'b'", "UINT8 and INT64")),
+    "a truth for a number": (of("bool", node("Equal", ("a", "b"), ("y",))), ("'a' and 'b'", "BOOL and INT64")),
+    "a number for a truth": (of("bool", node("And", ("a", "b"), ("y",))), ("input 1 ('b')", "INT64", "type BOOL")),
+    "places of few bits": (
+        Model((node("Gather", ("x", "a"), ("y",)),), (value("x", (5,)), value("a", (2,), UINT8)), (value("y", None),)),
+        ("input 1 ('a')", "UINT8", "type INT64"),
+    ),
+    "shifted integers with sign": (
+        of("int64", node("BitShift", ("a", "b"), ("y",), direction="RIGHT")),
+        ("input 0 ('a')", "INT64", "type UINT8"),
+    ),
+}
+"""Nodes over types that ONNX's operator does not take, or does not take at once; b is of int64."""
+
+
+@pytest.mark.parametrize(("model", "texts"), FOREIGN.values(), ids=FOREIGN)
+def test_types_that_the_schema_does_not_allow(model: Model, texts: tuple[str, ...], tmp_path: Path) -> None:
+    """The node, its inputs and the types are named."""
+    inputs = tuple(value("b", (5,), INT64) if x.name == "b" else x for x in model.inputs)
+    with raises(UnsupportedOperator, f"({model.nodes[0].op_type})", *texts):
+        infer(tmp_path, replace(model, inputs=inputs))
+
+
+def test_pads_of_few_bits(tmp_path: Path) -> None:
+    """What becomes an attribute is of the schema's type as well; a list without elements is of none."""
+    pads = constant("pads", np.array([1, 1], np.uint8))
+    with raises(UnsupportedOperator, "(Pad)", "input 1 ('pads')", "UINT8", "type INT64"):
+        infer(tmp_path, chain(node("Pad", ("x", "pads"), ("y",)), x=(3,), initializers=(pads,)))
+    axes = constant("axes", np.zeros(0, np.float32))
+    infer(tmp_path, chain(node("ReduceSum", ("x", "axes"), ("y",)), x=(3,), initializers=(axes,)))
+
+
+def test_one_of_two_versions_allows_it(tmp_path: Path) -> None:
+    """A file of several versions may have what any of them takes."""
+    flat = node("Flatten", ("x",), ("y",))
+    plain = Model((flat,), (value("x", (2, 3), INT64),), (value("y", None, INT64),), opsets=(("", 8),))
+    with raises(UnsupportedOperator, "(Flatten)", "INT64", "type FLOAT"):
+        infer(tmp_path, plain)
+    infer(tmp_path, replace(plain, opsets=(("", 8), ("", 13))))
+
+
+def test_int32_and_int64_are_one(tmp_path: Path) -> None:
+    """A target has one width of integer, and truths are the integers 0 and 1."""
+    pair = (value("a", (5,), onnx.TensorProto.INT32), value("b", (5,), INT64))
+    infer(tmp_path, Model((node("Max", ("a", "b"), ("y",)),), pair, (value("y", None, INT64),)))
+    infer(tmp_path, of("bool", node("Max", ("a", "b"), ("y",))))
+
+
+def test_declared_result_of_other_integers(tmp_path: Path) -> None:
+    """A result of another type than is declared is refused; a truth may be declared as an integer of any width."""
+    model = of("uint8", node("Max", ("a", "b"), ("y",)))
+    with raises(ShapeMismatch, "'y' is declared", "INT64 and UINT8"):
+        infer(tmp_path, replace(model, outputs=(value("y", None, INT64),)))
+    infer(tmp_path, replace(model, outputs=(value("y", None, UINT8),)))
+    infer(tmp_path, replace(of("int64", node("Less", ("a", "b"), ("y",))), outputs=(value("y", None, INT64),)))
+
+
+def test_default_of_other_integers(tmp_path: Path) -> None:
+    """A graph input that is an initializer as well has the declared type."""
+    model = of("int64", node("Max", ("a", "b"), ("y",)))
+    with raises(ShapeMismatch, "'b'", "uint8", "int32"):
+        infer(tmp_path, replace(model, initializers=(constant("b", np.arange(5, dtype=np.uint8)),)))
+
+
+FOLDED = {
+    "BitwiseXor": ("int64", 1 << 32, -3, -4294967299),
+    "BitwiseAnd": ("int64", (1 << 33) + 5, 3, 1),
+    "Div": ("int64", 1 << 40, 1 << 38, 4),
+    "Mul": ("int32", 1 << 30, 6, -(1 << 31)),
+    "Sub": ("uint32", 5, 6, (1 << 32) - 1),
+}
+"""What becomes of two constants of a type, by C's rules of that type."""
+
+
+@pytest.mark.parametrize("op", FOLDED)
+def test_folded_integers(op: str, tmp_path: Path) -> None:
+    """Constants are computed in the width of the file, not of the target."""
+    kind, first, second, result = FOLDED[op]
+    numbers = (constant("c", np.array([first], kind)), constant("d", np.array([second], kind)))
+    expected = constant("e", np.array([result], kind))
+    nodes = (node(op, ("c", "d"), ("z",)), node("Equal", ("z", "e"), ("y",)))
+    truth = (value("y", None, onnx.TensorProto.BOOL),)
+    model = Model((*nodes,), (value("x", (1,)),), truth, (*numbers, expected), opsets=(("", 18),))
+    assert run_inference(infer(tmp_path, model), {"x": np.zeros(1, np.float32)})["y"].tolist() == [1]
+
+
+def test_folded_cast(tmp_path: Path) -> None:
+    """A float beyond int32 is an integer of 64 bits; as an operand of a kernel it is refused by name."""
+    floats = constant("c", np.array([1.5, -2.5, 3e9], np.float32))
+    nodes = (node("Cast", ("c",), ("z",), to=INT64), node("Equal", ("z", "e"), ("y",)))
+    constants = (floats, constant("e", np.array([1, -2, 3_000_000_000])))
+    model = Model(nodes, (value("x", (1,)),), (value("y", None, onnx.TensorProto.BOOL),), constants)
+    assert run_inference(infer(tmp_path, model), {"x": np.zeros(1, np.float32)})["y"].tolist() == [1, 1, 1]
+    with raises(ShapeMismatch, "'z' holds 3000000000", "int32"):
+        infer(tmp_path, Model(nodes[:1], model.inputs, (value("z", None, INT64),), constants[:1]))
+
+
+def test_folded_below_zero(tmp_path: Path) -> None:
+    """An unsigned number of 64 bits beyond those of a sign is not held here."""
+    numbers = (constant("c", np.array([5], np.uint64)), constant("d", np.array([6], np.uint64)))
+    outputs = (value("y", None, onnx.TensorProto.UINT64),)
+    with raises(UnsupportedOperator, "(Sub)", "-1 for 'y'", "uint64"):
+        infer(tmp_path, Model((node("Sub", ("c", "d"), ("y",)),), (value("x", (1,)),), outputs, numbers))
+
+
+def test_range_of_lists(tmp_path: Path) -> None:
+    """ONNX: `Scalar. First entry for the range of output values.`"""
+    for shape in ((), (1,)):
+        numbers = [constant(name, np.full(shape, n)) for name, n in (("a", 0), ("b", 4), ("c", 1))]
+        model = Model(
+            (node("Range", ("a", "b", "c"), ("y",)),), (value("x", (1,)),), (value("y", None, INT64),), numbers
+        )
+        if shape:
+            with raises(UnsupportedOperator, "(Range)", "start", "shape []"):
+                infer(tmp_path, model)
+        else:
+            infer(tmp_path, model)

@@ -188,6 +188,9 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "mode edge": (reduction("Pad", np.array([1, 0, 1, 0]), mode="edge"), "mode is 'edge'"),
     "Dropout by NaN": (reduction("Dropout", np.float32(NAN)), "ratio is nan"),
     "Dropout of all": (reduction("Dropout", np.float32(1)), "ratio is 1.0"),
+    "parts beyond number": (reduction("Split", num_outputs=1 << 62), "makes 4611686018427387904 parts"),
+    "gradient without batch": (reduction("KLDivLossGrad", f32(1, 2), x=(2,)), "its batch is 0"),
+    "batch below zero": (reduction("KLDivLoss", f32(1, 2), x=(2,), batch=-2), "its batch is -2"),
     "momentum NaN": (
         reduction("BatchNormalization", *[f32(1, 1)] * 4, x=IMAGE, momentum=NAN),
         "momentum is nan",
@@ -308,10 +311,11 @@ def test_accepted(model: Model, tmp_path: Path) -> None:
     assert_close(model.nodes[0].op_type, output, expected)
 
 
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 @pytest.mark.parametrize("place", range(6))
-def test_reduce_max_of_nan(place: int, tmp_path: Path) -> None:
-    """A NaN anywhere in a row is its maximum, as in ONNX's reference implementation."""
-    model = chain(node("ReduceMax", ("x",), ("y",), keepdims=0), x=(2, 3), opsets=(("", 21),))
+def test_reduce_max_of_nan(place: int, op: str, tmp_path: Path) -> None:
+    """A NaN anywhere in a row is its extremum, as in ONNX's reference implementation."""
+    model = chain(node(op, ("x",), ("y",), keepdims=0), x=(2, 3), opsets=(("", 21),))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     x[place // 3, place % 3] = NAN
     program = infer(tmp_path, model)

@@ -13,7 +13,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Operator, registry
 from deployer.verify.reference import run_inference
 from DeployTest.frontend.file_nodes import FileNode, file_node, ours, theirs, variants
-from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, raises, value
+from DeployTest.support.small_graphs import BOOL, INT64, Model, chain, constant, infer, node, raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
@@ -83,6 +83,39 @@ def test_declared_versions_exist(name: str) -> None:
     versions = {version for op, version in HISTORY if op is operator}
     assert {*operator.versions, *operator.older} <= versions
     assert set(operator.versions).isdisjoint(operator.older)
+
+
+@pytest.mark.parametrize(("opset", "size", "right"), [(13, 4, True), (13, 5, False), (17, 4, True), (18, 4, False)])
+def test_split_in_equal_parts(opset: int, size: int, right: bool, tmp_path: Path) -> None:
+    """From version 18 on `either input 'split' or the attribute 'num_outputs' should be specified`."""
+    split = node("Split", ("x",), ("a", "b"), axis=1)
+    model = chain(split, node("Sub", ("a", "b"), ("y",)), x=(2, size), opsets=(("", opset),))
+    if not right:
+        with raises(UserError, "(Split)", "neither" if opset == 18 else "5 elements do not make 2 equal parts"):
+            infer(tmp_path, model)
+        return
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(run_inference(infer(tmp_path, model), {"x": x})["y"], x[:, :2] - x[:, 2:])
+
+
+@pytest.mark.parametrize("opset", [6, 7, 10, 12, 13])
+def test_mask_of_dropout(opset: int, tmp_path: Path) -> None:
+    """Nothing is dropped, so that all of it is 1; before version 12 nothing says what it is, and nobody may read it."""
+    attrs = {"is_test": 1} if opset < 7 else {}
+    plain = Model(
+        (node("Dropout", ("x",), ("y", "mask"), **attrs),),
+        (value("x", (2, 3)),),
+        (value("y", (2, 3)),),
+        opsets=(("", opset),),
+    )
+    infer(tmp_path, plain)
+    read = replace(plain, outputs=(value("mask", (2, 3), BOOL),))
+    if opset < 12:
+        with raises(UnsupportedOperator, "(Dropout)", "reads its output 1 ('mask')"):
+            infer(tmp_path, read)
+        return
+    mask = run_inference(infer(tmp_path, read), {"x": np.ones((2, 3), np.float32)})["mask"]
+    np.testing.assert_array_equal(mask, np.ones((2, 3), np.int32))
 
 
 def _softmax(op: str, opset: int, **attrs: AttrValue) -> Model:

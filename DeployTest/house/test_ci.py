@@ -33,7 +33,7 @@ def test_an_unknown_job_is_refused() -> None:
     run = ci("tests", "lints")
     assert run.returncode == 2
     assert "lints" in run.stderr
-    assert "lint tests package slow siracusa" in run.stderr
+    assert "lint tests package docs slow siracusa" in run.stderr
 
 
 def test_siracusa_without_simulator_is_refused() -> None:

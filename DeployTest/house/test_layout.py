@@ -104,7 +104,7 @@ def test_no_target_is_named() -> None:
 
     One is named: `host`, as the default of `-p` and `Options` and in a hint, because it alone runs everywhere.
     """
-    default = {"deployer/commands/parser.py": 1, "deployer/core/plan.py": 1, "deployer/running/build.py": 1}
+    default = {"deployer/commands/run_options.py": 1, "deployer/core/plan.py": 1, "deployer/running/build.py": 1}
     others = re.compile("|".join(rf"\b{name}\b" for name in names() if name != "host"))
     for path in code("deployer", "tilers", "templates"):
         place, text = str(path.relative_to(ROOT)), path.read_text()

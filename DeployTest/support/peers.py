@@ -2,15 +2,19 @@
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-from deployer.core.ir import AttrValue
+from deployer.core.errors import DeployerError
+from deployer.core.forms import type_names
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator
+from deployer.frontend.node_checks import MISFITS
 from deployer.operators.declared import Declared
 from DeployTest.support.kernel_bench import Step
 
@@ -28,13 +32,14 @@ def run_by_onnx(step: Step) -> list[Array]:
         if attribute in attrs:
             names += [""] * (position + 1 - len(names))
             names[position] = attribute
-            setting = attrs.pop(attribute)
-            floats = any(isinstance(number, float) for number in _as_list(setting))
-            value = np.array(setting, np.float32) if floats else np.array(_as_list(setting), np.int64)
-            constants.append(numpy_helper.from_array(np.asarray(value), attribute))
+            del attrs[attribute]
+            types = [step.types[n] if n else None for n in step.node.inputs]
+            constants.append(numpy_helper.from_array(as_input(step.operator, step.node, types, attribute), attribute))
     of_bool = {step.node.inputs[position] for position in truths(step.operator)}
+    narrow = {name for i, name in enumerate(step.node.inputs) if is_narrow(step.operator, i)}
     values = {
-        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 else x for n, x in step.values.items()
+        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 and n not in narrow else x
+        for n, x in step.values.items()
     }
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
@@ -58,6 +63,42 @@ def truths(operator: Operator) -> set[int]:
     """The positions of inputs that are of bool in ONNX."""
     declared = operator.operands if isinstance(operator, Declared) else ()
     return {position for position, operand in enumerate(declared) if operand.kind == "truth"}
+
+
+def as_in_file(operator: Operator, version: int, position: int, x: Array) -> Array:
+    """A sample's operand in an element type that ONNX's schema of that version allows there (0: a form of its own).
+
+    Integers are int64 where they may, and numbers that may not be floats are cut to integers.
+    """
+    if position in truths(operator):
+        return x.astype(bool)
+    names = type_names(operator.name, version) if version else None
+    allowed = names.allowed.get(names.inputs[min(position, len(names.inputs) - 1)]) if names and names.inputs else None
+    if x.dtype.kind == "f" and (not allowed or TensorProto.FLOAT in allowed):
+        return x
+    few = allowed and TensorProto.INT64 not in allowed and TensorProto.UINT8 in allowed
+    return x.astype(np.uint8 if few else np.int64)
+
+
+def as_input(operator: Operator, node: Node, types: Sequence[TensorType | None], attribute: str) -> Array:
+    """An attribute that ONNX has as an input: a list, of one number too, but where that has to be alone."""
+    setting = node.attrs[attribute]
+    listed = _as_list(setting)
+    kind = np.float32 if any(isinstance(number, float) for number in listed) else np.int64
+    if isinstance(setting, float):
+        return np.asarray(setting, kind)
+    try:
+        operator.infer(replace(node, attrs={**node.attrs, attribute: tuple(listed)}), types)  # type: ignore[arg-type]
+    except (DeployerError, *MISFITS):
+        return np.asarray(setting, kind)
+    return np.asarray(listed, kind)
+
+
+def is_narrow(operator: Operator, position: int) -> bool:
+    """Whether the input at a position may be of int32 in ONNX, and not of int64."""
+    formal = onnx.defs.get_schema(operator.name, max(operator.versions)).inputs if operator.versions else ()
+    types = formal[position].types if position < len(formal) else set()
+    return "tensor(int32)" in types and "tensor(int64)" not in types
 
 
 def gives_truths(operator: Operator) -> bool:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from deployer import pipeline
 from deployer.core.access import Mirror, order_dims
-from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import DatasetMismatch, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Tiling
@@ -147,19 +148,20 @@ def test_memory(whole: Built, strategy: str, l1: int, tmp_path: Path) -> None:
 
 
 X, W, R = (TensorType("float32", shape) for shape in ((4, 2, 3), (1, 20, 3), (1, 20, 5)))
-LENGTHS, PEEPHOLES = TensorType("int32", (2,)), TensorType("float32", (1, 15))
 
 
 @pytest.mark.parametrize(
     ("more", "attrs", "word"),
     [
-        ((None, LENGTHS), {}, "sequence_lens"),
-        ((None, None, None, None, PEEPHOLES), {}, "peepholes"),
-        ((), {"activations": ("Relu", "Tanh", "Tanh")}, "activations are Relu, Tanh, Tanh"),
+        ((None, TensorType("float32", (2,))), {}, r"is not int32\[2\]"),
+        ((None, TensorType("int32", (3,))), {}, r"is not int32\[2\]"),
+        ((None, None, None, None, TensorType("float32", (1, 20))), {}, r"is not float32\[1,15\]"),
+        ((), {"activations": ("Relu", "Tanh", "Wave")}, "activations are Relu, Tanh, Wave"),
         ((), {"activations": ("Sigmoid", "Tanh")}, "activations are Sigmoid, Tanh"),
-        ((), {"clip": 3.0}, "it has clip"),
-        ((), {"activation_alpha": (0.5,)}, "it has activation_alpha"),
-        ((), {"input_forget": 1}, "input_forget"),
+        ((), {"activations": ("Sigmoid", "Affine", "Tanh")}, "affine has no alpha"),
+        ((), {"activation_alpha": (0.5,)}, "activation_alpha has 1 numbers, and 0 of its activations take one"),
+        ((), {"clip": 0.0}, "clip is 0.0"),
+        ((), {"clip": float("nan")}, "clip is nan"),
         ((), {"direction": "sideways"}, "'sideways'"),
         ((None, None, TensorType("float32", (1, 3, 5))), {}, "is not float32"),
         ((TensorType("float32", (1, 20)),), {}, "is not float32"),
@@ -172,3 +174,66 @@ def test_refused(more: tuple[TensorType | None, ...], attrs: dict[str, Any], wor
     step = Node("n", "LSTM", tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
     with pytest.raises((UnsupportedOperator, ShapeMismatch), match=word):
         registry()["LSTM"].infer(step, inputs)
+
+
+def test_steps_that_are_written_out_are_limited() -> None:
+    """A file may say any number of steps; those of a recurrence are a loop."""
+    long = TensorType("float32", (100_000, 2, 3))
+    attrs: dict[str, Any] = {}
+    step = Node("n", "LSTM", ("x", "w", "r"), ("y",), attrs)
+    assert registry()["LSTM"].infer(step, (long, W, R))[0].shape[0] == 100_000
+    attrs["clip"] = 1.0
+    with pytest.raises(UnsupportedOperator, match="100000 steps of a form that is written out"):
+        registry()["LSTM"].infer(step, (long, W, R))
+
+
+def rare_model(time: int) -> Model:
+    """Three layers over sequences of several lengths: a plain LSTM both ways, one with peepholes, and a GRU that is
+    written out; the last states of two of them are joined.
+    """
+    constants = [*weights("lstm", 4, FEATURES, 2), *weights("peeped", 4, 2 * UNITS), *weights("gru", 3, UNITS, 2)]
+    random = np.random.default_rng(5)
+    constants += [constant("p_peeped", drawn(random, 1, 3 * UNITS)), constant("h_gru", drawn(random, 2, BATCH, UNITS))]
+    shapes = {"joined": (time, BATCH, 2 * UNITS), "single": (time, BATCH, UNITS), "rows": (BATCH, -1)}
+    constants += [constant(name, np.array(numbers)) for name, numbers in shapes.items()]
+    sized = {"hidden_size": UNITS}
+    rare = {"activations": ["HardSigmoid", "Softsign"] * 2, "direction": "bidirectional", "clip": 2.0}
+    nodes = [
+        node("LSTM", ("x", "w_lstm", "r_lstm", "b_lstm", "n"), ("y1", "", "c1"), **sized, direction="bidirectional"),
+        node("Transpose", ("y1",), ("s1",), perm=[0, 2, 1, 3]),
+        node("Reshape", ("s1", "joined"), ("x2",)),
+        node("LSTM", ("x2", "w_peeped", "r_peeped", "b_peeped", "n", "", "", "p_peeped"), ("y2",), **sized),
+        node("Reshape", ("y2", "single"), ("x3",)),
+        node("GRU", ("x3", "w_gru", "r_gru", "b_gru", "n", "h_gru"), ("", "h3"), **sized, **rare),
+        node("Concat", ("c1", "h3"), ("both",), axis=2),
+        node("Transpose", ("both",), ("by_sequence",), perm=[1, 0, 2]),
+        node("Reshape", ("by_sequence", "rows"), ("y",)),
+    ]
+    inputs = (value("x", (time, BATCH, FEATURES)), value("n", (BATCH,), onnx.TensorProto.INT32))
+    return Model(nodes, inputs, (value("y", None),), constants)
+
+
+def test_gradients_of_other_forms(tmp_path: Path) -> None:
+    """Of lengths that are data, peepholes, other activations and clipped sums, by central differences.
+
+    A length beyond the steps is refused.
+    """
+    report = built(tmp_path, rare_model(4), samples=2)
+    assert {"w_lstm", "r_peeped", "p_peeped", "h_gru", "b_gru"} <= set(report.trained)
+    check_differences(*opened(report.train), entries=2)
+    arrays = dict(np.load(report.train / "inputs.npz"))
+    [name] = [n for n, x in arrays.items() if n.startswith("mb1") and x.dtype.kind == "i" and x.shape == (BATCH,)]
+    np.savez(report.train / "inputs.npz", **{**arrays, name: np.array([4, 5])})
+    with pytest.raises(DatasetMismatch, match="length 5, outside the lengths"):
+        pipeline.load_training(report.train)
+
+
+@pytest.mark.slow
+def test_bits_of_other_forms(tmp_path: Path) -> None:
+    """The same for little memory and for all that is wanted."""
+    report = built(tmp_path, rare_model(2), samples=2)
+    case = pipeline.load_training(report.train)
+    whole = compile_case(case, tmp_path / "whole", "single", WHOLE_L1)
+    outcome = whole.run()
+    assert faults(whole, outcome) == ()
+    assert result_hash(compile_case(case, tmp_path / "small", "single", 1500).run()) == result_hash(outcome)

@@ -19,13 +19,14 @@ from DeployTest.support.built_cases import (
     check_differences,
     generate,
     mlp,
+    one_pass,
     opened,
     random,
 )
 from DeployTest.support.small_graphs import BOOL, FLOAT, INT64, node, value
 from DeployTest.support.tolerances import table
 
-DOUBLE = onnx.TensorProto.DOUBLE
+DOUBLE, UINT8 = onnx.TensorProto.DOUBLE, onnx.TensorProto.UINT8
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
@@ -165,3 +166,28 @@ def test_wide_weights_old_opset_and_spare_inputs(tmp_path: Path) -> None:
         assert file.opset_import[0].version == expected
         assert [n for n, *_ in declared(file.graph.input)][:4] == ["x", "spare", "target", "w1"]
         check_differences(*opened(report.train))
+
+
+@pytest.mark.parametrize("opset", [14, 17])
+def test_integers_keep_their_types(opset: int, tmp_path: Path) -> None:
+    """Truths, and integers of few bits that wrap, are in the training graph what they are in the model's file."""
+    nodes = (
+        node("Where", ("mask", "h", "zero"), ("kept",)),
+        node("Add", ("few", "more"), ("sums",)),
+        node("Cast", ("sums",), ("floats",), to=FLOAT),
+        node("Mul", ("kept", "floats"), ("scaled",)),
+        node("Where", ("last", "scaled", "zero"), ("y",)),
+    )
+    arrays = {"zero": np.zeros(1, np.float32), "few": np.full(4, 200, np.uint8), "last": np.arange(4) < 3}
+    inputs = value("x", (2, 3)), value("mask", (2, 4), BOOL), value("more", (4,), UINT8)
+    model = mlp(*nodes, initializers=arrays, inputs=inputs, opsets=(("", opset),))
+    mask, more = np.arange(16).reshape(2, 2, 4) % 3 == 0, np.full((2, 4), 100, np.uint8)
+    report = built(tmp_path, model, data={"x": random(2, 2, 3), "mask": mask, "more": more, "target": random(2, 2, 4)})
+    file = onnx.load(str(report.train / "network.onnx")).graph
+    kinds = {name: kind for name, kind, _ in declared(file.input)}
+    kinds |= {tensor.name: tensor.data_type for tensor in file.initializer}
+    assert [kinds[name] for name in ("mask", "more", "few", "last")] == [BOOL, UINT8, UINT8, BOOL]
+    program, dataset = opened(report.train)
+    weights = {n: w.astype(np.float64) for n, w in dataset.weights.items()}
+    np.testing.assert_array_equal(one_pass(program, dataset, weights)["floats"], np.full((4,), 300 - 256))
+    check_differences(program, dataset)

@@ -241,6 +241,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
         f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
         f"tile = {t.tile} # loop code of each tile after a step's first",
         f"step = {t.step} # the code of a step",
+        f"address = {t.address} # an address that a step sets in a table that it shares",
         f"contention = {t.contention} # thousandths by which bytes are slower while kernels run",
         "",
         "[cost.small] # the same for programs of few steps, whose code stays in the instruction cache",

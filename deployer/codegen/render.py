@@ -18,7 +18,7 @@ from deployer.core.target import Target
 from deployer.planning.expr import variables
 from deployer.planning.lower import lower
 from deployer.planning.tile_loop import FLAG, NUMBERS
-from deployer.tilers.levels.tables import fetched_bytes, group_spans
+from deployer.tilers.levels.tables import fetched_bytes, group_spans, sharers
 
 COLUMN = 28
 """Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
@@ -141,6 +141,8 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
     kernels = Counter(s.kernel.symbol for s in steps)
+    if plan.tables:
+        kernels = Counter(s.kernel.symbol for s in steps if plan.tables[s.index] == s.index)
     sizes = [" + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))]
     spans = [span for span in group_spans(plan.groups, len(plan.steps)) if plan.steps[span.start].graph == graph]
     if spans:
@@ -149,9 +151,11 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
         asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
     fetched = fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
-    programs, printer = [lower(step, fetched.get(step.index, 0)) for step in steps], Printer(names)
+    sharing, printer = sharers(plan.tables), Printer(names)
+    programs = [lower(step, fetched.get(step.index, 0), sharing.get(step.index)) for step in steps]
     functions, calls = functions_and_calls(programs, printer)
-    macros, fields = common_sizes([p.arguments for p in programs], [f"step_{p.step:02d}" for p in programs], printer)
+    holders = [p for p in programs if p.table == p.step]
+    macros, fields = common_sizes([p.arguments for p in holders], [f"step_{p.step:02d}" for p in holders], printer)
     tables = [
         TableView(
             identifier(p.kernel.symbol),
@@ -159,9 +163,9 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
             identifier(f"step_{p.step:02d}"),
             wrapped(texts),
         )
-        for p, texts in zip(programs, fields, strict=True)
+        for p, texts in zip(holders, fields, strict=True)
     ]
-    by_step = {p.step: table for p, table in zip(programs, tables, strict=True)}
+    by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables(p.body) for p in programs)
     return NetworkView(
         function=prototype(graph),

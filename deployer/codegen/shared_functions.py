@@ -29,6 +29,7 @@ from deployer.planning.loop_program import (
     Transfer,
     Wait,
 )
+from deployer.planning.lower import has_address
 from deployer.planning.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
@@ -121,7 +122,8 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
-        arguments = [str(shape.program.step), f"&{table_name(shape.program.step)}", *map(printer.text, shape.addresses)]
+        program = shape.program
+        arguments = [str(program.step), f"&{table_name(program.table)}", *map(printer.text, shape.addresses)]
         arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
@@ -168,7 +170,7 @@ def common_sizes(
     tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
 ) -> tuple[dict[str, str], list[list[str]]]:
     """Macros for the fields that argument tables have in common, and the tables with the macros; addresses stay."""
-    rest = [tuple(_field(item, printer) for item in items if not _has_address(item[1])) for items in tables]
+    rest = [tuple(_field(item, printer) for item in items if not has_address(item[1])) for items in tables]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
     macros, shortened = {}, []
@@ -185,10 +187,6 @@ def common_sizes(
 def _field(item: tuple[str, Expr], printer: Printer) -> str:
     """An entry of an argument table."""
     return f".{item[0]} = {printer.text(item[1])}"
-
-
-def _has_address(value: Expr) -> bool:
-    return isinstance(value, Tree) and any(isinstance(node, (Home, Slot)) for node in value.walk())
 
 
 def _shape(program: LoopProgram) -> _Shape:

@@ -1,7 +1,7 @@
 """The render model of SimulationMap.c: the tables of a plan with which the host simulator checks the program."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from deployer.codegen.c_names import Memory, memory_name
@@ -11,7 +11,7 @@ from deployer.core.level import RESIDENT, Channel
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
-from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, group_spans
+from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, group_spans, sharers
 
 SUFFIXES = ("", " stage")
 """Suffixes of the names of slots, by the number of their level."""
@@ -137,9 +137,10 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
     tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
-    sized = target.sized(len(plan.steps))
+    sized, sharing = target.sized(len(plan.steps)), sharers(plan.tables)
+    own = {step: sized.address * fixed_addresses(plan.steps[step]) for step in sharing}
     steps = tuple(
-        _step(s, [places[s.index, o.arg] for o in s.operands], tables, sized, fetched.get(s.index, 0))
+        _step(s, [places[s.index, o.arg] for o in s.operands], tables, sized, fetched.get(s.index, 0), own)
         for s in plan.steps
     )
     return SimulationView(
@@ -181,7 +182,10 @@ def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
         yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
 
 
-def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int) -> SimStepView:
+def _step(
+    step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int, own: Mapping[int, int]
+) -> SimStepView:
+    """A step that fetches that many bytes of argument tables; `own` are cycles in which steps set their addresses."""
     loops = Loops(step)
     contention = target.contention if step.buffering == "double" else 0
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
@@ -197,7 +201,7 @@ def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, f
         scalar_count=count,
         tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
-        cycles=target.step + fetch_cycles(fetched, target, contention),
+        cycles=target.step + fetch_cycles(fetched, target, contention) + own.get(step.index, 0),
         contention=contention,
     )
 

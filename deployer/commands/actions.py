@@ -12,11 +12,11 @@ from rich.table import Table
 
 from deployer import judging, pipeline
 from deployer.codegen import generate
-from deployer.commands import ending, reentry, requests
+from deployer.commands import ending, listings, reentry, requests
 from deployer.commands.parser import given_settings
 from deployer.core import target as targets
+from deployer.core.artefact import digest
 from deployer.core.errors import DeployerWarning, OptionProblem
-from deployer.core.operator import Operator, registry
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
@@ -45,8 +45,10 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "calibrate": calibrate,
-        "targets": list_targets,
-        "operators": list_operators,
+        "targets": listings.list_targets,
+        "operators": listings.list_operators,
+        "schema": listings.show_schema,
+        "completion": listings.show_completion,
     }
     return commands[a.command](a, console)
 
@@ -124,6 +126,7 @@ def run_case(a: argparse.Namespace, console: Terminal) -> int:
         _extras(a, case, plan, directory, console, outcome is not None)
         if outcome is None:
             console.print(f"built {directory / 'network'}, not run")
+            console.event("end", {**_compiled_record(plan), "output": str(directory)})
             return 0
         return _judge(a, case, warnings, plan, outcome, directory, console, timings)
 
@@ -208,6 +211,9 @@ def _judge(
         write_npz(a.dump, arrays)
     console.lines(outcome.text.rstrip())
     report.show(result, plan, console)
+    console.event("end", {**_compiled_record(plan), **report.result_record(result), "output": str(directory)})
+    for fault in result.faults[: report.MOST_FAULTS] if a.quiet else ():
+        ending.tell(f"FAULT {fault}")
     times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timings.items())
     console.print(f"C and plan: {directory}  ({times})", soft_wrap=True)
     return 1 if not result.passed or (a.strict and result.verdict == "explained") else 0
@@ -254,7 +260,14 @@ def compile_case(a: argparse.Namespace, console: Terminal) -> int:
                 plan = _compiled(a, options, case, directory, progress)
         _extras(a, case, plan, directory, console)
     console.print(f"C and plan: {directory}")
+    console.event("end", {**_compiled_record(plan), "output": str(directory)})
     return 0
+
+
+def _compiled_record(plan: Plan) -> dict[str, object]:
+    """A plan in short, for lines of JSON: its digest, bytes of each level, predicted cycles of each graph."""
+    levels = {x.name: {"peak": x.peak, "budget": x.budget, "bound": x.bound} for x in plan.levels}
+    return {"plan": digest(plan), "levels": levels, "predicted": {graph: plan.cycles(graph) for graph in plan.graphs}}
 
 
 def emit(a: argparse.Namespace, console: Terminal) -> int:
@@ -263,6 +276,7 @@ def emit(a: argparse.Namespace, console: Terminal) -> int:
     with output.opened(a.output):
         pipeline.write_files(files, a.output, a.force)
     console.print(f"C: {a.output}")
+    console.event("end", {"files": sorted(files), "output": str(a.output)})
     return 0
 
 
@@ -297,9 +311,11 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         flush=a.leftover == LEFTOVERS[True],
         dropout=a.dropout == "on",
         axes=requests.axes_of(a),
+        expected=requests.expected_of(a),
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))
+    console.event("end", {k: str(v) if isinstance(v, Path) else v for k, v in asdict(summary).items()})
     return 0
 
 
@@ -315,6 +331,7 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.fitting.export import export_weights
 
     written = export_weights(a.model, a.weights, a.output, a.force)
+    console.event("end", {"tensors": list(written), "output": str(a.output)})
     console.lines(f"{a.output}: {len(written)} tensor{'s' if len(written) > 1 else ''} from {a.weights}")
     return 0
 
@@ -338,26 +355,8 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
         soft_wrap=True,
     )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)
-    return 0
-
-
-def list_targets(a: argparse.Namespace, console: Terminal) -> int:
-    """Targets with cores and memories."""
-    table = Table("target", "cores", "clock", "levels (budget of bytes)", "description", box=None, header_style="bold")
-    for name in targets.names():
-        t = targets.load(name)
-        levels = ", ".join(f"{x.name} {x.budget} of {x.bytes}" for x in t.levels)
-        table.add_row(name, str(t.cores), t.clock, levels, t.description)
-    console.print(table)
-    return 0
-
-
-def list_operators(a: argparse.Namespace, console: Terminal) -> int:
-    """Operators: how each runs, and whether it has a gradient."""
-    table = Table("operator", "runs as", "gradient", box=None, header_style="bold")
-    for name, operator in registry().items():
-        kind = operator.kernel.symbol if operator.kernel else "view" if operator.view else "lowered or folded"
-        has = type(operator).gradient is not Operator.gradient
-        table.add_row(name, kind, "yes" if has or operator.composite else f"no: {operator.no_gradient}")
-    console.print(table)
+    rows = [
+        {"kernel": fit.symbol, "calls": fit.points, "median": fit.median, "worst": fit.worst} for fit in result.fits
+    ]
+    console.event("end", {"kernels": rows, "output": str(targets.costs_file(a.platform))})
     return 0

@@ -19,7 +19,7 @@ from types import FrameType
 
 from deployer import __version__
 from deployer.core.errors import DeployerError, FileProblem, InternalError, ToolFailed, ToolMissing
-from deployer.core.safe_text import escaped
+from deployer.core.safe_text import escaped, json_line
 
 INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 ENVIRONMENT = {
@@ -83,6 +83,10 @@ def _ended(error: DeployerError, words: Sequence[str]) -> int:
         place = write_report(error, words)
         text += f"\n  {'report':<14} {place}" if place else "\n  no report could be written"
     tell(text)
+    if "--json" in words:
+        with suppress(OSError, ValueError):
+            record = {"event": "error", "exit_code": error.exit_code, "kind": error.title, "cause": error.cause}
+            print(json_line({**record, "facts": dict(error.facts), "hint": error.hint}), flush=True)
     return error.exit_code
 
 

@@ -1,7 +1,6 @@
 """What `deployer fit` does: its options as arguments of `deployer.fit`, and what is shown of a run."""
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -9,11 +8,10 @@ from rich.text import Text
 
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
-from deployer.commands.requests import axes_of, level_budgets
+from deployer.commands.requests import axes_of, expected_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
-from deployer.core.safe_text import json_line
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, Onlooker, fit
 from deployer.fitting.history import EpochRow
@@ -66,22 +64,18 @@ class JsonLines(Onlooker):
     def __init__(self, console: Terminal) -> None:
         self.console = console
 
-    def say(self, kind: str, record: Mapping[str, object]) -> None:
-        """One line."""
-        self.console.lines(json_line({"event": kind, **record}))
-
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run's size."""
-        self.say("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
+        self.console.event("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
 
     def passed(self, place: Place, loss: float, rate: float) -> None:
         """A stretch."""
-        self.say("stretch", {"passes": place.passes, "loss": loss, "rate": rate})
+        self.console.event("stretch", {"passes": place.passes, "loss": loss, "rate": rate})
 
     def epoch(self, row: EpochRow) -> None:
         """An epoch."""
         record = {"epoch": row.epoch, "passes": row.passes, "loss": row.loss, "rate": row.rate, **row.metrics}
-        self.say("epoch", record)
+        self.console.event("epoch", record)
 
 
 def run_fit(a: argparse.Namespace, console: Terminal) -> int:
@@ -109,6 +103,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             free_rates=a.any_rate,
             dropout=a.dropout == "on",
             axes=axes_of(a),
+            expected=expected_of(a),
             schedule=a.schedule,
             warm_up=a.warm_up,
             epochs=a.epochs,
@@ -133,7 +128,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
     finally:
         if isinstance(shown, Lines):
             shown.bar.stop()
-    _tell(a, fitted, shown, console)
+    _tell(a, fitted, console)
     return int(fitted.verdict == "failed")
 
 
@@ -157,15 +152,12 @@ def _validation(a: argparse.Namespace) -> Source | float | None:
     return share
 
 
-def _tell(a: argparse.Namespace, fitted: Fitted, shown: Onlooker, console: Terminal) -> None:
+def _tell(a: argparse.Namespace, fitted: Fitted, console: Terminal) -> None:
     """The verdict, and where things are."""
-    if isinstance(shown, JsonLines):
-        record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
-        shown.say("end", {**record, "passes": len(fitted.losses)})
+    record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
+    console.event("end", {**record, "passes": len(fitted.losses)})
     for fault in fitted.faults if a.quiet else ():
         ending.tell(fault)
-    if a.quiet or a.json:
-        return
     for note in fitted.notes:
         console.print(f"note: {note}", soft_wrap=True)
     console.print(fitted.checked, soft_wrap=True)

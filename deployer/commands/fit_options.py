@@ -54,10 +54,6 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     text = "limit of a level of the target; may be repeated"
     machine.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
     machine.add_argument("--cores", type=positive, metavar="N", help="cores that share a kernel")
-    out = p.add_argument_group("output")
-    quiet = out.add_mutually_exclusive_group()
-    quiet.add_argument("--quiet", action="store_true", help="print errors alone")
-    quiet.add_argument("--json", action="store_true", help="print a line of JSON per stretch, epoch and result")
 
 
 def add_export_options(commands: "argparse._SubParsersAction[Any]") -> None:

@@ -77,6 +77,13 @@ def course_of(a: argparse.Namespace) -> Course | None:
     return None
 
 
+def expected_of(a: argparse.Namespace) -> tuple[str, ...]:
+    """The names of --parameters; none without it."""
+    from deployer.training.exported import read_names
+
+    return read_names(a.parameters) if a.parameters else ()
+
+
 def axes_of(a: argparse.Namespace) -> Axes:
     """The lengths of axes on the command line; OptionProblem where one has two."""
     lengths: dict[str, int] = {}

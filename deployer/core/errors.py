@@ -7,6 +7,8 @@ from deployer.core.safe_text import escaped, shortened
 
 SCREEN = 3600
 """Characters of a message, beyond which its longest lines lose their middle."""
+LABEL = 100
+"""Most characters of a fact's label, which may be a name."""
 ORDINARY_LINE = 200
 """Characters of a line that is never shortened."""
 
@@ -30,11 +32,12 @@ class _Message(Exception):
         return type(self).__name__
 
     def __str__(self) -> str:
-        rows = [*self.facts, *([("try", self.hint)] if self.hint else [])]
+        rows = [(shortened(escaped(label), LABEL), text) for label, text in self.facts]
+        rows += [("try", self.hint)] if self.hint else []
         width = max([14, *(len(label) for label, _ in rows)])
         starts, lines = [f"{self.title}: "], [self.cause]
         for label, text in rows:
-            starts.append(f"  {escaped(label):<{width}} ")
+            starts.append(f"  {label:<{width}} ")
             lines += text.splitlines() or [""]
             starts += [" " * (width + 3)] * (len(lines) - len(starts))
         # a name holds no line break or terminal code once it is escaped

@@ -4,7 +4,7 @@ The form of an operator that ONNX knows comes from ONNX's schema; other operator
 Rules, which operators share, turn nodes of older versions into today's form.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Literal
@@ -26,12 +26,16 @@ _NOTES = {"name", "type", "doc_string", "ref_attr_name"}
 
 @dataclass(frozen=True)
 class Form:
-    """Least and most inputs and outputs, and the kind of each attribute, as ONNX names kinds (`INT`, `FLOATS`, ...)."""
+    """Least and most inputs and outputs, and the kind of each attribute, as ONNX names kinds (`INT`, `FLOATS`, ...).
+
+    `required` are attributes that a node has, `needed` the positions of inputs that have a name in any node.
+    """
 
     inputs: Range
     outputs: Range
     attributes: Mapping[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
+    needed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ def schema_form(op: str, version: int) -> Form:
         (schema.min_output, schema.max_output),
         {name: str(attribute.type).rpartition(".")[2] for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
+        frozenset(
+            i for i, x in enumerate(schema.inputs) if x.option == onnx.defs.OpSchema.FormalParameterOption.Single
+        ),
     )
 
 
@@ -87,6 +94,10 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
             return f"it has {count} {kind}s", f"at most {most} {kind}s"
         if len(names) < least:
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
+    instead = {extra.instead_of for extra in extras.values()}
+    for position, name in enumerate(proto.input):
+        if not name and position in form.needed - instead:
+            return f"its input {position} has no name", "a name for each input that is not optional"
     for attribute in proto.attribute:
         if attributes.count(attribute.name) > 1:
             return (
@@ -125,29 +136,70 @@ def _attribute_fault(
     return None
 
 
-_BOOL = "tensor(bool)"
+_RESULTS: dict[str, int] = {"tensor(bool)": TensorProto.BOOL, "tensor(int64)": TensorProto.INT32}
+"""The integer types that outputs have in any case; those of int64 are lengths and positions, which fit int32."""
+_ONE_ON_TARGETS: dict[int, int] = {
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16), int(TensorProto.FLOAT)),
+    TensorProto.INT32: TensorProto.INT64,
+}
+
+
+def family(element: int) -> int:
+    """An ONNX element type, one for all floats and one for int32 and int64: a target has one width of each."""
+    return _ONE_ON_TARGETS.get(element, element)
 
 
 @dataclass(frozen=True)
 class TypeNames:
     """ONNX's names of the types of an operator's inputs and outputs; equal names mean equal types.
 
-    The last input's name is that of all further ones. `bools` are names of types that are bools in any case.
+    The last input's name is that of all further ones. `allowed` has the families of element types that a name may stand
+    for, `fixed` the element type of a name that stands for one in any case. A name in `mixed` may stand for several at
+    once.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    bools: frozenset[str]
+    fixed: Mapping[str, int]
+    allowed: Mapping[str, frozenset[int]]
+    mixed: frozenset[str]
 
     def elements(self, node: Node, known: Mapping[str, int]) -> dict[str, int]:
         """ONNX's element types of the node's outputs by name, as the schema, an input or `to` says them."""
-        padded = (*self.inputs, *self.inputs[-1:] * max(len(node.inputs) - len(self.inputs), 0))
-        found = {name: known[x] for name, x in zip(padded, node.inputs, strict=False) if x in known}
-        found |= dict.fromkeys(self.bools, TensorProto.BOOL)
+        found = {name: known[x] for name, x in zip(self._padded(node), node.inputs, strict=False) if x in known}
+        found |= self.fixed
         to = node.attrs.get("to")
         named = {name: to for name in self.outputs if isinstance(to, int) and name not in self.inputs}
         found = named | found
         return {x: found[name] for name, x in zip(self.outputs, node.outputs, strict=False) if x and name in found}
+
+    def fault(self, node: Node, known: Mapping[str, int]) -> tuple[str, str] | None:
+        """What element type of an input the schema does not allow, and which it does; None if all fit.
+
+        Bools are the integers 0 and 1 on a target, and may stand for integers.
+        """
+        bound: dict[str, tuple[str, int]] = {}
+        for position, (name, value) in enumerate(zip(self._padded(node), node.inputs, strict=False)):
+            if value not in known or name not in self.allowed:
+                continue
+            kind, allowed = family(known[value]), self.allowed[name]
+            if kind == TensorProto.BOOL and kind not in allowed:
+                kind = TensorProto.INT64
+            if kind not in allowed:
+                listing = " or ".join(map(_element_name, sorted(allowed)))
+                return f"its input {position} ({value!r}) is of type {_element_name(known[value])}", f"type {listing}"
+            first, other = bound.setdefault(name, (value, kind))
+            if other != kind and name not in self.mixed:
+                kinds = f"{_element_name(known[first])} and {_element_name(known[value])}"
+                return f"its inputs {first!r} and {value!r} are of types {kinds}", "one type"
+        return None
+
+    def _padded(self, node: Node) -> tuple[str, ...]:
+        return (*self.inputs, *self.inputs[-1:] * max(len(node.inputs) - len(self.inputs), 0))
+
+
+def _element_name(element: int) -> str:
+    return str(TensorProto.DataType.Name(element))
 
 
 @cache
@@ -155,8 +207,19 @@ def type_names(op: str, version: int) -> TypeNames:
     """The names of types in ONNX's schema of that operator and version."""
     schema = onnx.defs.get_schema(op, version, "")
     inputs, outputs = (tuple(x.type_str for x in formal) for formal in (schema.inputs, schema.outputs))
-    bools = {t.type_param_str for t in schema.type_constraints if list(t.allowed_type_strs) == [_BOOL]}
-    return TypeNames(inputs, outputs, frozenset({_BOOL, *bools}))
+    allowed = {t.type_param_str: _families(t.allowed_type_strs) for t in schema.type_constraints}
+    allowed |= {name: _families([name]) for name in {*inputs, *outputs} - allowed.keys()}
+    alone = {t.type_param_str: t.allowed_type_strs[0] for t in schema.type_constraints if len(t.allowed_type_strs) == 1}
+    alone |= {name: name for name in (*inputs, *outputs) if name in _RESULTS}
+    fixed = {name: _RESULTS[kind] for name, kind in alone.items() if kind in _RESULTS}
+    mixed = {x.type_str for x in schema.inputs if not x.is_homogeneous}
+    return TypeNames(inputs, outputs, fixed, allowed, frozenset(mixed))
+
+
+def _families(names: Iterable[str]) -> frozenset[int]:
+    """The families of the element types of tensors among ONNX's names of types."""
+    elements = (name.removeprefix("tensor(").removesuffix(")").upper() for name in names if name.startswith("tensor("))
+    return frozenset(family(TensorProto.DataType.Value(element)) for element in elements)
 
 
 Overflow = Literal["none", "unsigned", "any"]

@@ -99,6 +99,15 @@ class Node:
             raise TypeError(f"{name} is {value!r}, not a list of integers")
         return numbers
 
+    def attr_floats(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """List-of-numbers attribute or its default; a single number is a list of one, TypeError for the rest."""
+        value = self.attrs.get(name, default)
+        listed = value if isinstance(value, tuple) else (value,)
+        numbers = tuple(float(n) for n in listed if isinstance(n, int | float))
+        if len(numbers) < len(listed):
+            raise TypeError(f"{name} is {value!r}, not a list of numbers")
+        return numbers
+
     def attr_texts(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """List-of-strings attribute or its default; TypeError where it is something else."""
         value = self.attrs.get(name, default)

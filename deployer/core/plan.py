@@ -178,7 +178,8 @@ class Tiling:
     """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
 
     `gaps` are bytes withheld from the budget of each level but the target's last. `groups` are the first steps of those
-    whose argument tables take turns in `table_bytes`; without groups that holds all tables.
+    whose argument tables take turns in `table_bytes`; without groups that holds all tables. `tables` are, if steps
+    share theirs, for each step the first one with the same table.
     """
 
     lifetimes: Lifetimes
@@ -188,6 +189,7 @@ class Tiling:
     table_bytes: int
     gaps: tuple[int, ...]
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
+    tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def depth(self) -> int:
@@ -244,15 +246,8 @@ class PlanOperand:
     def at(self, places: Sequence[Slots]) -> "PlanOperand":
         """The operand with these slots, by the number of the level."""
         inner, stage = places
-        return replace(
-            self,
-            slots=inner.count,
-            slot_bytes=inner.bytes,
-            slot_offset=inner.offset,
-            stage_slots=stage.count,
-            stage_bytes=stage.bytes,
-            stage_offset=stage.offset,
-        )
+        operand = replace(self, slots=inner.count, slot_bytes=inner.bytes, slot_offset=inner.offset)
+        return replace(operand, stage_slots=stage.count, stage_bytes=stage.bytes, stage_offset=stage.offset)
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""
@@ -364,7 +359,8 @@ class LevelUse:
 class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
-    The kernels' argument tables are the first `table_bytes` of the innermost level; with `groups` as in its tiling.
+    The kernels' argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are its
+    tiling's.
     """
 
     options: Options
@@ -380,6 +376,7 @@ class Plan:
     storage_of: dict[str, str]
     running: Running = field(metadata={OUTSIDE_DIGEST: True})
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
+    tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

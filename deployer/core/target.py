@@ -99,6 +99,7 @@ class Target:
     dispatch: int
     step: int
     tile: int
+    address: int
     contention: int
     small: SmallProgram
     kernels: dict[str, KernelCost]
@@ -282,7 +283,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
-    for key in ("dispatch", "step", "tile", "contention"):
+    for key in ("dispatch", "step", "tile", "address", "contention"):
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
     faults.check(bool(levels), "at least one level is needed")
@@ -291,9 +292,8 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     for level in levels:
         fits = level is None or 0 < level.budget <= level.bytes - level.reserved
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
-        faults.check(
-            level is None or is_identifier(level.name), f"level {level and level.name!r} is no identifier of C"
-        )
+        named = level is None or is_identifier(level.name)
+        faults.check(named, f"level {level and level.name!r} is no identifier of C")
     level_names = [level.name.lower() for level in levels if level is not None]
     faults.check(
         len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"
@@ -325,6 +325,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         dispatch=cost["dispatch"],
         step=cost["step"],
         tile=cost["tile"],
+        address=cost["address"],
         contention=cost["contention"],
         small=small,
         kernels=kernels,

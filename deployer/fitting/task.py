@@ -45,6 +45,7 @@ class Task:
     schedule: str = ""
     warm_up: str = ""
     accumulate: str = ACCUMULATIONS[0]
+    expected: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for an accumulation that is none."""

@@ -116,7 +116,7 @@ def _circle(u: Formula) -> Formula:
 def _quotient(a: Array, b: Array) -> Array:
     """Towards zero, and 0 where b is."""
     wide = np.where(b == 0, 0, np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1))
-    return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.int32))
+    return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.result_type(a, b)))
 
 
 def _left(a: Array, b: Array) -> Array:

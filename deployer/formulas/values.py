@@ -10,7 +10,7 @@ from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
 
 
 def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
-    """The value of a formula: numbers in the type of the first input that is one, others as int32.
+    """The value of a formula: numbers in the type of the first input that is one, integers in theirs, truths as int32.
 
     An attribute is the float32 that the kernel gets.
     """
@@ -28,4 +28,6 @@ def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[st
                     found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
                 case Call(function, operands):
                     found[part] = np.asarray(FUNCTIONS[function].numpy(*(found[x] for x in operands)))
+    if formula.kind == "whole":
+        return found[formula]
     return np.asarray(found[formula], dtype if formula.kind == "real" else np.int32)

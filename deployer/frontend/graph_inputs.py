@@ -235,4 +235,5 @@ def rename_private(optimizer: RawGraph, train: RawGraph) -> RawGraph:
         declared={value(n): d for n, d in optimizer.declared.items()},
         domains={label(n): d for n, d in optimizer.domains.items()},
         versions={label(n): v for n, v in optimizer.versions.items()},
+        elements={value(n): e for n, e in optimizer.elements.items()},
     )

@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 from onnx import TensorProto
 
 from deployer.core.forms import type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import ArgValue, Const, Kernel, Operator, operator_of, registry, unsupported
+from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, operator_of, registry, unsupported
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
@@ -23,6 +24,8 @@ BITS: dict[int, tuple[int, int]] = {
 """Bits of integers that a target holds in more of them, and whether they have a sign."""
 WIDE: dict[int, str] = {TensorProto.INT64: "int64", TensorProto.UINT32: "uint32", TensorProto.UINT64: "uint64"}
 """Integers of which a target holds those that fit int32."""
+BITS_32: dict[int, type[np.generic]] = {TensorProto.INT32: np.int32, TensorProto.UINT32: np.uint32}
+"""Integers of 32 bits, which are folded in 64."""
 UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
 
 
@@ -98,6 +101,14 @@ def element_types(node: Node, versions: Sequence[int], known: Mapping[str, int])
     return named[-1].elements(node, known) if named else {}
 
 
+def check_elements(node: Node, versions: Sequence[int], known: Mapping[str, int]) -> None:
+    """UnsupportedOperator for a type of an input that the schema of none of the versions allows; `known` has floats."""
+    faults = [type_names(node.op, version).fault(node, known) if version else None for version in versions]
+    found = [fault for fault in faults if fault is not None]
+    if found and len(found) == len(faults):
+        raise unsupported(node, *found[-1])
+
+
 def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
     """The node, and the nodes by which integers of its results that overflow their types wrap, as ONNX Runtime's do."""
     kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_overflow(node, kind)}
@@ -119,8 +130,24 @@ def check_wide(node: Node, elements: Mapping[str, int], constants: Collection[st
             raise unsupported(node, text, "int32 operands, or constants")
 
 
+def wrapped(node: Node, elements: Mapping[str, int], constants: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of a node's results that are constants of 32 bits, as these bits; they were computed in 64.
+
+    UnsupportedOperator for one below zero that is of uint64.
+    """
+    found = {}
+    for name, kind in elements.items():
+        array = constants.get(name)
+        if kind in BITS_32 and array is not None and array.dtype.kind == "i":
+            found[name] = array.astype(BITS_32[kind]).astype(array.dtype)
+        if kind == TensorProto.UINT64 and array is not None and (array < 0).any():
+            text = f"it computes {array[array < 0].reshape(-1)[0]} for {name!r}, which is of uint64"
+            raise unsupported(node, text, "smaller constants")
+    return found
+
+
 def _may_overflow(node: Node, kind: int) -> bool:
-    """Whether results of the node may be outside of ONNX's type."""
+    """Whether results of the node may be no integers of ONNX's type."""
     operator = registry().get(node.op)
     with form_of(node):
         overflow = operator.overflow_of(node) if operator else "none"

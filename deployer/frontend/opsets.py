@@ -29,6 +29,15 @@ def domain_of(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
+def name_of(proto: NodeProto) -> str:
+    """The operator's name here: with its domain before it where one of that domain is registered so.
+
+    Operators of two domains may have one name; the registry has the second one's domain in its name.
+    """
+    qualified = f"{proto.domain}.{proto.op_type}"
+    return qualified if qualified in registry() else proto.op_type
+
+
 def schema_version(op: str, opset: int) -> int:
     """The version of ONNX's operator of that name in that version of the default domain; CUSTOM where it has none."""
     try:
@@ -43,7 +52,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     Empty for an operator that neither the registry has nor ONNX as a function. Raises UnsupportedOperator where an
     imported version has no supported schema of the operator, and where the node does not match its schema.
     """
-    operator = registry().get(proto.op_type)
+    operator = registry().get(node.op)
     if operator is None:
         _check_sequences(proto, node, imports)
         return _function_versions(proto, node, imports)

@@ -15,12 +15,13 @@ Note = tuple[str, tuple[tuple[str, str], ...]]
 class Declared:
     """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent).
 
-    `axes` are the names of axes, empty where they have none.
+    `axes` are the names of axes, empty where they have none, `element` is ONNX's element type (0: unknown).
     """
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
     axes: tuple[str, ...] = ()
+    element: int = 0
 
     @property
     def static(self) -> bool:

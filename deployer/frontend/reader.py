@@ -10,11 +10,12 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
+from deployer.core.forms import family
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
 from deployer.frontend.model_parts import check_parts, inlined
-from deployer.frontend.opsets import versions_of
+from deployer.frontend.opsets import name_of, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
@@ -117,8 +118,10 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
 
 
 def _kind(name: str, element: int) -> str:
-    """The target's dtype for an element type, and `bool`, which is an int32 there."""
-    return "bool" if element == TensorProto.BOOL else _element(name, element)
+    """The target's dtype for an element type; the type's own name for bools and integers that int32 holds too."""
+    kind = _element(name, element)
+    own = kind == "int32" and family(element) != TensorProto.INT64
+    return TensorProto.DataType.Name(element).lower() if own else kind
 
 
 def check_tensors(sequences: Iterable[str]) -> None:
@@ -167,7 +170,7 @@ def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
 
 def node_of(proto: onnx.NodeProto, name: str) -> Node:
     """A file's node under a name of its own, with its attributes as values."""
-    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output))
+    node = Node(name, name_of(proto), tuple(proto.input), tuple(proto.output))
     attrs = {a.name: _attribute(node, a) for a in proto.attribute}
     return Node(name, node.op, node.inputs, node.outputs, attrs)
 
@@ -275,9 +278,9 @@ def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) ->
     tensor = value.type.tensor_type
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
-        return Declared(dtype)
+        return Declared(dtype, element=tensor.elem_type)
     lengths = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
-    return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim))
+    return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim), tensor.elem_type)
 
 
 def _element_types(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:

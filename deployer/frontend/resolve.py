@@ -9,14 +9,22 @@ from onnx import TensorProto
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import has_body
+from deployer.core.forms import family, has_body
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
 from deployer.frontend.model_parts import ValueNames
-from deployer.frontend.node_checks import check_wide, element_types, form_of, inferred, within_types
+from deployer.frontend.node_checks import (
+    check_elements,
+    check_wide,
+    element_types,
+    form_of,
+    inferred,
+    within_types,
+    wrapped,
+)
 from deployer.frontend.opsets import current_form
 from deployer.frontend.prepare.refusals import Refusals, absent
 from deployer.frontend.raw_graph import Declared, RawGraph
@@ -104,15 +112,24 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
     elements = element_types(node, versions, state.elements)
     state.elements |= elements
     if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
+        _check_elements(state, node, versions)
         return
     _find(node, graph.domains.get(node.name, ""))
     known = _with_sources(state, node)
     kept, wraps = within_types(known, elements)
     for part in (*_in_current_form(state, kept, versions), *wraps):
-        for piece in _pieces(state, part):
-            state.read.append(piece)
-            _add(state, graph, piece, _find(piece, ""))
+        _read_pieces(state, graph, part)
     check_wide(known, elements, state.constants)
+    state.constants |= wrapped(known, elements, state.constants)
+    _check_elements(state, node, versions)
+
+
+def _check_elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> None:
+    """Check the types of a node's inputs; a list without elements has none of a wrong type."""
+    floats = {name for name in node.inputs if name in state.types and state.types[name].dtype == "float32"}
+    known = dict.fromkeys(floats, int(TensorProto.FLOAT)) | {n: k for n, k in state.elements.items() if n not in floats}
+    empty = {name for name in node.inputs if name in state.constants and not state.constants[name].size}
+    check_elements(node, versions, {name: known[name] for name in node.inputs if name in known.keys() - empty})
 
 
 def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
@@ -184,19 +201,28 @@ def _is_fixed(state: Resolved, node: Node) -> bool:
     return known and all(name in state.constants for name in node.outputs if name)
 
 
-def _pieces(state: Resolved, node: Node) -> list[Node]:
-    """The node, or those that a composite operator stands for; an output that these do not compute is dropped."""
+def _read_pieces(state: Resolved, graph: RawGraph, node: Node) -> None:
+    """Type the node, or those that a composite operator stands for, which may be composite again.
+
+    An output that these do not compute is dropped.
+    """
     operator = _find(node, "")
-    if not operator.composite:
-        return [node]
-    fixed = static_form(state, replace(node, op=operator.name), operator)
-    inputs = [state.types[n] if n else None for n in fixed.inputs]
-    inferred(operator, fixed, inputs)
-    with form_of(fixed):
-        parts = operator.lower(fixed, inputs) or [fixed]
+    parts = None
+    if operator.composite:
+        fixed = static_form(state, replace(node, op=operator.name), operator)
+        inputs = [state.types[n] if n else None for n in fixed.inputs]
+        inferred(operator, fixed, inputs)
+        with form_of(fixed):
+            parts = operator.lower(fixed, inputs)
+        node = fixed
+    if not parts:
+        state.read.append(node)
+        _add(state, graph, node, operator)
+        return
     results = {name for part in parts for name in part.outputs}
-    state.dropped.update((name, fixed) for name in fixed.outputs if name and name not in results)
-    return parts
+    state.dropped.update((name, node) for name in node.outputs if name and name not in results)
+    for part in parts:
+        _read_pieces(state, graph, part)
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
@@ -341,15 +367,25 @@ def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
     Where they differ, a graph output raises ShapeMismatch; any other value gets a warning and keeps its inferred type.
     """
     kind, declared = state.types[name], graph.declared.get(name, Declared())
-    if _agrees(kind, declared):
+    elements = _two_elements(state.elements.get(name, 0), declared)
+    if _agrees(kind, declared) and not elements:
         return
     shape = "?" if declared.shape is None else ",".join("?" if a < 0 else str(a) for a in declared.shape)
     cause = f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it"
-    facts = [("declared", f"{declared.dtype or '?'}[{shape}]"), ("inferred", str(kind))]
+    facts = [("declared", f"{declared.dtype or '?'}[{shape}]"), ("inferred", str(kind)), *elements]
     hint = "correct the declaration, or drop it from the file"
     if name in graph.outputs:
         raise ShapeMismatch(cause, facts, hint)
     state.warnings.setdefault(name, DeployerWarning(f"{cause}, and the latter is used", facts, hint))
+
+
+def _two_elements(element: int, declared: Declared) -> list[tuple[str, str]]:
+    """The two element types where a declaration has another one of integers; int32, int64 and bool are as one."""
+    both = (declared.element, element)
+    kinds = {TensorProto.INT64 if kind == TensorProto.BOOL else family(kind) for kind in both}
+    if not all(both) or len(kinds) == 1:
+        return []
+    return [("element types", " and ".join(map(TensorProto.DataType.Name, both)))]
 
 
 def _agrees(kind: TensorType, declared: Declared) -> bool:

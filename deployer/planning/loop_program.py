@@ -196,13 +196,14 @@ class Loop(Statement):
 class LoopProgram:
     """The program of a step: its number, a title for people, its kernel, and the statements in `body`.
 
-    `storages` are pairs of a kernel's pointer argument and the storage behind it; `arguments` are those that no tile
-    changes.
+    Its argument table is that of the step `table`, itself or one that it shares with. `storages` are pairs of a
+    kernel's pointer argument and the storage behind it; `arguments` are what the table holds from the start.
     """
 
     step: int
     title: str
     kernel: Kernel
+    table: int
     storages: tuple[tuple[str, str], ...]
     arguments: tuple[tuple[str, Expr], ...]
     body: Block

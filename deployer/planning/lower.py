@@ -14,7 +14,7 @@ import numpy as np
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
-from deployer.planning.expr import Choice, Expr, Home, Not, Real, Slot, Var, add, mul, sized, variables
+from deployer.planning.expr import Choice, Expr, Home, Not, Real, Slot, Tree, Var, add, mul, sized, variables
 from deployer.planning.loop_program import (
     Arguments,
     Assign,
@@ -197,13 +197,18 @@ class DoubleMoves:
         return [] if o.mode == "in" else [((), Wait(self._ticket(o, "out", i))) for i in range(self.port.slots(o))]
 
 
-def lower(step: PlanStep, fetched: int = 0) -> LoopProgram:
-    """The loop program of a step, which begins with the fetch of that many bytes of argument tables, if any."""
+def lower(step: PlanStep, fetched: int = 0, shared: int | None = None) -> LoopProgram:
+    """The loop program of a step, which begins with the fetch of that many bytes of argument tables, if any.
+
+    If its table is `shared`, the one of the step with that number, it sets all of its addresses itself: those that no
+    tile changes first of all.
+    """
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop)
-    table, kernel = Table(step.index), step.kernel.symbol
-    first = (Arguments(kernel, table),) if varying else ()
+    table, kernel = Table(step.index if shared is None else shared), step.kernel.symbol
+    own = [(name, value) for name, value in fixed if shared is not None and has_address(value)]
+    first = (Arguments(kernel, table),) if varying and not own else ()
     call = Block((*(Assign(name, value) for name, value in varying), Call(kernel, table)))
     ahead = TileLoop(step, "next_", outer=stage)
     body = _loop(Port(step, staged=False), step.buffering, loop, ahead, first, call)
@@ -212,8 +217,16 @@ def lower(step: PlanStep, fetched: int = 0) -> LoopProgram:
         body = _loop(Port(step, staged=True), step.staging.buffering, stage, coming, (), body)
     if fetched:
         body = Block((Fetch(Group(step.index), GroupSize(step.index, fetched)), *body.body))
+    if own:
+        body = Block((Arguments(kernel, table), *(Assign(name, value) for name, value in own), *body.body))
+        fixed = tuple(item for item in fixed if item not in own)
     storages = tuple((o.arg, o.storage) for o in step.operands)
-    return LoopProgram(step.index, f"{step.op_label} {step.name}", step.kernel, storages, fixed, body)
+    return LoopProgram(step.index, f"{step.op_label} {step.name}", step.kernel, table.step, storages, fixed, body)
+
+
+def has_address(value: Expr) -> bool:
+    """Whether the value is an address of a home or slot."""
+    return isinstance(value, Tree) and any(isinstance(node, (Home, Slot)) for node in value.walk())
 
 
 def _loop(

@@ -71,7 +71,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         for level in levels
         for x in homes[level.name]
     ]
-    runs = runs or StepRuns(schedule, target, tiling.groups)
+    runs = runs or StepRuns(schedule, target, tiling.groups, tiling.tables)
     steps = [
         _step(step, choice, tiling, runs, [placed[x.name] for x in levels])
         for step, choice in zip(schedule.steps, tiling.steps, strict=True)
@@ -92,6 +92,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         storage_of={n: program.storage(n) for n in (*program.data, *program.weights, *program.outputs)},
         running=running,
         groups=tiling.groups,
+        tables=tiling.tables,
     )
 
 

@@ -1,4 +1,4 @@
-"""The plan of a schedule: tiles and addresses, with argument tables resident or fetched, whichever is quicker."""
+"""The plan of a schedule: tiles and addresses, with argument tables resident, fetched or shared."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,7 @@ from deployer.core.level import RESIDENT
 from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
 from deployer.planning.place import PackingGap
+from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns
 from deployer.planning.workers import rare_collections
 from deployer.tilers.levels.tables import Tables, tables_to_try, worthwhile
@@ -29,7 +30,7 @@ def silent(message: str) -> None:
 def best_plan(
     alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching.
+    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching or sharing.
 
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
@@ -73,6 +74,9 @@ def _plan_tiled(
 ) -> tuple[Tiling, Plan]:
     """Tiles and addresses, or the rival, a plan of the same program, where they gain too little.
 
+    Steps share tables in place of groups where that costs next to nothing; such a plan need not be quicker than the
+    rival, but may not be slower.
+
     The rival's packing of the outer levels left gaps, and so would this one. A tiling that gains too little is not
     placed: what further gaps do to it is no gain.
     """
@@ -85,10 +89,13 @@ def _plan_tiled(
         stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
         progress(stage)
         tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
-        if rival and not worthwhile(tile.predicted(tiling, tiler.runs), most):
+        shared = with_shared_tables(tiling, tiler.runs)
+        tiling, runs = shared or (tiling, tiler.runs)
+        cycles = tile.predicted(tiling, runs)
+        if rival and not (cycles <= most if shared else worthwhile(cycles, most)):
             return rival
         try:
-            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, tiler.runs)
+            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, runs)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(

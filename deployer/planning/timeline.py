@@ -13,7 +13,7 @@ from deployer.planning.lower import lower
 from deployer.planning.program_run import ProgramRun
 from deployer.planning.tile_loop import FLAG
 from deployer.tilers.levels.geometry import kinds, loop_key
-from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes
+from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
 Tiles = list[dict[str, Span]]
 
@@ -30,16 +30,20 @@ class StepRun:
     staging: Staging | None
 
 
-def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0) -> StepRun:
+def simulate(
+    step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0, shares: bool = False
+) -> StepRun:
     """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set.
 
-    The step begins with the fetch of that many bytes of argument tables.
+    The step begins with the fetch of that many bytes of argument tables, or sets the addresses of one that it shares.
     """
+    draft = drafted(step, choice)
     kernels = _kernels(step, choice, target, list(choice.walk(step.access)))
     clock = Clock(target.hops, target.contention if choice.buffering == "double" else 0)
     clock.run(target.step + fetch_cycles(fetched, target, clock.contention))
+    clock.run(target.address * fixed_addresses(draft) * shares)
     run = ProgramRun(clock, kernels, {FLAG.name: int(fresh)})
-    run.block(lower(drafted(step, choice), fetched).body)
+    run.block(lower(draft, fetched).body)
     staging = None
     if choice.stage is not None:
         stage, moved = choice.stage, run.moved[USUAL]
@@ -55,20 +59,29 @@ class StepRuns:
     """Runs of a schedule's steps on the clock; one run serves all steps of equal geometry with the same choice.
 
     It holds no name, and arguments, which the geometry does not cover, cost nothing. The first steps of `groups` fetch
-    argument tables.
+    argument tables; `tables` are those of the steps that share them.
     """
 
-    def __init__(self, schedule: Schedule, target: Target, groups: Sequence[int] = ()) -> None:
+    def __init__(
+        self, schedule: Schedule, target: Target, groups: Sequence[int] = (), tables: Sequence[int] = ()
+    ) -> None:
         self.target, self.fresh, self.kinds = target, schedule.options.sole_pass, kinds(schedule.steps)
-        self.fetched = fetched_bytes(groups, schedule.steps, target)
+        self.fetched, self.sharing = fetched_bytes(groups, schedule.steps, target), frozenset(sharers(tables))
         self._runs: dict[Hashable, StepRun] = {}
+
+    def with_tables(self, schedule: Schedule, tables: Sequence[int]) -> "StepRuns":
+        """Those of the same schedule with these tables that steps share, and no groups."""
+        others = StepRuns(schedule, self.target, (), tables)
+        others._runs = self._runs
+        return others
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
         """The run of a step of the schedule."""
-        fetched = self.fetched.get(step.index, 0)
-        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
+        fetched, shares = self.fetched.get(step.index, 0), step.index in self.sharing
+        cost = fetched, shares
+        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), cost)
         if key not in self._runs:
-            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
+            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched, shares)
         return self._runs[key]
 
 

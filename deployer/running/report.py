@@ -25,6 +25,21 @@ from deployer.verify.verdict import Difference, Expected, Movement
 MOST_FAULTS = 10
 """At most so many faults are printed; report.json has all of them."""
 
+WARNINGS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "cause": {"type": "string"},
+            "facts": {"type": "object", "additionalProperties": {"type": "string"}},
+            "hint": {"type": "string"},
+        },
+        "required": ["cause", "facts", "hint"],
+        "additionalProperties": False,
+    },
+}
+"""The JSON schema of a report's warnings, as `DeployerWarning.record` makes them."""
+
 LONG = 16
 """From so many passes on a run's drift is shown even where it is within the tolerance."""
 
@@ -146,6 +161,18 @@ def as_json(report: Report, warnings: Sequence[DeployerWarning] = ()) -> str:
     """The report as JSON, with the warnings about the case's files."""
     record = {**asdict(report), "warnings": [warning.record for warning in warnings]}
     return json_text(_printable(record), allow_nan=False)
+
+
+def result_record(report: Report) -> dict[str, object]:
+    """The result of a run in short, for lines of JSON: verdict, faults, losses, what the program measured."""
+    record = {
+        "verdict": report.verdict,
+        "faults": report.faults,
+        "losses": report.losses,
+        "loss_difference": report.loss_difference,
+        "bench": report.bench,
+    }
+    return dict(_printable(record))
 
 
 def _printable(value: Any) -> Any:

@@ -1,18 +1,32 @@
 """The console of all commands: what it prints cannot command the terminal, nor look like another line."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.text import Text
 
-from deployer.core.safe_text import escaped
+from deployer.core.safe_text import escaped, json_line
+
+Shown = Literal["text", "json", "nothing"]
+"""What a console shows: text for people, lines of JSON for programs, or nothing."""
 
 
 class Terminal(Console):
-    """A console without markup: every string is one line of text, and what is not printable in it is an escape."""
+    """A console without markup: every string is one line of text, and what is not printable in it is an escape.
 
-    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+    What is printed is text, and left out unless `shows` is that; `event` is for programs.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None, shows: Shown = "text") -> None:
+        quiet = shows != "text"
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False, quiet=quiet)
+        self.shows = shows
+
+    def event(self, name: str, values: Mapping[str, object]) -> None:
+        """Print what happened as a line of JSON, where the console shows those."""
+        if self.shows == "json":
+            print(json_line({"event": name, **values}), flush=True)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """The text of a string: all that is printed comes through here, cells of tables too."""

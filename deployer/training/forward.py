@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from deployer.core.errors import DeployerWarning, GraphProblem, NotDifferentiable, OptionProblem
+from deployer.core.forms import family
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of, registry
 from deployer.core.safe_text import parameter_name
@@ -109,7 +110,9 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
         nodes.append(form)
         protos[node.name] = node_proto(form)
         constants |= {name: _raw(array) for name, array in arrays.items()}
-    raw = replace(raw, nodes=tuple(nodes), constants=constants, versions={})
+    known = {name: state.elements.get(name, TensorProto.INT64) for name in constants.keys() - raw.constants.keys()}
+    elements = {name: kind for name, kind in known.items() if family(kind) != TensorProto.INT64}
+    raw = replace(raw, nodes=tuple(nodes), constants=constants, elements=raw.elements | elements, versions={})
     return replace(model, raw=raw, protos=protos)
 
 

@@ -104,18 +104,22 @@ def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Nod
             continue
         number = attrs.pop(attribute)
         name = fresh(f"{node.name}_{attribute}")
-        constants[name] = (
-            np.array(number, np.float32) if isinstance(number, float) else np.array(number, np.int64, ndmin=1)
-        )
+        floats = isinstance(number, float) or (isinstance(number, tuple) and any(isinstance(n, float) for n in number))
+        constants[name] = np.array(number, np.float32) if floats else np.array(number, np.int64, ndmin=1)
         inputs += [""] * (position + 1 - len(inputs))
         inputs[position] = name
     return replace(node, inputs=tuple(inputs), attrs=attrs), constants
 
 
-def value(name: str, kind: TensorType) -> ValueInfoProto:
-    """A declared tensor; integers are int64 in a file."""
-    element = TensorProto.FLOAT if kind.dtype == "float32" else TensorProto.INT64
+def value(name: str, kind: TensorType, integer: int = TensorProto.INT64) -> ValueInfoProto:
+    """A declared tensor; `integer` is ONNX's element type of integers."""
+    element = TensorProto.FLOAT if kind.dtype == "float32" else integer
     return helper.make_tensor_value_info(name, element, kind.shape)
+
+
+def typed(array: Array, integer: int = TensorProto.INT64) -> Array:
+    """A constant for a file; `integer` is ONNX's element type of integers, which the array holds in int64."""
+    return array if array.dtype.kind == "f" else array.astype(helper.tensor_dtype_to_np_dtype(integer))
 
 
 def float_value(name: str, shape: tuple[int, ...]) -> ValueInfoProto:

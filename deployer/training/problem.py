@@ -1,10 +1,12 @@
 """A training problem without samples: both graphs of a forward model, a loss, and the rule of each parameter."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.ir import GraphNames, Node, Program, TensorType
@@ -27,6 +29,7 @@ from deployer.training.attached_loss import (
     loss_choices,
 )
 from deployer.training.autodiff import Backward, differentiate
+from deployer.training.exported import oddities
 from deployer.training.forward import Forward
 from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
@@ -35,6 +38,7 @@ from deployer.training.onnx_writer import (
     flag_value,
     float_value,
     node_proto,
+    typed,
     value,
 )
 from deployer.training.running import Running, with_running
@@ -140,6 +144,7 @@ def pose_problem(
     axes: Axes = NO_AXES,
     statistics: bool = False,
     mean: bool = False,
+    expected: Sequence[str] = (),
     warn: Warn = python_warning,
 ) -> Problem:
     """The training problem of a forward model; arguments and errors are those of `build_train_graph`."""
@@ -153,6 +158,8 @@ def pose_problem(
     with_settings(optimizer, own)
     source = forward.load(model, seed, dropout, axes)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
+    for warning in oddities(source, parameters, expected):
+        warn(warning)
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in source.notes:
@@ -201,10 +208,12 @@ def write_train(case: TrainGraph, path: Path) -> None:
     nodes = [case.model.protos[n.name] for n in case.model.raw.nodes]
     nodes += map(node_proto, (*case.loss.nodes, *backward.nodes, *accumulate, *case.running))
     states = {n: case.state.types[n] for n in case.states}
-    inputs = [value(n, kind) for n, kind in (case.data | types | states).items()]
+    integers = defaultdict(lambda: int(TensorProto.INT64), case.model.raw.elements)
+    inputs = [value(n, kind, integers[n]) for n, kind in (case.data | types | states).items()]
     inputs += [float_value(n + BUFFER_SUFFIX, kind.shape) for n, kind in types.items()]
     read = {n for node in nodes for n in node.input}
-    frozen = {n: c.array for n, c in case.model.raw.constants.items() if n in read - {*types, *states}}
+    constants = case.model.raw.constants
+    frozen = {n: typed(c.array, integers[n]) for n, c in constants.items() if n in read - {*types, *states}}
     values = [n for node in (*case.model.raw.nodes, *case.loss.nodes) for n in node.outputs if n]
     infos = {n: case.state.types[n] for n in values if n != case.loss.output} | backward.types
     loss = float_value(case.loss.output, case.state.types[case.loss.output].shape)

@@ -90,7 +90,7 @@ def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Arr
     listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
     for name, kind in inputs.items():
         array = arrays.get(name)
-        kinds = "f" if kind.dtype == "float32" else "iu"
+        kinds = "f" if kind.dtype == "float32" else "biu"
         if array is None or array.shape[1:] != kind.shape or array.dtype.kind not in kinds or not len(array):
             raise DatasetMismatch(
                 f"{place} has no samples for {name!r}",

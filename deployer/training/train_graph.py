@@ -93,6 +93,7 @@ def build_train_graph(
     free_rates: bool = False,
     mean: bool = False,
     flush: bool = False,
+    expected: Sequence[str] = (),
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -110,7 +111,8 @@ def build_train_graph(
     Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
     `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
     defines them.
-    `warn` gets a warning for each harmless oddity of the model.
+    `warn` gets a warning for each harmless oddity of the model, also for parameters that the module is `expected` to
+    have, by their names, and the file lacks.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -131,6 +133,7 @@ def build_train_graph(
         axes=axes,
         statistics=statistics,
         mean=mean,
+        expected=expected,
         warn=warn,
     )
     source, case = problem.source, problem.graph

@@ -1,13 +1,17 @@
-"""Boxes of elements that tiles touch, for the judges of tilings and plans; nothing here calls the planner."""
+"""Boxes of elements that tiles touch, and arguments that no tile changes, for the judges of tilings and plans.
+
+Nothing here calls the planner.
+"""
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from deployer.core.access import Access, At, Axis, Operand, Windowed
-from deployer.core.plan import StepTiling
+from deployer.core.access import Access, At, Axis, Broadcast, Operand, Windowed
+from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Start, Stride
+from deployer.core.plan import PlanOperand, PlanStep, StepTiling
 
 Span = tuple[int, int]
 MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
@@ -123,3 +127,72 @@ def axes_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
         if end != extent:
             return False
     return all(d.name in operand.dims for d in split if d.kind == "parallel")
+
+
+def step_pieces(step: PlanStep) -> dict[str, list[Span]]:
+    """The pieces into which the tiles of a plan's step cut each dim, by the dim's name."""
+    return {d.name: cuts_within(d.size, d.outer, d.tile) for d in step.dims}
+
+
+def lasting(step: PlanStep, value: ArgValue) -> float | None:
+    """A kernel argument that is no pointer, if it is the same in all tiles and passes; None if the step sets it."""
+    pieces = step_pieces(step)
+    sums = [d.name for d in step.dims if d.reduction and len(pieces[d.name]) > 1]
+    match value:
+        case Const(number):
+            return number
+        case Extent(dim):
+            return _sole(length for _, length in pieces[dim])
+        case Start(dim):
+            return 0 if len(pieces[dim]) == 1 else None
+        case First() | Last():
+            return None if sums else 1
+        case Length(arg, axis):
+            return _lengths(step, arg, pieces)[axis]
+        case Stride(arg, axis):
+            return _lasting_stride(step, arg, axis, pieces)
+        case Offset(arg, axis):
+            return _lasting_offset(_operand(step, arg), axis, pieces)
+    return None
+
+
+def steady_addresses(step: PlanStep) -> int:
+    """Operands whose address for the kernel is the same in all tiles: in a sole slot, or resident and never moved."""
+    pieces, count = step_pieces(step), 0
+    for o in step.operands:
+        moves = any(len(pieces[a.dim]) > 1 for a in o.axes if isinstance(a, At | Windowed))
+        count += o.slots == 1 or (not o.slots and not moves)
+    return count
+
+
+def _operand(step: PlanStep, arg: str) -> PlanOperand:
+    return next(o for o in step.operands if o.arg == arg)
+
+
+def _sole(values: Iterable[int]) -> int | None:
+    """The value that all are, or None."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _lengths(step: PlanStep, arg: str, pieces: Mapping[str, list[Span]]) -> list[int | None]:
+    """The length of an operand's boxes on each axis, or None where it varies."""
+    o = _operand(step, arg)
+    return [_sole(n for _, n in axis_spans(a, e, pieces)) for a, e in zip(o.axes, o.view, strict=True)]
+
+
+def _lasting_offset(operand: PlanOperand, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
+    """Where the windows of the only tile along an axis begin, from the box's first index; None if there are several."""
+    mapped = operand.axes[axis]
+    if not isinstance(mapped, Windowed) or len(pieces[mapped.dim]) > 1:
+        return None
+    return mapped.offset({mapped.dim: pieces[mapped.dim][0]}, operand.view[axis])
+
+
+def _lasting_stride(step: PlanStep, arg: str, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
+    """The elements from one index to the next: in the tensor where it is resident, else in the packed box."""
+    o = _operand(step, arg)
+    if isinstance(o.axes[axis], Broadcast):
+        return 0
+    known = [n for n in (_lengths(step, arg, pieces) if o.slots else o.view)[axis + 1 :] if n is not None]
+    return math.prod(known) if len(known) == len(o.axes) - axis - 1 else None

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box
+from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box, lasting, steady_addresses
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
@@ -56,14 +57,19 @@ def check_room(plan: Plan, target: Target) -> None:
 
     Rules: table, alignment, overlap, budget or cycles.
     """
-    fetched = check_tables([(s.graph, s.kernel) for s in plan.steps], plan.table_bytes, plan.groups, target)
+    kernels = [(s.graph, s.kernel) for s in plan.steps]
+    fetched = check_tables(kernels, plan.table_bytes, plan.groups, target, plan.tables)
+    _sharing(plan)
     buffers = _buffers(plan, target)
     for level, contents in buffers.items():
         _alignment(level, contents, target)
         _overlap(level, contents)
     _budgets(plan, buffers, target)
+    users = Counter(plan.tables)
     for step in plan.steps:
-        _cycles(step, plan, _fetch_cycles(fetched.get(step.index, 0), target))
+        shares = bool(users) and users[plan.tables[step.index]] > 1
+        own = target.address * steady_addresses(step) if shares else 0
+        _cycles(step, plan, _fetch_cycles(fetched.get(step.index, 0), target) + own)
 
 
 def _place(step: PlanStep) -> str:
@@ -83,6 +89,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
+    need(plan.tables == tiling.tables, "table", f"steps have the tables {plan.tables}, tiled {tiling.tables}")
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")
@@ -150,6 +157,22 @@ def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: 
             facts = ("bytes", f"slot {slots.bytes}, largest box {box_bytes}")
             fits = not passes or slots.bytes >= box_bytes
             need(fits, rule, f"{place} does not fit its slot in {level.name}", facts)
+
+
+def _sharing(plan: Plan) -> None:
+    """Steps that share a table have the same operands, and for each other argument one value or none that stays."""
+    for step, table in zip(plan.steps, plan.tables, strict=False):
+        first, place = plan.steps[table], f"{_place(step)} has the table of step {table}"
+        pointers = [{o.arg for o in s.operands} for s in (first, step)]
+        need(pointers[0] == pointers[1], "table", f"{place}, whose operands are {sorted(pointers[0])}")
+        for name, _ in step.kernel.scalars:
+            one, other = (lasting(s, s.args[name]) for s in (first, step))
+            text = f"{place}, in which {name!r} is {_lasting(one)}, and is to be {_lasting(other)}"
+            need(repr(one) == repr(other), "table", text)
+
+
+def _lasting(value: float | None) -> str:
+    return "set by each step" if value is None else f"{value} for good"
 
 
 def _element(step: PlanStep, arg: str) -> int:
@@ -281,7 +304,7 @@ def _fetch_cycles(size: int, target: Target) -> int:
 def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
     """Each tile has a cost in cycles, their sum is within the step's, and transfers have the bytes of the boxes.
 
-    `fetch` cycles of the step, at least, are none of the tiles'.
+    `fetch` cycles of the step, at least, are those of its argument table, and none of the tiles'.
     """
     tiles = math.prod(len(cuts_within(d.size, d.outer, d.tile)) for d in step.dims)
     place = _place(step)

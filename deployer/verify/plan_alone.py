@@ -193,7 +193,7 @@ def _as_tiling(plan: Plan) -> Tiling:
     program = Program(tensors, (), plan.data, plan.weights, (), "", plan.outputs, {})
     schedule = Schedule(plan.options, program, tuple(_step(step) for step in plan.steps))
     choices = tuple(_choice(step) for step in plan.steps)
-    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, (), plan.groups)
+    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, (), plan.groups, plan.tables)
 
 
 def _step(step: PlanStep) -> Step:

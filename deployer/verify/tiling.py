@@ -36,7 +36,7 @@ def verify_tiling(tiling: Tiling) -> None:
     need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
     check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
     steps = [(s.graph, s.kernel) for s in tiling.lifetimes.schedule.steps]
-    check_tables(steps, tiling.table_bytes, tiling.groups, target)
+    check_tables(steps, tiling.table_bytes, tiling.groups, target, tiling.tables)
 
 
 def check_choice(step: Step, choice: StepTiling, tiling: Tiling, target: Target) -> None:
@@ -71,12 +71,13 @@ def check_depth(depth: int, options: Options, target: Target) -> None:
 
 
 def check_tables(
-    steps: list[tuple[str, Kernel]], table_bytes: int, groups: tuple[int, ...], target: Target
+    steps: list[tuple[str, Kernel]], table_bytes: int, groups: tuple[int, ...], target: Target, tables: tuple[int, ...]
 ) -> dict[int, int]:
     """The argument structs of all steps, or those of each group, fit into `table_bytes` of the inner level.
 
     `steps` are graphs and kernels. The groups begin at steps in ascending order, and none reaches into another graph.
-    The answer is the bytes of each group, by its first step.
+    `tables` are, if steps share theirs, for each step the first one with the same table, of its graph and kernel. The
+    answer is the bytes of each group, by its first step.
     """
     need(table_bytes % target.alignment == 0, "table", f"tables have {table_bytes} B, not on {target.alignment} B")
     need(not groups or len(target.levels) > 1, "table", f"{target.name!r} has no level that tables come from")
@@ -84,10 +85,18 @@ def check_tables(
     ordered = all(first < second for first, second in itertools.pairwise(groups))
     sound = ordered and set(groups) <= set(range(len(steps))) and graphs <= set(groups)
     need(not groups or sound, "table", f"groups begin at steps {groups}, graphs at {sorted(graphs)} of {len(steps)}")
+    of_all = tables or range(len(steps))
+    firsts = len(of_all) == len(steps) and all(0 <= table <= step for step, table in enumerate(of_all))
+    need(firsts, "table", f"tables {tables} are not those of {len(steps)} steps")
+    for step, table in enumerate(of_all):
+        same = of_all[table] == table and steps[table] == steps[step]
+        need(same, "table", f"step {step} has the table of step {table}, which is none for its graph and kernel")
+    need(not (tables and groups), "table", f"argument tables are shared by steps and of groups {groups}")
     starts, sizes = groups or (0,), dict[int, int]()
     for first, end in zip(starts, (*starts[1:], len(steps)), strict=True):
         total = 0
-        for _, kernel in steps[first:end]:
+        for step in (step for step in range(first, end) if of_all[step] == step):
+            kernel = steps[step][1]
             size = target.pointer_bytes * len(kernel.pointers) + sum(SCALARS[kind] for _, kind in kernel.scalars)
             total += -(-size // target.alignment) * target.alignment
         text = f"argument structs of steps {first}..{end - 1} take {total} B and have {table_bytes} B"

@@ -2,11 +2,16 @@
 
 A group is some consecutive steps of a graph. Its tables are constants of the program; its first step fetches a copy of
 them into the area, the first bytes of the innermost level. A plan names the first step of each group.
+
+Or steps share tables: those whose tables differ in addresses alone have one, and set the addresses themselves. Tables
+are then so few that all are resident in what would be the area. A plan names the table of each step.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deployer.core.access import Axis, Broadcast, Whole
 from deployer.core.cost import rounded
 from deployer.core.level import RESIDENT
 from deployer.core.plan import PlanStep, Step
@@ -19,6 +24,8 @@ MUCH = 4
 """From this part of the level on groups are tried though resident tables fit: MobileNetV1, with less, gained none."""
 LEAST_GAIN_MILLI = 10
 """Thousandths of cycles that groups must save: solver and cost model are not more exact."""
+MOST_LOSS_MILLI = 1
+"""Thousandths of cycles that sharing may cost beside groups: nothing that shows, for a program of half the bytes."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,29 @@ def fetch_cycles(size: int, target: Target, contention: int) -> int:
     return target.tile + hop.issue + hop.inward.cycles(size, 1, contention) + hop.wait
 
 
+def sharers(tables: Sequence[int]) -> dict[int, int]:
+    """The steps that share their table with others, and the number of the first of these."""
+    count = Counter(tables)
+    return {step: table for step, table in enumerate(tables) if count[table] > 1}
+
+
+def shared_bytes(tables: Sequence[int], steps: Steps, target: Target) -> int:
+    """Bytes of all tables where steps share them."""
+    sizes = table_sizes(steps, target)
+    return sum(sizes[table] for table in set(tables))
+
+
+def fixed_addresses(step: PlanStep) -> int:
+    """Pointers of a step's table that no tile changes; if others share the table, the step sets them, too."""
+    cut = {d.name for d in step.dims if d.count > 1}
+    return sum(o.slots == 1 or (o.slots == 0 and not cut & _dims(o.axes)) for o in step.operands)
+
+
+def _dims(axes: Sequence[Axis]) -> set[str]:
+    """The dims along which boxes move on axes."""
+    return {axis.dim for axis in axes if not isinstance(axis, Whole | Broadcast)}
+
+
 def tables_in(room: int, steps: Steps, target: Target, rival: bool = False) -> Tables:
     """The fewest groups whose tables fit an area of at most `room` bytes, which no table exceeds."""
     groups, used, most = list[int](), 0, 0
@@ -90,6 +120,11 @@ def tables_to_try(steps: Steps, target: Target) -> list[Tables]:
         if tables.bytes < found[-1].bytes:
             found.append(tables)
     return found
+
+
+def hardly_longer(cycles: int, groups: int) -> bool:
+    """Whether a plan whose steps share tables takes hardly more cycles than with the same tiles and groups."""
+    return cycles * 1000 <= groups * (1000 + MOST_LOSS_MILLI)
 
 
 def worthwhile(cycles: int, resident: int) -> bool:

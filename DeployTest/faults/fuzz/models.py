@@ -1,7 +1,7 @@
 """Valid forward models, drawn: operators from the registry with their samples, chained where the types allow it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
-from DeployTest.support.peers import gives_truths, truths
+from DeployTest.support.peers import as_in_file, as_input, gives_truths
 
 from .draw import Draw
 
@@ -50,22 +50,25 @@ class Chain:
     feeds: dict[str, Array] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     last: list[str] = field(default_factory=list)
-    truths: set[str] = field(default_factory=set)
+    elements: dict[str, type[np.generic]] = field(default_factory=dict)
 
     def append(self, entry: Entry) -> None:
         """One node more; it reads the newest value where its operator takes that type."""
         operator, sample = entry
         at = len(self.nodes)
         arrays, linked = self._linked(operator, sample)
-        of_bool = truths(operator)
-        names = [self._operand(f"v{at}_{i}", x, i in linked, i in of_bool) for i, x in enumerate(arrays)]
+        stored = [None if x is None else as_in_file(operator, _version(operator), i, x) for i, x in enumerate(arrays)]
+        names = [self._operand(f"v{at}_{i}", x, i in linked) for i, x in enumerate(stored)]
         outputs = [f"o{at}_{i}" for i in range(sample.outputs)]
         node = Node(f"n{at}", operator.name, tuple(names), tuple(outputs), dict(sample.attrs))
-        types = operator.infer(node, [self._type(x) for x in arrays])
+        kinds = [self._type(x) for x in arrays]
+        types = operator.infer(node, kinds)
         self.values.update(zip(outputs, types, strict=False))
-        self.truths.update(outputs if gives_truths(operator) else ())
+        self.elements.update(dict.fromkeys(outputs, np.bool_) if gives_truths(operator) else {})
+        few = any(x is not None and x.dtype == np.uint8 for x in stored)
+        self.elements.update(dict.fromkeys(outputs, np.uint8) if few else {})
         self.last = outputs
-        self.nodes.append(self._proto(operator, node))
+        self.nodes.append(self._proto(operator, node, kinds))
 
     @staticmethod
     def _type(x: Array | None) -> TensorType | None:
@@ -90,19 +93,18 @@ class Chain:
             return arrays, set()
         return (changed, {floats[0]}) if all(t.size <= LARGEST for t in types) else (arrays, set())
 
-    def _operand(self, name: str, x: Array | None, linked: bool, truth: bool) -> str:
+    def _operand(self, name: str, x: Array | None, linked: bool) -> str:
         if x is None:
             return ""
         if linked:
             return self.last[0]
-        wide = x.astype(bool if truth else np.int64) if x.dtype == np.int32 else x
         if self.draw.chance(0.5) or not self.feeds:
-            self.feeds[name] = wide
+            self.feeds[name] = x
         else:
-            self.constants[name] = wide
+            self.constants[name] = x
         return name
 
-    def _proto(self, operator: Operator, node: Node) -> onnx.NodeProto:
+    def _proto(self, operator: Operator, node: Node, types: Sequence[TensorType | None]) -> onnx.NodeProto:
         """The node as ONNX has it: attributes that this opset wants as inputs become constants."""
         attrs, names = dict(node.attrs), list(node.inputs)
         for position, attribute in operator.static_inputs.items():
@@ -111,13 +113,13 @@ class Chain:
             names += [""] * (position + 1 - len(names))
             names[position] = f"{node.name}_{attribute}"
             setting = attrs.pop(attribute)
-            value = np.float32(setting) if isinstance(setting, float) else np.array(_listed(setting), np.int64)
-            self.constants[names[position]] = np.asarray(value)
+            given = replace(node, attrs={**node.attrs, attribute: setting})
+            self.constants[names[position]] = as_input(operator, given, types, attribute)
         domain = "" if onnx.defs.has(node.op) else "com.microsoft"
         return helper.make_node(node.op, names, node.outputs, node.name, domain=domain, **attrs)
 
-    def _element(self, name: str) -> str:
-        return "bool" if name in self.truths else _wide(self.values[name].dtype)
+    def _element(self, name: str) -> np.dtype:
+        return np.dtype(self.elements.get(name, _wide(self.values[name].dtype)))
 
     def model(self) -> onnx.ModelProto:
         """The file."""
@@ -127,19 +129,21 @@ class Chain:
             self.nodes,
             "g",
             [_value(n, x.dtype, x.shape) for n, x in self.feeds.items()],
-            [_value(n, np.dtype(self._element(n)), self.values[n].shape) for n in ends],
+            [_value(n, self._element(n), self.values[n].shape) for n in ends],
             [numpy_helper.from_array(x, n) for n, x in self.constants.items()],
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="fuzz")
 
 
+def _version(operator: Operator) -> int:
+    """ONNX's version of the operator in a drawn model, 0 where ONNX has none."""
+    opset = max(OPSET, min(operator.versions, default=OPSET))
+    return int(onnx.defs.get_schema(operator.name, opset).since_version) if onnx.defs.has(operator.name) else 0
+
+
 def _wide(dtype: str) -> str:
     return "int64" if dtype == "int32" else dtype
-
-
-def _listed(value: object) -> list[object]:
-    return list(value) if isinstance(value, tuple) else [value]
 
 
 def _value(name: str, dtype: np.dtype, shape: Sequence[int]) -> onnx.ValueInfoProto:

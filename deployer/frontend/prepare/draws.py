@@ -28,7 +28,7 @@ def find_draws(graph: RawGraph) -> Draws:
     able = [node for node in graph.nodes if node.op in registry() and registry()[node.op].passes is not None]
 
     def draws(node: Node) -> bool:
-        (form,) = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
+        form, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
         return registry()[form.op].draws(form, arrays)
 
     drawing = tuple(node for node in able if draws(node))

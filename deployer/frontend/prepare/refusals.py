@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import registry
+from deployer.operators.absences import ABSENT
 
+ONNX = ("", "ai.onnx", "ai.onnx.preview.training")
+"""Domains whose operators ONNX defines."""
 SHOWN = 8
 """So many nodes of a kind are named."""
 
@@ -61,10 +64,14 @@ def _line(reason: str, hint: str, names: Collection[str]) -> str:
 
 
 def absent(node: Node, domain: str = "") -> UnsupportedOperator:
-    """The error for an operator that is not there; it names the nearest that a file may hold, or all."""
-    operators = [name for name, operator in registry().items() if operator.versions or operator.custom is not None]
-    near = difflib.get_close_matches(node.op, operators, 3, 0.7)
-    reason = "there is no such operator"
+    """The error for an operator that is not there; it names the nearest that a file may hold, if any is near."""
     facts = [("domain", domain or "default"), ("inputs", ", ".join(node.inputs) or "none")]
-    hint = f"the nearest here: {', '.join(near)}" if near else f"one of {', '.join(operators)}"
+    if node.op in ABSENT and domain in ONNX:
+        reason, hint = ABSENT[node.op]
+        return UnsupportedOperator(f"node {node.name!r} ({node.op}): {reason}", facts, hint, reason)
+    operators = [name for name, operator in registry().items() if operator.versions or operator.custom is not None]
+    names = {name.lower(): name for name in operators}
+    near = [names[text] for text in difflib.get_close_matches(node.op.lower(), list(names), 3)]
+    reason = "there is no such operator"
+    hint = f"the nearest here: {', '.join(near)}" if near else "`deployer operators` lists those that there are"
     return UnsupportedOperator(f"node {node.name!r} ({node.op}): {reason}", facts, hint, reason)

@@ -13,17 +13,18 @@ from deployer.operators.activation.keyed_dropout import KEYS, KeyedDropout, kept
 from deployer.operators.inputs import arrays, normal, operands
 
 TESTED = "is_test"
+"""Before version 12 nothing says what the mask is where nothing is dropped, and nobody computes it."""
 
 
 def _copy(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Versions 7 and 10 have no training mode: nothing is dropped, whatever `ratio` says."""
-    return [without(node, "ratio")]
+    return [replace(node, attrs={TESTED: 1})]
 
 
 def _tested(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 7 it drops elements unless `is_test` says otherwise."""
-    mode = {"training_mode": int(not node.attr_int(TESTED, 0))}
-    return [without(replace(node, attrs={"ratio": 0.5, **node.attrs, **mode}), "consumed_inputs", TESTED)]
+    mode = {"training_mode": int(not node.attr_int(TESTED, 0)), TESTED: 1}
+    return [without(replace(node, attrs={"ratio": 0.5, **node.attrs, **mode}), "consumed_inputs")]
 
 
 def trains(node: Node) -> bool:
@@ -81,7 +82,7 @@ class Dropout(Operator):
             attrs = {name: node.attrs[name] for name in ("ratio", *KEYS) if name in node.attrs}
             return [Node(node.name, KeyedDropout.name, (x, *count), (y,), {"ratio": 0.5, **attrs})]
         nodes = [Node(node.name, "Identity", (x,), (y,))]
-        if mask:
+        if mask and not node.attr_int(TESTED, 0):
             shape = operands(node, inputs, 1)[0].shape
             nodes.append(Node(f"{node.name}/mask", "ConstantOfShape", (), (mask,), {"shape": shape, "value": 1}))
         return nodes

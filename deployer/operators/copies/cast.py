@@ -42,7 +42,7 @@ class Cast(Flat):
             return (x if floats else x.astype(np.float32),)
         if to == TensorProto.BOOL:
             return (np.asarray(x != 0).astype(np.int32),)
-        return (np.trunc(x).astype(np.int32) if floats else x,)
+        return (np.trunc(x).astype(np.int64 if to == TensorProto.INT64 else np.int32) if floats else x,)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY, where both are floats."""

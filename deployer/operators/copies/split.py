@@ -1,6 +1,7 @@
 """Split: X cut along an axis into parts, one after the other."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
@@ -13,12 +14,23 @@ from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.view import normalized_axes
 
 
+def _equal_parts(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 18 the parts are equal, as many as outputs, where nothing says their lengths."""
+    if "split" in node.attrs or any(node.inputs[1:]):
+        return [node]
+    x, count = operands(node, types, 1)[0], len(node.outputs)
+    size = x.shape[normalized_axes(node, (node.attr_int("axis", 0),), len(x.shape), types)[0]]
+    if not count or size % count:
+        raise mismatch(node, f"{size} elements do not make {count} equal parts", types)
+    return [replace(node, attrs={**node.attrs, "split": (size // count,) * count})]
+
+
 def _counted_from_the_front(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 11 an axis is counted from the front."""
     axis = node.attr_int("axis", 0)
     if axis < 0:
         raise unsupported(node, f"axis is {axis}, which has a meaning from version 11 on only", "an axis from 0")
-    return [node]
+    return _equal_parts(node, types)
 
 
 def _attribute_form(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -30,13 +42,14 @@ def _attribute_form(node: Node, types: Sequence[TensorType | None]) -> list[Node
 
 @register
 class Split(Operator):
-    """Lengths as input or attribute `split`; without it equal parts, as many as outputs, the last one shorter where
-    `num_outputs` says how many.
-    """
+    """Lengths as input or attribute `split`, or as many equal parts as `num_outputs` says, the last one shorter."""
 
     name = "Split"
-    versions = (11, 13, 18)
-    older: ClassVar[dict[int, Rule]] = {1: _attribute_form, 2: _counted_from_the_front}
+    versions = (18,)
+    older: ClassVar[dict[int, Rule]] = {
+        **{1: _attribute_form, 2: _counted_from_the_front},
+        **{11: _equal_parts, 13: _equal_parts},
+    }
     static_inputs: ClassVar[dict[int, str]] = {1: "split"}
     counts_outputs = True
 
@@ -90,26 +103,27 @@ class Split(Operator):
         """Halves, thirds and lengths of all sorts, on each axis, with and without a number of parts."""
         r = rng(110)
         forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue], int]] = {
-            "halves": ((6, 5), {}, 2),
+            "halves": ((6, 5), {"num_outputs": 2}, 2),
             "lengths": ((2, 9, 3), {"axis": 1, "split": (2, 4, 3)}, 3),
             "last": ((4, 7), {"axis": -1, "split": (1, 6)}, 2),
             "counted": ((7, 3), {"num_outputs": 3}, 3),
             "one": ((3, 4), {"split": (3,)}, 1),
         }
         for label, (shape, attrs, outputs) in forms.items():
-            yield Sample(label, (normal(r, *shape),), attrs, outputs, onnx="split" in attrs or "num_outputs" in attrs)
+            yield Sample(label, (normal(r, *shape),), attrs, outputs)
 
 
 def _lengths(node: Node, size: int, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
     """The lengths of the parts along the axis; ShapeMismatch where they do not fill it, or are not one per output."""
-    count = node.attr_int("num_outputs", len(node.outputs))
+    if ("split" in node.attrs) == ("num_outputs" in node.attrs):
+        what = "both lengths and" if "split" in node.attrs else "neither lengths nor"
+        raise unsupported(node, f"it has {what} a number of parts", "one of both")
     if "split" in node.attrs:
         lengths = node.attr_ints("split", ())
-        if "num_outputs" in node.attrs:
-            raise unsupported(node, "it has both lengths and a number of parts", "one of both")
     else:
-        if count < 1 or ("num_outputs" not in node.attrs and size % count):
-            raise mismatch(node, f"{size} elements do not make {count} equal parts", inputs)
+        count = node.attr_int("num_outputs", 0)
+        if count < 1 or count != len(node.outputs):
+            raise mismatch(node, f"it makes {count} parts of {size} elements for {len(node.outputs)} outputs", inputs)
         each = -(-size // count)
         lengths = tuple(max(min(each, size - i * each), 0) for i in range(count))
     if len(lengths) != len(node.outputs):

@@ -48,7 +48,7 @@ class LpNormalization(Operator):
         return [
             Node(norm, NORMS[node.attr_int("p", 2)], node.inputs[:1], (norm,), along),
             number(least, LEAST),
-            Node(bound, "Clip", (norm, least), (bound,)),
+            Node(bound, "Max", (norm, least), (bound,)),
             Node(node.name, "Div", (node.inputs[0], bound), node.outputs),
         ]
 

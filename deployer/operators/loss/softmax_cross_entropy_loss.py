@@ -52,6 +52,10 @@ class SoftmaxCrossEntropyLoss(Operator):
         settings=(SMOOTHING, IGNORED),
     )
 
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
+        """The labels are classes."""
+        return label_indices(node, node.inputs[1], types[node.inputs[0]])
+
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""
         types = check_loss(node, inputs)
@@ -66,10 +70,6 @@ class SoftmaxCrossEntropyLoss(Operator):
         loss = weighted_loss(node, log_prob, labels, weights) if _weighs(node) else None
         loss = negative_log_likelihood(node, log_prob, labels) if loss is None else loss
         return (loss, log_prob)[: max(len(node.outputs), 1)]
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """Labels are the second input; their scores are the first."""
-        return label_indices(node, node.inputs[1], types[node.inputs[0]])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """SoftmaxCrossEntropyLossGrad of log_prob, recomputed where the node does not give it."""

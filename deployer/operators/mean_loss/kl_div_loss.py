@@ -13,13 +13,20 @@ from deployer.core.declarations import Loss
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Array, GradientBuilder, Sample, register
+from deployer.core.operator import Array, GradientBuilder, Sample, register, unsupported
 from deployer.operators.inputs import operands
 from deployer.operators.mean_loss.terms import UNIT, MeanLoss, loss_kernel
 
 BATCH = "batch"
 FORM = Form((2, 2), (1, 1), {BATCH: "INT"})
 LOGARITHMS = "logarithms of probabilities with a batch axis, whose target is from 0 to 1"
+
+
+def check_batch(node: Node, absent: int) -> None:
+    """UnsupportedOperator for a divisor below 1; `absent` stands for one that the node does not have."""
+    batch = node.attr_int(BATCH, absent)
+    if batch < 1:
+        raise unsupported(node, f"its {BATCH} is {batch}", f"a {BATCH} from 1 on")
 
 
 @register
@@ -34,6 +41,11 @@ class KLDivLoss(MeanLoss):
     grad = "KLDivLossGrad"
     given: ClassVar[dict[str, AttrValue]] = {BATCH: 2}
     cost = FACTS.transcendental
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A scalar."""
+        check_batch(node, 1)
+        return super().infer(node, inputs)
 
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
         """Target (log(target) - pred), 0 where the target is."""

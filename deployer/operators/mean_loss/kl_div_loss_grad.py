@@ -1,10 +1,10 @@
 """KLDivLossGrad: dpred = -target / batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from deployer.core.ir import Node
+from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Sample, register
-from deployer.operators.mean_loss.kl_div_loss import BATCH, FORM, KLDivLoss
+from deployer.operators.mean_loss.kl_div_loss import BATCH, FORM, KLDivLoss, check_batch
 from deployer.operators.mean_loss.terms import MeanLossGrad, grad_kernel
 
 
@@ -16,6 +16,11 @@ class KLDivLossGrad(MeanLossGrad):
     custom = FORM
     kernel = grad_kernel("kl_div_loss_grad_f32")
     of = KLDivLoss
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of pred."""
+        check_batch(node, 0)
+        return super().infer(node, inputs)
 
     def slopes(self, node: Node, pred: Array, target: Array) -> Array:
         """-target."""

@@ -1,10 +1,11 @@
 """What ONNX's recurrent layers share: attributes, directions, and what is done for all steps at once."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,66 +13,52 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, unsupported
 from deployer.operators.inputs import floats
 from deployer.operators.recurrent.forward_steps import ForwardSteps
+from deployer.operators.recurrent.parts import Parts, Sizes, add_masks
 from deployer.operators.recurrent.recurrence import drawn
+from deployer.operators.recurrent.unrolled import MOST_STEPS, Manner, Way, activations_of, unrolled
 
 DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
 """For each direction of a layer, whether its steps are done from the last one backwards."""
 TIME_FIRST = 0
 SWAPPED: tuple[int, ...] = (1, 0, 2)
-REFUSED = ("clip", "activation_alpha", "activation_beta")
-"""Attributes that no form here has."""
 LENGTHS = 4
 """The position of sequence_lens."""
+ALL, LENGTHS_GIVEN, PEEPHOLES_GIVEN = "xwrbhc", "l", "p"
+"""Letters of the inputs of samples."""
 BIASES = 2
 """The bias of W and the bias of R, one behind the other."""
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Steps, sequences, features of X, units, and directions."""
+class Weights:
+    """What the steps of a direction have: R, its bias and peepholes, as arrays or by name; None or empty if absent."""
 
-    time: int
-    batch: int
-    features: int
-    units: int
-    directions: int
-
-
-@dataclass
-class Parts:
-    """Nodes under construction; a value in between has the name of its node."""
-
-    prefix: str
-    nodes: list[Node] = field(default_factory=list)
-
-    def several(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
-        """Append a node with these outputs."""
-        name = f"{self.prefix}/{op.lower()}{len(self.nodes)}"
-        self.nodes.append(Node(name, op, tuple(inputs), tuple(outputs), attrs))
-
-    def emit(self, op: str, inputs: Sequence[str], output: str = "", **attrs: AttrValue) -> str:
-        """Append a node; returns its output."""
-        output = output or f"{self.prefix}/{op.lower()}{len(self.nodes)}"
-        self.several(op, inputs, (output,), **attrs)
-        return output
-
-    def part(self, name: str, axis: int, begin: int, end: int) -> str:
-        """Elements from begin to end along an axis."""
-        return self.emit("Slice", (name,), starts=(begin,), ends=(end,), axes=(axis,), steps=(1,))
+    r: Any
+    bias: Any
+    peepholes: Any
 
 
 class RecurrentLayer(Operator):
     """X, W, R[, B, sequence_lens, initial states] to Y and the last states; each is optional.
 
-    W and R have `gates` rows per unit. `activations` are the functions that a direction may have, the usual ones first.
+    W and R have `gates` rows per unit. `activations` are the functions that its recurrence has, the usual ones first;
+    with others, and in other manners, the steps are written out.
     """
 
     composite = True
     gates: ClassVar[int]
     states: ClassVar[int] = 1
+    peepholes: ClassVar[int] = 0
+    """Rows of P per unit."""
+    held: ClassVar[tuple[float, ...]] = ()
+    """Sums of the gates with which the second state stays as it is."""
     activations: ClassVar[tuple[tuple[str, ...], ...]]
     trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples."""
+    rare: ClassVar[Mapping[str, AttrValue]]
+    """Attributes of samples whose steps are written out."""
+    written: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ()
+    """More of them in turns."""
     flags: ClassVar[tuple[str, ...]] = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -87,24 +74,23 @@ class RecurrentLayer(Operator):
 
     def _check_attributes(self, node: Node) -> None:
         """Raise UnsupportedOperator for an attribute, or a value of one, that has no form here."""
-        for name in REFUSED:
-            if node.attrs.get(name, ()) != ():
-                raise unsupported(node, f"it has {name}", f"a layer without {name}")
         direction = node.attr_str("direction", "forward")
         if direction not in DIRECTIONS:
             raise unsupported(node, f"its direction is {direction!r}", f"one of {', '.join(DIRECTIONS)}")
-        for index in range(len(DIRECTIONS[direction])):
-            self.functions(node, index)
+        if "clip" in node.attrs and not 0 < node.attr_float("clip", 0.0) < math.inf:
+            raise unsupported(node, f"clip is {node.attrs['clip']}", "a number above 0, or none")
+        self.manners(node)
 
-    def functions(self, node: Node, direction: int) -> tuple[str, ...]:
-        """The activations of a direction; UnsupportedOperator where they are not among those of the layer."""
-        usual, count = self.activations[0], len(self.activations[0])
-        given = node.attr_texts("activations", ())
-        chosen = tuple(name.capitalize() for name in given[direction * count : (direction + 1) * count])
-        if given and (chosen not in self.activations or len(given) != count * len(self.reverses(node))):
-            choices = " or ".join(", ".join(names) for names in self.activations)
-            raise unsupported(node, f"its activations are {', '.join(given)}", f"{choices} for each direction")
-        return chosen if given else usual
+    def manners(self, node: Node) -> list[Manner]:
+        """How the steps of each direction are done."""
+        functions = activations_of(node, self.activations[0], len(self.reverses(node)))
+        return [Manner(f, node.attr_float("clip", 0.0), bool(node.attr_int("input_forget", 0))) for f in functions]
+
+    def has_recurrence(self, node: Node, manner: Manner) -> bool:
+        """Whether the recurrence of the layer does steps in this manner."""
+        usual = [tuple(name.lower() for name in names) for names in self.activations]
+        plain = tuple(f.name for f in manner.functions) in usual and not manner.clip and not manner.coupled
+        return plain and not any(node.inputs[LENGTHS + self.states + 1 :])
 
     def reverses(self, node: Node) -> tuple[int, ...]:
         """For each direction, whether its steps are done from the last one backwards."""
@@ -123,72 +109,105 @@ class RecurrentLayer(Operator):
     def _check_shapes(
         self, node: Node, inputs: Sequence[TensorType | None], sizes: Sizes, state: tuple[int, ...]
     ) -> None:
-        """Raise ShapeMismatch for an input of another shape, and UnsupportedOperator for one that has no form here."""
-        if len(inputs) > LENGTHS and inputs[LENGTHS] is not None:
-            raise unsupported(node, "it has sequence_lens", "sequences of one length, without that input")
-        if len(inputs) > LENGTHS + self.states + 1:
-            raise unsupported(node, "it has peepholes, the input P", "an LSTM without that input")
-        rows, count = self.gates * sizes.units, sizes.directions
-        shapes = [(count, rows, sizes.features), (count, rows, sizes.units), (count, BIASES * rows), (), state, state]
-        for kind, shape in zip(inputs[1:], shapes, strict=False):
-            if kind is not None and kind != TensorType("float32", shape):
-                raise mismatch(node, f"{kind} is not float32{list(shape)}", inputs)
+        """Raise ShapeMismatch for an input of another type, and UnsupportedOperator for steps too many to write out."""
+        rows, count, units = self.gates * sizes.units, sizes.directions, sizes.units
+        shapes = [(count, rows, sizes.features), (count, rows, units), (count, BIASES * rows), (sizes.batch,)]
+        expected = [TensorType("float32", shape) for shape in (*shapes, *[state] * self.states)]
+        expected[LENGTHS - 1] = TensorType("int32", (sizes.batch,))
+        expected.append(TensorType("float32", (count, self.peepholes * units)))
+        for kind, wanted in zip(inputs[1:], expected, strict=False):
+            if kind is not None and kind != wanted:
+                raise mismatch(node, f"{kind} is not {wanted}", inputs)
         if node.attr_int("hidden_size", sizes.units) != sizes.units:
             raise mismatch(node, f"hidden_size is {node.attrs['hidden_size']}, R has {sizes.units} units", inputs)
+        written = not all(self.has_recurrence(node, manner) for manner in self.manners(node))
+        if written and sizes.time > MOST_STEPS:
+            why = f"it has {sizes.time} steps of a form that is written out step by step"
+            forms = ", ".join(activation for activation in self.activations[0])
+            raise unsupported(
+                node, why, f"at most {MOST_STEPS} steps; or {forms} without clip, input_forget and peepholes"
+            )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The steps one after the other, in each direction."""
-        x, w, r, b, _, *initial = (*inputs, *[None] * (LENGTHS + 1 + self.states))[: LENGTHS + 1 + self.states]
+        """The steps one after the other, in each direction; behind its end a sequence keeps its state, with Y zero."""
+        x, w, r, b, lengths, *more = (*inputs, *[None] * (LENGTHS + 2 + self.states))[: LENGTHS + 2 + self.states]
         assert x is not None
         assert w is not None
         assert r is not None
+        *initial, peepholes = more
         swapped = node.attr_int("layout", TIME_FIRST) != TIME_FIRST
         x = x.swapaxes(0, 1) if swapped else x
         initial = [s if s is None or not swapped else s.swapaxes(0, 1) for s in initial]
-        units = r.shape[2]
+        units, within = r.shape[2], _within(x, lengths)
         y = np.empty((len(x), len(w), x.shape[1], units), x.dtype)
         ends = []
-        for d, reverse in enumerate(self.reverses(node)):
+        for d, (reverse, manner) in enumerate(zip(self.reverses(node), self.manners(node), strict=True)):
             states = [np.zeros((x.shape[1], units), x.dtype) if s is None else s[d] for s in initial]
             bias = np.zeros(BIASES * self.gates * units, x.dtype) if b is None else b[d]
             of_w, of_r = np.split(bias, BIASES)
+            weights = Weights(r[d], of_r, None if peepholes is None else peepholes[d])
             for t in range(len(x))[:: -1 if reverse else 1]:
-                states = self.cell(node, d, x[t] @ w[d].T + of_w, states, r[d], of_r)
-                y[t, d] = states[0]
-            ends.append(states)
+                new = self.cell(node, manner, x[t] @ w[d].T + of_w, states, weights)
+                states = [np.where(within[t], a, b) for a, b in zip(new, states, strict=True)]
+                y[t, d] = np.where(within[t], new[0], 0)
+            ends.append([np.where(within[0], s, 0) for s in states])
         lasts = [np.stack(of_state) for of_state in zip(*ends, strict=True)]
         if swapped:
             y, lasts = y.transpose(2, 0, 1, 3), [s.swapaxes(0, 1) for s in lasts]
         return tuple(np.ascontiguousarray(v, x.dtype) for v in (y, *lasts))
 
     @abstractmethod
-    def cell(self, node: Node, direction: int, x: Array, states: Sequence[Array], r: Array, bias: Array) -> list[Array]:
-        """The states after a step, in numpy: `x` is W X with its bias, `bias` that of R."""
+    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+        """The states after a step, in numpy: `x` is W X with its bias."""
+
+    @abstractmethod
+    def step(
+        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+    ) -> list[str]:
+        """Append a step's nodes; the names of the states after it.
+
+        `x` are the gates of W X with the biases that `biases` adds, `weights` what `apart` made of them.
+        """
+
+    def apart(self, node: Node, parts: Parts, weights: Weights) -> Weights:
+        """The weights as each step reads them, which is done once for all of them."""
+        return weights
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """For each direction one product for all steps, and the steps; what they give side by side."""
-        sizes, parts = self.sizes(node, inputs), Parts(node.name)
-        names = [*node.inputs, *[""] * (LENGTHS + 1 + self.states - len(node.inputs))]
+        parts = Parts(node.name, self.sizes(node, inputs))
+        sizes = parts.sizes
+        names = [*node.inputs, *[""] * (LENGTHS + 2 + self.states - len(node.inputs))]
         swapped = node.attr_int("layout", TIME_FIRST) != TIME_FIRST
         if swapped:
-            for i in (0, *range(LENGTHS + 1, len(names))):
+            for i in (0, *range(LENGTHS + 1, LENGTHS + 1 + self.states)):
                 names[i] = parts.emit("Transpose", (names[i],), perm=SWAPPED) if names[i] else ""
+        if names[LENGTHS]:
+            add_masks(parts, names[LENGTHS])
         rows = parts.emit("Reshape", names[:1], shape=(sizes.time * sizes.batch, sizes.features))
-        results = [self._direction(node, parts, sizes, d, (rows, *names[1:])) for d in range(sizes.directions)]
+        wanted = tuple(map(bool, [*node.outputs, *[""] * (1 + self.states)][: 1 + self.states]))
+        ways = [
+            Way(d, reverse, manner, wanted)
+            for d, (reverse, manner) in enumerate(zip(self.reverses(node), self.manners(node), strict=True))
+        ]
+        results = [self._direction(node, parts, way, (rows, *names[1:])) for way in ways]
         for axis, output, of_directions in zip((1, 0, 0), node.outputs, zip(*results, strict=True), strict=False):
             if output:
-                self._joined(parts, sizes, axis, of_directions, (output, swapped))
+                self._joined(parts, axis, of_directions, (output, swapped))
         return parts.nodes
 
-    def _direction(self, node: Node, parts: Parts, sizes: Sizes, d: int, names: Sequence[str]) -> list[str]:
+    def _direction(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
         """The steps of a direction: Y[time, batch, unit] and the last states [batch, unit]."""
-        rows, w, r, b, _, *initial = names
-        width = self.gates * sizes.units
+        rows, w, r, b, _, *initial, peepholes = names
+        sizes, width = parts.sizes, self.gates * parts.sizes.units
+        plain = self.has_recurrence(node, way.manner)
+        if plain and way.reverse:
+            rows = _mirrored_rows(parts, rows)
 
         def of_direction(name: str, *shape: int) -> str:
             if not name:
                 return ""
-            one = parts.part(name, 0, d, d + 1) if sizes.directions > 1 else name
+            one = parts.part(name, 0, way.number, way.number + 1) if sizes.directions > 1 else name
             return parts.emit("Reshape", (one,), shape=shape)
 
         weights = of_direction(w, width, sizes.features), of_direction(r, width, sizes.units)
@@ -196,35 +215,65 @@ class RecurrentLayer(Operator):
         product = parts.emit("Gemm", (rows, weights[0], of_w) if of_w else (rows, weights[0]), transB=1)
         x = parts.emit("Reshape", (product,), shape=(sizes.time, sizes.batch, width))
         states = [of_direction(name, sizes.batch, sizes.units) for name in initial]
-        return self.recurrence(node, parts, d, (x, weights[1], of_r, *states))
+        if plain:
+            steps = self._of_lengths if parts.masks else self.recurrence
+            return steps(node, parts, way, (x, weights[1], of_r, *states))
+        own = self.apart(node, parts, Weights(weights[1], of_r, of_direction(peepholes, self.peepholes * sizes.units)))
+
+        def step(of_step: str, before: Sequence[str]) -> list[str]:
+            gates = parts.gates(of_step, self.gates) if self.gates > 1 else [of_step]
+            return self.step(node, way.manner, parts, gates, before, own)
+
+        return unrolled(parts, way, x, states, step)
+
+    def _of_lengths(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+        """A recurrence over sequences of several lengths, which go upwards: X was mirrored where they should not.
+
+        Steps behind a sequence's end are done with the others, and their results are left out. The cell of an LSTM
+        comes from the last step of all, so gates that are HELD carry it there.
+        """
+        assert parts.masks is not None
+        masks, (x, *rest), (y_wanted, last_wanted, *cell_wanted) = parts.masks, names, way.wanted
+        if any(cell_wanted):
+            x = parts.emit("Where", (masks.within, x, _held(parts, self.held)))
+        inner = replace(way, reverse=0, wanted=(True, False, *cell_wanted))
+        y, _, *cells = self.recurrence(node, parts, inner, (x, *rest))
+        last = ""
+        if last_wanted:
+            last = parts.emit("ReduceSum", (parts.masked(masks.last, y),), axes=(0,), keepdims=0)
+        if y_wanted and way.reverse:
+            y = parts.emit("ReverseSequence", (y, masks.lengths), time_axis=0, batch_axis=1)
+        y = parts.masked(masks.within, y) if y_wanted else ""
+        if any(cell_wanted):
+            some = parts.having(masks, 0)
+            cells = [parts.masked(some, cell) for cell in cells]
+        return [y, last, *cells]
 
     def biases(self, node: Node, parts: Parts, bias: str) -> tuple[str, str]:
         """The bias of W and that of R, if the steps need it apart, from both [2, gates x units]; the first has both."""
         return (parts.emit("ReduceSum", (bias,), axes=(0,), keepdims=0) if bias else "", "")
 
     @abstractmethod
-    def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
     def steps_of(
-        self, node: Node, parts: Parts, direction: int, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
+        self, parts: Parts, way: Way, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
     ) -> list[str]:
         """Append the steps over these inputs; the names of what they have of Y and the last states.
 
-        Their outputs are those, what a gradient reads, and the places of the state. What the node does not want is
-        absent, but the cell of an LSTM, which the steps hand on where it is in the end.
+        Their outputs are those, what a gradient reads, and the places of the state. What is not wanted is absent, but
+        the cell of an LSTM, which the steps hand on where it is in the end.
         """
-        stem, count = f"{parts.prefix}/{direction}", 1 + self.states
-        wanted = [*node.outputs, *[""] * count]
-        results = [f"{stem}/{i}" if i > 1 or wanted[i] else "" for i in range(count)]
-        absent = [""] * (len(step.pointers(writes=True)) - count - 1)
-        reverse = self.reverses(node)[direction]
-        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=reverse, **attrs)
+        stem = f"{parts.prefix}/{way.number}"
+        results = [f"{stem}/{i}" if i > 1 or wanted else "" for i, wanted in enumerate(way.wanted)]
+        absent = [""] * (len(step.pointers(writes=True)) - len(results) - 1)
+        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=way.reverse, **attrs)
         return results
 
-    def _joined(self, parts: Parts, sizes: Sizes, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
+    def _joined(self, parts: Parts, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
         """A result of all directions along a new axis, in the layer's layout."""
-        name, swapped = output
+        (name, swapped), sizes = output, parts.sizes
         shape = (sizes.batch, sizes.units)
         whole = (sizes.time, 1, *shape) if axis else (1, *shape)
         several = len(names) > 1
@@ -234,41 +283,72 @@ class RecurrentLayer(Operator):
             parts.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
 
     def samples(self) -> Iterator[Sample]:
-        """All directions and layouts, with bias and states or without; other functions and attributes in two forms."""
-        forms: list[tuple[str, bool, dict[str, AttrValue]]] = [("plain", False, {}), ("stated", True, {})]
-        forms += [(name, True, {"direction": name}) for name in ("reverse", "bidirectional")]
-        forms += [("batch_first", True, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
+        """All directions and layouts, with bias and states or without; other functions and attributes in two forms;
+        sequences of several lengths, and steps that are written out.
+        """
+        forms: list[tuple[str, str, dict[str, AttrValue]]] = [("plain", "xwr", {}), ("stated", ALL, {})]
+        forms += [(name, ALL, {"direction": name}) for name in ("reverse", "bidirectional")]
+        forms += [("batch_first", ALL, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
         others = [form for form in forms if form[0] in ("stated", "bidirectional")]
         for number, (names, trial) in enumerate(product(self.activations, self.trials)):
-            yield from self._of_forms(others if number else forms, names, trial)
+            for label, given, attrs in others if number else forms:
+                own = {**attrs, **trial}
+                if names != self.activations[0]:
+                    own["activations"] = names * len(DIRECTIONS[str(attrs.get("direction", "forward"))])
+                label = "_".join([label, names[-1].lower(), str(attrs.get("direction", "forward")), *trial])
+                yield self._sample(label, given, own)
+        yield self._sample("lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
+        for number, trial in enumerate((*self.trials, *self.written)):
+            more = PEEPHOLES_GIVEN if self.peepholes else ""
+            rare = {"direction": "bidirectional", "clip": 0.75, **self.rare, **trial}
+            yield self._sample(f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
 
-    def _of_forms(
-        self,
-        forms: Sequence[tuple[str, bool, dict[str, AttrValue]]],
-        names: tuple[str, ...],
-        trial: Mapping[str, AttrValue],
-    ) -> Iterator[Sample]:
-        """Samples of these forms, a label, whether all inputs are there, and attributes."""
-        for label, full, attrs in forms:
-            count = len(DIRECTIONS[str(attrs.get("direction", "forward"))])
-            chosen: dict[str, AttrValue] = {**attrs, **trial, "hidden_size": 4}
-            if names != self.activations[0]:
-                chosen["activations"] = names * count
-            yield self._of_samples("_".join([label, names[-1].lower(), str(count), *trial]), full, chosen)
+    def _sample(self, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
+        """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first.
 
-    def _of_samples(self, label: str, full: bool, attrs: dict[str, AttrValue]) -> Sample:
-        """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first."""
+        `given` are the letters of inputs that are there.
+        """
         count, units, swapped = len(DIRECTIONS[str(attrs.get("direction", "forward"))]), 4, "layout" in attrs
         rows, state = self.gates * units, (3, count, units) if swapped else (count, 3, units)
-        x, w, r, b, *states = (
-            drawn(f"{self.name}{label}{i}", shape)
-            for i, shape in enumerate(
-                ((3, 5, 2) if swapped else (5, 3, 2), (count, rows, 2), (count, rows, units), (count, BIASES * rows))
-                + (state,) * self.states
-            )
-        )
-        inputs = (x, w, r, b, None, *states) if full else (x, w, r)
-        return Sample(label, inputs, attrs, 1 + self.states, onnx=not swapped)
+        shapes: dict[str, tuple[int, ...]] = {
+            "x": (3, 5, 2) if swapped else (5, 3, 2),
+            "w": (count, rows, 2),
+            "r": (count, rows, units),
+        }
+        shapes |= {"b": (count, BIASES * rows), LENGTHS_GIVEN: (3,)}
+        shapes |= dict(zip("hc", (state,) * self.states, strict=False))
+        shapes |= {PEEPHOLES_GIVEN: (count, self.peepholes * units)} if self.peepholes else {}
+        inputs: list[Array | None] = [
+            drawn(f"{self.name}{label}{i}", shape) if name in given else None
+            for i, (name, shape) in enumerate(shapes.items())
+        ]
+        if LENGTHS_GIVEN in given:
+            inputs[LENGTHS] = np.array([2, 5, 0], np.int32)
+        while inputs[-1] is None:
+            inputs.pop()
+        return Sample(label, tuple(inputs), {**attrs, "hidden_size": units}, 1 + self.states, onnx=not swapped)
+
+
+def _within(x: Array, lengths: Array | None) -> Array:
+    """Which steps [time, batch, 1] are within their sequences."""
+    numbers = np.arange(len(x)).reshape(-1, 1, 1)
+    return numbers < (len(x) if lengths is None else lengths.reshape(-1, 1)) | np.zeros((x.shape[1], 1), int)
+
+
+def _mirrored_rows(parts: Parts, rows: str) -> str:
+    """X as rows with each sequence backwards, where there are lengths; else a recurrence goes backwards itself."""
+    sizes, masks = parts.sizes, parts.masks
+    if masks is None:
+        return rows
+    x = parts.emit("Reshape", (rows,), shape=(sizes.time, sizes.batch, sizes.features))
+    mirrored = parts.emit("ReverseSequence", (x, masks.lengths), time_axis=0, batch_axis=1)
+    return parts.emit("Reshape", (mirrored,), shape=(sizes.time * sizes.batch, sizes.features))
+
+
+def _held(parts: Parts, gates: Sequence[float]) -> str:
+    """A constant [gates x units]: what goes into each gate."""
+    tall = parts.emit("Reshape", (parts.emit("Constant", (), value_floats=tuple(gates)),), shape=(len(gates), 1))
+    return parts.emit("Reshape", (parts.emit("Expand", (tall,), shape=(len(gates), parts.sizes.units)),), shape=(-1,))
 
 
 def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,14 +1,20 @@
 """LSTM: long short-term memory, in one direction or two."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, register, unsupported
-from deployer.operators.recurrent.layer import Parts, RecurrentLayer
+from deployer.core.ir import Node
+from deployer.core.operator import Array, register
+from deployer.operators.recurrent.layer import RecurrentLayer, Weights
 from deployer.operators.recurrent.lstm_recurrence import GATES, LSTMRecurrence
-from deployer.operators.recurrent.recurrence import sigmoid
+from deployer.operators.recurrent.parts import Parts
+from deployer.operators.recurrent.unrolled import Manner, Way
+
+SATURATED = 1e30
+"""A sum of which sigmoid makes 1, and of its negative 0, whatever product is added."""
 
 
 @register
@@ -20,21 +26,52 @@ class LSTM(RecurrentLayer):
     gates = len(GATES)
     states = 2
     activations = (("Sigmoid", "Tanh", "Tanh"),)
+    peepholes = len(GATES) - 1
+    held = (-SATURATED, 0.0, SATURATED, 0.0)
+    flags = ("layout", "input_forget")
+    rare: ClassVar = {
+        "activations": ("HardSigmoid", "Softsign", "LeakyRelu", "Sigmoid", "ScaledTanh", "Affine"),
+        "activation_alpha": (0.25, 0.125, 1.5, 0.5),
+        "activation_beta": (0.375, 0.75, 0.0625),
+    }
+    written = ({"input_forget": 1},)
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """Y, Y_h and Y_c."""
-        if node.attr_int("input_forget", 0):
-            raise unsupported(node, "input_forget couples its gates", "input_forget 0")
-        return super().infer(node, inputs)
-
-    def cell(self, node: Node, direction: int, x: Array, states: Sequence[Array], r: Array, bias: Array) -> list[Array]:
-        """c' = f c + i g, h' = o tanh(c')."""
+    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+        """c' = f c + i g, h' = o act(c'); peepholes of i and f are on c, that of o is on c'."""
         h, c = states
-        i, o, f, g = np.split(x + h @ r.T + bias, len(GATES), axis=1)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        return [np.asarray(sigmoid(o) * np.tanh(c)), np.asarray(c)]
+        i, o, f, g = np.split(x + h @ weights.r.T + weights.bias, len(GATES), axis=1)
+        of_i, of_o, of_f = (0, 0, 0) if weights.peepholes is None else np.split(weights.peepholes, self.peepholes)
+        i = manner.of(0, i + of_i * c)
+        f = 1 - i if manner.coupled else manner.of(0, f + of_f * c)
+        c = f * c + i * manner.of(1, g)
+        return [np.asarray(manner.of(0, o + of_o * c) * manner.of(2, c)), np.asarray(c)]
 
-    def recurrence(self, node: Node, parts: Parts, direction: int, names: Sequence[str]) -> list[str]:
+    def apart(self, node: Node, parts: Parts, weights: Weights) -> Weights:
+        """Peepholes of each gate by themselves."""
+        return replace(
+            weights, peepholes=parts.gates(weights.peepholes, self.peepholes, 0) if weights.peepholes else ()
+        )
+
+    def step(
+        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+    ) -> list[str]:
+        """The same in nodes."""
+        h, c = states
+        sums = parts.gates(parts.emit("Gemm", (h, weights.r), transB=1), len(GATES))
+        i, o, f, g = (parts.emit("Add", pair) for pair in zip(x, sums, strict=True))
+        of_i, of_o, of_f = weights.peepholes or ("", "", "")
+
+        def gate(total: str, peephole: str, cell: str) -> str:
+            seen = parts.emit("Add", (total, parts.emit("Mul", (cell, peephole)))) if peephole else total
+            return manner.emit(parts, 0, seen)
+
+        i = gate(i, of_i, c)
+        f = parts.emit("Sub", (parts.number(1.0), i)) if manner.coupled else gate(f, of_f, c)
+        kept, added = parts.emit("Mul", (f, c)), parts.emit("Mul", (i, manner.emit(parts, 1, g)))
+        c = parts.emit("Add", (kept, added))
+        return [parts.emit("Mul", (gate(o, of_o, c), manner.emit(parts, 2, c))), c]
+
+    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
-        return self.steps_of(node, parts, direction, LSTMRecurrence(), (x, r, h, c))
+        return self.steps_of(parts, way, LSTMRecurrence(), (x, r, h, c))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
 from deployer.operators.broadcast import LOOPS
 from deployer.operators.inputs import arrays, floats
@@ -13,7 +13,7 @@ from deployer.operators.reduction.composed import ComposedReduction
 
 @register
 class ReduceLogSumExp(ComposedReduction):
-    """M + Log of ReduceSum of Exp of X - M, with M the maximum, so that nothing overflows."""
+    """M + Log of ReduceSum of Exp of X - M, with M the maximum, so that nothing overflows; M is finite."""
 
     name = "ReduceLogSumExp"
     versions = (1, 11, 13, 18, 28)
@@ -21,20 +21,23 @@ class ReduceLogSumExp(ComposedReduction):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The maximum, and the logarithm of the sum of exponentials relative to it."""
         x, axes, keep = self.operand(node, inputs)
-        most = x.max(axes, keepdims=True)
+        ends = np.finfo(x.dtype)
+        most = np.clip(x.max(axes, keepdims=True), ends.min, ends.max)
         y = most + np.log(np.exp(x - most).sum(axes, dtype=x.dtype, keepdims=True))
         return (np.asarray(y if keep else y.squeeze(axes), dtype=x.dtype),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The maximum, what is left of X, its exponentials, their sum, its logarithm, and the maximum again."""
+        """The maximum as a finite number, what is left of X, its exponentials, their sum, its logarithm, their sum."""
         x = floats(node, inputs, 1)[0]
-        most, shifted, powers, total, log, kept = (
-            f"{node.name}/{label}" for label in ("most", "shifted", "powers", "total", "log", "kept")
+        extreme, most, shifted, powers, total, log, kept = (
+            f"{node.name}/{label}" for label in ("extreme", "most", "shifted", "powers", "total", "log", "kept")
         )
+        ends: dict[str, AttrValue] = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
         along = {**self.along(node, x), "keepdims": 1}
         shape = self.infer(node, inputs)[0].shape
         return [
-            Node(most, "ReduceMax", node.inputs[:1], (most,), along),
+            Node(extreme, "ReduceMax", node.inputs[:1], (extreme,), along),
+            Node(most, "Clip", (extreme,), (most,), ends),  # infinities leave nothing of infinities
             Node(shifted, "Sub", (node.inputs[0], most), (shifted,)),
             Node(powers, "Exp", (shifted,), (powers,)),
             Node(total, "ReduceSum", (powers,), (total,), along),

@@ -43,9 +43,8 @@ def _values(node: Node) -> tuple[float, float, float]:
     values = []
     for name in ("start", "limit", "delta"):
         value = node.attrs.get(name)
-        value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
         if not isinstance(value, (int, float)):
-            raise unsupported(node, f"its {name} is not one constant number", "constants")
+            raise unsupported(node, f"its {name} is not one constant number", "constants of shape []")
         values.append(value)
     if len(set(map(type, values))) > 1:
         raise mismatch(node, f"start, limit and delta, {values}, are not of one type", ())

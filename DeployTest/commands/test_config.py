@@ -1,0 +1,74 @@
+"""Options from a TOML file: what it may hold, and that the command line overrules it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deployer.commands.parser import parsed
+from DeployTest.support.command_line import deployer
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Write:
+    """Write a file of options."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "options.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_as_on_the_command_line(written: Write) -> None:
+    """Numbers, texts, lists and switches mean what the same options mean; those of other commands are not read."""
+    path = written(
+        '[fit]\nloss = "cross_entropy"\nlr = 0.25\nepochs = 3\ngroup = ["a:rate=1", "b:frozen"]\nno-shuffle = true\n'
+        "any-rate = false\nclip-norm = -1.5\n[train]\nepochs = 9\n"
+    )
+    a = parsed(["fit", "m.onnx", "--data", "d.npz", "-o", "run", "--config", str(path)])
+    words = ["fit", "m.onnx", "--data", "d.npz", "-o", "run", "--loss=cross_entropy", "--lr=0.25", "--epochs=3"]
+    b = parsed([*words, "--group=a:rate=1", "--group=b:frozen", "--no-shuffle", "--clip-norm=-1.5"])
+    names = vars(b).keys() - {"config", "given"}
+    assert {name: getattr(a, name) for name in names} == {name: getattr(b, name) for name in names}
+    assert a.given - b.given == {"config"}
+
+
+def test_overruled(written: Write) -> None:
+    """The command line has the last word, wherever --config stands."""
+    path = written('[train]\nl1 = "64k"\nbuffering = "double"\n')
+    for words in (["--config", str(path), "--l1", "32000"], ["--l1", "32000", f"--config={path}"]):
+        a = parsed(["train", "-t", "case", *words])
+        assert (a.l1, a.buffering) == (32000, "double")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[fit]\nloss = 'mse'\n[tain]\n", ["[tain] is no command", "did you mean train?"]),
+        ("[train]\nlearning_rate = 1\n", ["[train] learning_rate is no option", "did you mean learning-rate?"]),
+        ("[train]\nconfig = 'x'\n", ["config is no option that a file may have"]),
+        ("[train]\nl1 = true\n", ["l1 is not a text, a number, or a list of these"]),
+        ("[train]\nfused = 1\n", ["fused is not true or false"]),
+        ("[train]\nbudget = [['L1=1']]\n", ["budget is not a text, a number"]),
+        ("l1 = 3\n", ["l1 stands outside of a table", "[fit]"]),
+        ("[train\n", ["is not TOML", "cause"]),
+        ("[train]\nl1 = 'much'\n", ["'much' is not a whole number"]),
+        (f"# {'x' * (1 << 20)}\n", ["has more than 1048576 bytes"]),
+        ("x = " + "[" * 20000, ["TOML"]),
+    ],
+)
+def test_refused(text: str, said: list[str], written: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anything else ends with 2, and names file and key."""
+    assert deployer("train", "-t", "case", "--config", written(text)) == 2
+    found = capsys.readouterr().err
+    assert all(words in found for words in said), found
+
+
+def test_absent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is not there is named."""
+    assert deployer("targets", "--config", tmp_path / "no.toml") == 2
+    assert "no.toml: No such file" in capsys.readouterr().err

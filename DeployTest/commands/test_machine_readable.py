@@ -1,0 +1,137 @@
+"""What programs read: lines of JSON of each command, schemas of files, completion scripts; and silence."""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import fastjsonschema
+import pytest
+
+from deployer.commands.json_schema import artefact_schema, record_schema
+from deployer.commands.parser import PRINTERS, commands_of, parser
+from deployer.core.artefact import load
+from deployer.core.plan import Plan, Tiling
+from DeployTest.models import simple_mlp
+from DeployTest.support.command_line import deployer
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small training case."""
+    return simple_mlp.generate(tmp_path_factory.mktemp("case"))
+
+
+def _events(capsys: Capture) -> list[dict[str, Any]]:
+    found = capsys.readouterr()
+    return [json.loads(line) for line in found.out.splitlines()]
+
+
+def test_every_command_has_them() -> None:
+    """--config, --quiet and --json; but for those that print a text for other programs."""
+    for name, command in commands_of(parser()).items():
+        options = {"--config", "--quiet", "--json"} & set(command._option_string_actions)
+        assert len(options) == (0 if name in {printer[0] for printer in PRINTERS} else 3), name
+
+
+def test_run(case: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Compile, run, print again: one line each, and nothing with --quiet; files obey their schemas."""
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert deployer("train", "-t", case, "-o", out, "--json") == 0
+    (end,) = _events(capsys)
+    plan = load(Plan, out / "plan.json")
+    assert (end["event"], end["verdict"], end["output"]) == ("end", "passed", str(out))
+    assert end["predicted"] == {graph: plan.cycles(graph) for graph in plan.graphs}
+    assert len(end["losses"]) == plan.running.passes
+    for kind, file in (("plan", out / "plan.json"), ("tiling", out / "tiling.json"), ("report", out / "report.json")):
+        assert deployer("schema", kind) == 0
+        schema = json.loads(capsys.readouterr().out)
+        fastjsonschema.compile(schema)(json.loads(file.read_text()))
+    assert deployer("emit", "--plan", out / "plan.json", "-o", again, "--json") == 0
+    (end,) = _events(capsys)
+    assert end["files"] == sorted(p.name for p in again.iterdir() if p.is_file())
+    assert deployer("train", "-t", case, "-o", out, "--quiet") == 0
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "")
+
+
+def test_error(tmp_path: Path, capsys: Capture) -> None:
+    """An error is a line, too, with the exit code; the text for people stays on standard error."""
+    assert deployer("train", "-t", tmp_path / "none", "--json") == 2
+    found = capsys.readouterr()
+    record = json.loads(found.out)
+    assert (record["event"], record["exit_code"], record["kind"]) == ("error", 2, "FileProblem")
+    assert record["cause"] in found.err
+
+
+@pytest.mark.parametrize("name", ["targets", "operators"])
+def test_listings(name: str, capsys: Capture) -> None:
+    """Each row of the table is a record."""
+    assert deployer(name, "--json") == 0
+    (end,) = _events(capsys)
+    assert deployer(name) == 0
+    shown = capsys.readouterr().out
+    firsts = [line.split()[0] for line in shown.splitlines()[1:] if not line.startswith("  ")]
+    assert [row["name"] for row in end[name]] == firsts
+
+
+@pytest.mark.parametrize("kind", [Plan, Tiling])
+def test_schemas_refuse(kind: type, case: Path, tmp_path: Path) -> None:
+    """A member more, one less, another type: each is noticed at any depth, as `artefact.load` does."""
+    assert deployer("compile", "-t", case, "-o", tmp_path / "c", "--quiet") == 0
+    text = (tmp_path / "c" / f"{kind.__name__.lower()}.json").read_text()
+    valid = fastjsonschema.compile(artefact_schema(kind))
+    valid(json.loads(text))
+
+    def edited(*path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        whole = json.loads(text)
+        place = whole
+        for key in path:
+            place = place[key]
+        return whole, place[0] if isinstance(place, list) else place
+
+    steps = ("body", "steps")
+    for path in ((), ("body",), steps):
+        for change in ("more", "less", "type"):
+            whole, place = edited(*path)
+            key = "more" if change == "more" else next(k for k in place if k not in ("_", "digest"))
+            if change == "less":
+                del place[key]
+            else:
+                place[key] = None if change == "type" else 1
+            with pytest.raises(fastjsonschema.JsonSchemaException):
+                valid(whole)
+
+
+def test_types_without_a_schema() -> None:
+    """A type that no file holds has none."""
+    import dataclasses
+
+    kind = dataclasses.make_dataclass("Kind", [("field", set[int])])
+    with pytest.raises(TypeError, match="has no JSON schema"):
+        record_schema(kind, {})
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str, capsys: Capture) -> None:
+    """The script knows all commands and options, also those of losses, and the shell can read it."""
+    assert deployer("completion", shell) == 0
+    script = capsys.readouterr().out
+    commands = commands_of(parser())
+    assert all(name in script for name in commands)
+    assert "label-smoothing" in script
+    if which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_arguments_are_named() -> None:
+    """Each option of each command has a help text."""
+    for name, command in commands_of(parser()).items():
+        for action in command._actions:
+            told = action.help or isinstance(action, argparse._HelpAction) or not action.option_strings
+            assert told, (name, action.dest)

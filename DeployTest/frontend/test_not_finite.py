@@ -1,0 +1,97 @@
+"""Operators over NaN, infinities and the largest floats: what ONNX says of each, where others say something else."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from deployer.core.errors import DatasetMismatch
+from deployer.verify.reference import run_inference
+from DeployTest.support.small_graphs import chain, constant, infer, node, raises
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+NAN, INF = float("nan"), float("inf")
+
+RECURRENT = {"RNN": (1, "Relu"), "GRU": (3, "Sigmoid", "Tanh"), "LSTM": (4, "Sigmoid", "Tanh", "Tanh")}
+"""Layers with their numbers of gates and the activations of these."""
+
+
+@pytest.mark.parametrize("op", RECURRENT)
+def test_recurrent_layers_of_nan(op: str, tmp_path: Path) -> None:
+    """NaN in a row is in all that comes of it, as each activation keeps it, in ONNX Runtime as well."""
+    gates, *activations = RECURRENT[op]
+    x = np.array([NAN, 1, -1, -2], np.float32)
+    for name in activations:
+        plain = chain(node(name, ("x",), ("y",)), x=(4,)).save(tmp_path / f"{name}.onnx")
+        (alone,) = onnxruntime.InferenceSession(str(plain)).run(None, {"x": x})
+        np.testing.assert_array_equal(np.isnan(alone), np.isnan(x))
+    weights = [constant(name, np.ones((1, 2 * gates, 2), np.float32)) for name in ("w", "r")]
+    layer = node(op, ("x", "w", "r"), ("y",), hidden_size=2, activations=activations)
+    program = infer(tmp_path, chain(layer, x=(1, 2, 2), initializers=weights))
+    y = run_inference(program, {"x": x.reshape(1, 2, 2)})["y"]
+    np.testing.assert_array_equal(np.isnan(y.reshape(2, 2)), [[True, True], [False, False]])
+
+
+def test_resize_spreads_nan(tmp_path: Path) -> None:
+    """A limit: an axis is a product with a table of shares, of which those that are 0 keep a NaN of its line too."""
+    sizes = constant("sizes", np.array([1, 1, 4, 6]))
+    program = infer(
+        tmp_path,
+        chain(node("Resize", ("x", "", "", "sizes"), ("y",), mode="linear"), x=(1, 1, 2, 3), initializers=[sizes]),
+    )
+    x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    assert np.isfinite(run_inference(program, {"x": x})["y"]).all()
+    x[0, 0, 0, 0] = NAN
+    assert np.isnan(run_inference(program, {"x": x})["y"]).all()
+
+
+@pytest.mark.parametrize("row", [[INF, 1, 2], [-INF, -INF, -INF], [-INF, 0, 1], [1, NAN, 2]], ids=str)
+def test_logarithm_of_sums_of_infinities(row: list[float], tmp_path: Path) -> None:
+    """What has no maximum among numbers has the logarithm of its sum all the same."""
+    program = infer(tmp_path, chain(node("ReduceLogSumExp", ("x",), ("y",), axes=[1], keepdims=0), x=(1, 3)))
+    x = np.array([row], np.float32)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(run_inference(program, {"x": x})["y"], np.logaddexp.reduce(x, 1), rtol=1e-6)
+
+
+def test_lrn_reads_its_neighbours_alone(tmp_path: Path) -> None:
+    """ONNX: `max(0, c - floor((size - 1) / 2)) <= i <= min(C - 1, c + ceil((size - 1) / 2))`."""
+    program = infer(tmp_path, chain(node("LRN", ("x",), ("y",), size=3), x=(1, 4, 1, 1)))
+    x = np.array([INF, 1, 1, 1], np.float32).reshape(1, 4, 1, 1)
+    y = run_inference(program, {"x": x})["y"].reshape(4)
+    np.testing.assert_allclose(y[1:], [0, (1 + 3e-4 / 3) ** -0.75, (1 + 2e-4 / 3) ** -0.75], rtol=1e-6)
+
+
+def test_lp_normalization_of_large_numbers(tmp_path: Path) -> None:
+    """A limit: where the sum of squares is beyond float32 the length is infinite, as in ONNX Runtime."""
+    program = infer(tmp_path, chain(node("LpNormalization", ("x",), ("y",), axis=1, p=2), x=(1, 2)))
+    x = np.array([[2e38, -1]], np.float32)
+    (expected,) = onnxruntime.InferenceSession(str(tmp_path / "network.onnx")).run(None, {"x": x})
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
+
+
+def test_root_of_minus_infinity(tmp_path: Path) -> None:
+    """A limit: an exponent of 0.5 is the root, which IEEE 754's pow is not of minus infinity alone."""
+    half = constant("half", np.array([0.5], np.float32))
+    program = infer(tmp_path, chain(node("Pow", ("x", "half"), ("y",)), x=(5,), initializers=[half]))
+    x = np.array([-INF, -2, 0, 2, INF], np.float32)
+    with np.errstate(invalid="ignore"):
+        y = run_inference(program, {"x": x})["y"]
+    np.testing.assert_array_equal(y, np.array([NAN, NAN, 0, np.sqrt(np.float32(2)), INF], np.float32))
+
+
+@pytest.mark.parametrize("alpha", [1e20, 3.4e38])
+def test_celu_of_a_huge_alpha(alpha: float, tmp_path: Path) -> None:
+    """ONNX: `max(0,x) + min(0,alpha*(exp(x/alpha)-1))`, of which x is the limit."""
+    program = infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
+    x = np.array([-30, -0.5, 0, 2], np.float32)
+    np.testing.assert_allclose(run_inference(program, {"x": x})["y"], x, rtol=1e-5)
+
+
+def test_folded_loss(tmp_path: Path) -> None:
+    """A label that is no class is refused where the whole loss is a constant, too."""
+    arrays = [constant("c", np.zeros((2, 3), np.float32)), constant("labels", np.array([0, 7]))]
+    with raises(DatasetMismatch, "'labels' holds label 7"):
+        infer(tmp_path, chain(node("SoftmaxCrossEntropyLoss", ("c", "labels"), ("y",)), x=(1,), initializers=arrays))

@@ -1,0 +1,81 @@
+"""The pages of the site: what the product says of itself is current, every page is reached, what they show works."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from DeployTest.support import site_pages
+from DeployTest.support.command_line import deployer
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+DOCS = site_pages.DOCS
+FOLLOWED = ("fit.md", "fine-tuning.md")
+"""Pages that a reader follows from top to bottom in one folder."""
+ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how-to/target.md"}
+"""Pages whose blocks the tests of packages run."""
+BLOCK = re.compile(r"^```(\w*)( torch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(page: str) -> list[tuple[str, str, str]]:
+    return BLOCK.findall((DOCS / page).read_text())
+
+
+def test_current() -> None:
+    """Tables and messages are as `python -m DeployTest.support.site_pages` would write them."""
+    assert site_pages.stale() == []
+
+
+def test_every_page_is_reached() -> None:
+    """The index names every page."""
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", (DOCS / "index.md").read_text(), re.MULTILINE | re.DOTALL)
+    named = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    pages = {str(p.relative_to(DOCS).with_suffix("")) for p in DOCS.rglob("*.md")} - {"index"}
+    assert sorted(named) == sorted(pages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of Python and of commands that need no PyTorch, one after another."""
+    monkeypatch.chdir(tmp_path)
+    for language, needs, text in _blocks(page):
+        if language == "python" and not needs:
+            exec(compile(text, page, "exec"), {})
+        for line in text.splitlines() if language == "sh" else ():
+            command, *words = shlex.split(line)
+            assert command == "deployer"
+            assert deployer(*words, "--quiet") == 0, line
+    for file in sorted(Path().glob("*/trained.npz")):
+        with np.load(file) as arrays:
+            assert all(np.isfinite(array).all() and array.any() for array in arrays.values()), file
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_blocks_of_torch(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that need it."""
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is not installed")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for _, needs, text in _blocks(page):
+        if needs:
+            exec(compile(text, page, "exec"), names)
+
+
+def test_no_block_is_left_out() -> None:
+    """A block of Python stands on a page that is followed; commands elsewhere are modules of this checkout."""
+    for path in sorted(DOCS.rglob("*.md")):
+        page = str(path.relative_to(DOCS))
+        if page in FOLLOWED or page in ELSEWHERE:
+            continue
+        for language, _, text in _blocks(page):
+            assert language != "python", f"{page} has a block that no test runs"
+            for line in text.splitlines() if language == "sh" else ():
+                words = shlex.split(line, comments=True)
+                if "-m" in words:
+                    module = words[words.index("-m") + 1]
+                    assert importlib.util.find_spec(module), f"{page}: {line}"

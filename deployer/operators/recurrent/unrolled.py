@@ -1,0 +1,168 @@
+"""Steps of a recurrent layer one after the other, as nodes of their own, for forms that no recurrence has.
+
+Activations of any kind, clipped sums, coupled gates and peepholes are nodes between the products of each step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.core.ir import Node
+from deployer.core.operator import Array, unsupported
+from deployer.operators.recurrent.parts import Parts
+from deployer.operators.recurrent.recurrence import sigmoid
+
+MOST_STEPS = 1024
+"""The most steps of a layer that are written out."""
+Function = Callable[[Array, float, float], Array]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A function that ONNX names as an activation: an operator of that name, and the defaults of what it takes.
+
+    A default of None means that a node has to say the number; `takes` are the attributes that there are.
+    """
+
+    function: Function
+    operator: str
+    takes: Mapping[str, float | None]
+
+
+ALPHA, BETA = "alpha", "beta"
+_OWN: Mapping[str, float | None] = {ALPHA: None, BETA: None}
+KINDS: Mapping[str, Kind] = {
+    "relu": Kind(lambda x, a, b: np.maximum(x, 0), "Relu", {}),
+    "tanh": Kind(lambda x, a, b: np.tanh(x), "Tanh", {}),
+    "sigmoid": Kind(lambda x, a, b: sigmoid(x), "Sigmoid", {}),
+    "affine": Kind(lambda x, a, b: a * x + b, "", _OWN),
+    "leakyrelu": Kind(lambda x, a, b: np.where(x < 0, a * x, x), "LeakyRelu", {ALPHA: 0.01}),
+    "thresholdedrelu": Kind(lambda x, a, b: np.where(x > a, x, 0), "ThresholdedRelu", {ALPHA: 1.0}),
+    "scaledtanh": Kind(lambda x, a, b: a * np.tanh(b * x), "Tanh", _OWN),
+    "hardsigmoid": Kind(lambda x, a, b: np.clip(a * x + b, 0, 1), "HardSigmoid", {ALPHA: 0.2, BETA: 0.5}),
+    "elu": Kind(lambda x, a, b: np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x), "Elu", {ALPHA: 1.0}),
+    "softsign": Kind(lambda x, a, b: x / (1 + np.abs(x)), "Softsign", {}),
+    "softplus": Kind(lambda x, a, b: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), "Softplus", {}),
+}
+"""By ONNX's names in small letters, which is how names are compared."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function with its numbers."""
+
+    name: str
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    def of(self, x: Array) -> Array:
+        """The function in numpy."""
+        numbers = {ALPHA: 1.0, BETA: 0.0} | dict(self.numbers)
+        alpha, beta = (x.dtype.type(numbers[name]) for name in (ALPHA, BETA))
+        return np.asarray(KINDS[self.name].function(x, alpha, beta), x.dtype)
+
+    def emit(self, parts: Parts, x: str) -> str:
+        """Append the function; ScaledTanh and Affine are no operators of ONNX."""
+        kind, numbers = KINDS[self.name], dict(self.numbers)
+        if kind.takes is not _OWN:
+            return parts.emit(kind.operator, (x,), output="", **numbers)
+        alpha, beta = (parts.number(numbers[name]) for name in (ALPHA, BETA))
+        if kind.operator:
+            inner = parts.emit(kind.operator, (parts.emit("Mul", (x, beta)),))
+            return parts.emit("Mul", (inner, alpha))
+        return parts.emit("Add", (parts.emit("Mul", (x, alpha)), beta))
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the steps of a direction are done: activations, the bound of what goes into them, and whether the forget gate
+    is what the input gate leaves.
+    """
+
+    functions: tuple[Activation, ...]
+    clip: float = 0.0
+    coupled: bool = False
+
+    def of(self, index: int, x: Array) -> Array:
+        """An activation in numpy, of what is clipped before."""
+        return self.functions[index].of(np.clip(x, -self.clip, self.clip) if self.clip else x)
+
+    def emit(self, parts: Parts, index: int, x: str) -> str:
+        """Append an activation, and the clip before it."""
+        return self.functions[index].emit(
+            parts, parts.emit("Clip", (x,), min=-self.clip, max=self.clip) if self.clip else x
+        )
+
+
+def activations_of(node: Node, usual: Sequence[str], directions: int) -> list[tuple[Activation, ...]]:
+    """The activations of each direction, with their numbers; UnsupportedOperator where ONNX has no such function.
+
+    Numbers are for those functions that take one, in order, and a default is for the rest.
+    """
+    given = node.attr_texts("activations", ()) or tuple(usual) * directions
+    names = [name.lower() for name in given]
+    if len(names) != len(usual) * directions or not set(names) <= KINDS.keys():
+        count = f"{len(usual)} for each direction"
+        raise unsupported(node, f"its activations are {', '.join(given)}", f"{count}, of {', '.join(KINDS)}")
+    numbers = {word: _numbers(node, names, word) for word in (ALPHA, BETA)}
+    chosen = [
+        Activation(name, tuple((word, numbers[word][i]) for word in (ALPHA, BETA) if word in KINDS[name].takes))
+        for i, name in enumerate(names)
+    ]
+    return [tuple(chosen[i : i + len(usual)]) for i in range(0, len(chosen), len(usual))]
+
+
+def _numbers(node: Node, names: Sequence[str], word: str) -> dict[int, float]:
+    """The number of each function that takes one, by its place."""
+    attribute = f"activation_{word}"
+    given, takers = list(node.attr_floats(attribute, ())), [i for i, n in enumerate(names) if word in KINDS[n].takes]
+    if len(given) > len(takers):
+        why = f"{attribute} has {len(given)} numbers, and {len(takers)} of its activations take one"
+        raise unsupported(node, why, "a number for each function that takes one")
+    values: dict[int, float] = {}
+    for place, index in enumerate(takers):
+        value = given[place] if place < len(given) else KINDS[names[index]].takes[word]
+        if value is None:
+            raise unsupported(node, f"{names[index]} has no {word}", f"{attribute} with a number for it")
+        values[index] = float(np.float32(value))
+    return values
+
+
+@dataclass(frozen=True)
+class Way:
+    """A direction of a layer: its number, whether its steps are done from the last one backwards, their manner, and
+    which of Y and the last states are wanted.
+    """
+
+    number: int
+    reverse: int
+    manner: Manner
+    wanted: tuple[bool, ...]
+
+
+Step = Callable[[str, Sequence[str]], list[str]]
+"""From what a step adds to its sums, and the states before it, to the states after it."""
+
+
+def unrolled(parts: Parts, way: Way, x: str, states: Sequence[str], step: Step) -> list[str]:
+    """Append the steps over x[time, batch, gates x units]; the names of Y[time, batch, unit] and the last states.
+
+    Behind its end a sequence keeps its states, and Y is zero there; one without steps ends in zeros.
+    """
+    sizes, masks = parts.sizes, parts.masks
+    width, zero = (sizes.batch, sizes.units), ""
+    if not all(states):
+        zero = parts.emit("Expand", (parts.number(0.0),), shape=width)
+    now, rows = [state or zero for state in states], dict[int, str]()
+    for t in range(sizes.time)[:: -1 if way.reverse else 1]:
+        of_step = parts.emit("Reshape", (parts.part(x, 0, t, t + 1),), shape=(sizes.batch, -1))
+        new = step(of_step, now)
+        if masks is not None:
+            within = parts.having(masks, t)
+            new = [parts.emit("Where", (within, a, b)) for a, b in zip(new, now, strict=True)]
+        now, rows[t] = new, parts.emit("Reshape", (new[0],), shape=(1, *width))
+    y = parts.emit("Concat", [rows[t] for t in range(sizes.time)], axis=0)
+    if masks is None:
+        return [y, *now]
+    some = parts.having(masks, 0)
+    return [parts.masked(masks.within, y), *(parts.masked(some, state) for state in now)]

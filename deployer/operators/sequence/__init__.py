@@ -1,0 +1,1 @@
+"""Sequences of several lengths in one batch."""

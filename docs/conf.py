@@ -1,0 +1,38 @@
+"""How Sphinx makes the site: `make docs`."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import deployer  # noqa: E402
+
+project = "deployer"
+copyright = "the authors of deployer, Apache-2.0"
+release = deployer.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["requirements.txt"]
+html_theme = "furo"
+html_title = f"deployer {release}"
+html_show_sourcelink = False
+autodoc_mock_imports = ["torch"]
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 90
+autodoc_member_order = "bysource"
+myst_heading_anchors = 3
+suppress_warnings = ["misc.highlighting_failure"]
+REPOSITORY = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!(?:how-to/)?[\w-]+\.md\b)([^)#]+)\)")
+
+
+def _plain(app: object, name: str, source: list[str]) -> None:
+    """Paths to files of the repository that are no pages are words of a page, not links."""
+    source[0] = REPOSITORY.sub(r"\1 (`\2`)", source[0])
+
+
+def setup(app):  # type: ignore[no-untyped-def]
+    """Register what reads the pages."""
+    app.connect("source-read", _plain)
