@@ -24,7 +24,7 @@ static void print_count(const char *label, uint64_t value) {
 
 int main(int argc, char **argv) {
     struct {
-        uint32_t passes, turn;
+        uint32_t passes, turn, flushes; /* an update follows the last pass, whatever its turn */
     } due;
     uint64_t run_cycles = 0, update_cycles = 0;
     hal_init(argc, argv);
@@ -37,8 +37,11 @@ int main(int argc, char **argv) {
 % for name, size in v.data:
         hal_read(${name}, ${size});
 % endfor
+% for condition in v.due:
+        const uint32_t updates = ${condition};
+% endfor
 % for name, count in v.numbers:
-        if (turn + 1 == ACCUMULATE) hal_read(${name}, sizeof(${name}));
+        if (updates) hal_read(${name}, sizeof(${name}));
 % endfor
         const uint64_t begin = hal_cycles();
         ${v.run}
@@ -51,7 +54,7 @@ int main(int argc, char **argv) {
 % endfor
         turn = turn + 1 < ACCUMULATE ? turn + 1 : 0;
 % for call in v.optimizer:
-        if (turn == 0) {
+        if (updates) {
             const uint64_t update = hal_cycles();
             ${call}
             update_cycles += hal_cycles() - update;

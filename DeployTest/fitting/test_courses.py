@@ -22,7 +22,12 @@ from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, file
 from DeployTest.support.cases import compile_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-COURSE = {"schedule": "cosine:least=0.1", "warm_up": "2"}
+IGNORED = {"ignore-index": 2}
+COURSE = {
+    "schedule": "cosine:least=0.1", "warm_up": "2", "n_accum": 5, "accumulate": "mean", "leftover": "flush",
+    "settings": IGNORED,
+}  # fmt: skip
+"""Twelve passes are two updates of five, and one of the two that are left; their labels do not all count."""
 
 
 def net(path: Path) -> Path:
@@ -70,7 +75,7 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     report = build_train_graph(
         model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["learning_rate"], "", tmp_path,
         data={name: np.stack([array[row] for row in rows]) for name, array in data.items()}, seed=OPTIONS["seed"],
-        n_accum=OPTIONS["n_accum"], n_batches=passes, statistics=True,
+        n_accum=COURSE["n_accum"], n_batches=passes, statistics=True, mean=True, flush=True, settings=IGNORED,
         course=read_course(COURSE["schedule"], COURSE["warm_up"]),
     )  # fmt: skip
     outcome: Any = compile_case(pipeline.load_training(report.train), tmp_path / "c", "auto", 64000).run()
@@ -81,24 +86,38 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     assert sorted(fitted.buffers) == ["mean", "var"]
     for name, original in (report.trained | report.running).items():
         assert found[original].tobytes() == outcome.arrays[name].tobytes(), original
-    rates = [row.rate for row in fitted.rows]
-    assert rates[0] == pytest.approx(OPTIONS["learning_rate"] * 2 / 3)
-    assert rates[0] > rates[2], "it rises over two updates, and falls from then on"
+    assert [row.rate / OPTIONS["learning_rate"] for row in fitted.rows] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert "passes at the end with an update of their own, where others have 5: 2" in fitted.notes
 
 
 def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """Interrupted inside of an update: rates, masks and statistics go on where they were. Other rates are refused."""
     options = {"validation": small_data(), "checks": 1, "every": 1, **COURSE}
     with contextlib.suppress(KeyboardInterrupt):
-        small_fit(tmp_path, model, **options, onlooker=Stops(5))
-    for more in ({"epochs": 4}, {"schedule": "linear"}):
-        with pytest.raises(OptionProblem, match="rates differs"):
+        small_fit(tmp_path, model, **options, onlooker=Stops(7))
+    others = [({"epochs": 4}, "leftover, rates"), ({"schedule": "linear"}, "rates"), ({"accumulate": "sum"}, "rule")]
+    for more, names in [*others, ({"leftover": "skip", "epochs": 4}, "leftover")]:
+        with pytest.raises(OptionProblem, match=f"another run: {names} differ"):
             small_fit(tmp_path, model, **{**options, **more}, resume=True)
     with pytest.raises(OptionProblem, match="rule differs"):
         small_fit(tmp_path, model, **options, dropout=False, resume=True)
     fitted = small_fit(tmp_path, model, **options, resume=True)
     assert fitted.losses == whole[1].losses
     assert files(tmp_path) == files(whole[0])
+
+
+@pytest.mark.slow
+def test_longer_runs_of_a_mean(model: Path, tmp_path: Path) -> None:
+    """An update that is open where a run ends counts the passes to come: a longer run goes on with the same bits."""
+    options = {"n_accum": 5, "accumulate": "mean", "settings": IGNORED, "checks": 2}
+    short = small_fit(tmp_path / "short", model, **options)
+    assert "passes at the end that fill no update of 5: 2" in short.notes
+    small_fit(tmp_path / "short", model, **options, epochs=6, resume=True)
+    small_fit(tmp_path / "long", model, **options, epochs=6)
+    assert files(tmp_path / "short") == files(tmp_path / "long")
+    flushed = small_fit(tmp_path / "flushed", model, **options, leftover="flush")
+    assert flushed.losses == short.losses
+    assert all((flushed.weights[name] != short.weights[name]).any() for name in ("first", "second"))
 
 
 def test_validation_is_evaluation(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
@@ -115,7 +134,8 @@ def test_validation_is_evaluation(model: Path, whole: tuple[Path, Fitted], tmp_p
     data, rows = small_data(), np.arange(16) % SAMPLES
     scores = np.concatenate([session.run(None, {"input": data["input"][rows[i : i + 4]]})[0] for i in range(0, 16, 4)])
     wide = scores[:SAMPLES].astype(np.float64)
-    loss = np.mean(np.log(np.exp(wide).sum(1)) - wide[np.arange(SAMPLES), data["labels"]])
+    each = np.log(np.exp(wide).sum(1)) - wide[np.arange(SAMPLES), data["labels"]]
+    loss = np.mean(each[data["labels"] != IGNORED["ignore-index"]])
     assert whole[1].rows[-1].metrics[LOSS] == pytest.approx(loss, abs=1e-6)
 
 
@@ -136,8 +156,8 @@ def test_statistics_that_nothing_renews(model: Path, tmp_path: Path) -> None:
     [
         ({"schedule": "sawtooth"}, "no schedule 'sawtooth'"),
         ({"warm_up": "6"}, "the warm-up is as long as the run"),
-        ({"mean": True}, "no option 'mean'"),
-        ({"flush": True}, "no option 'flush'"),
+        ({"accumulate": "median"}, "accumulate is 'median'"),
+        ({"leftover": "drop"}, "leftover is 'drop'"),
     ],
 )
 def test_refused(more: dict[str, object], word: str, model: Path, tmp_path: Path) -> None:

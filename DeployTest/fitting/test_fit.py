@@ -4,11 +4,13 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -167,10 +169,10 @@ def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_killed_often(model: Path, tmp_path: Path) -> None:
-    """The same fifty times in one run."""
-    options = "every=1, epochs=400, checks=0"
-    assert _killed(model, tmp_path / "killed", 50, options, 1) == 50
-    small_fit(tmp_path / "whole", model, every=1, epochs=400, checks=0)
+    """The same fifty times in one run, whose updates are means over five passes, the last one over four."""
+    options = {"every": 1, "epochs": 401, "checks": 0, "n_accum": 5, "accumulate": "mean", "leftover": "flush"}
+    assert _killed(model, tmp_path / "killed", 50, ", ".join(f"{k}={v!r}" for k, v in options.items()), 1) == 50
+    small_fit(tmp_path / "whole", model, **options)
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
@@ -267,19 +269,24 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     np.savez(tmp_path / "data.npz", **small_data())
     words = ["fit", model, "--data", tmp_path / "data.npz", "--loss", "cross_entropy", "--optimizer", "adam"]
     words += ["--lr", 0.02, "--n-accum", 2, "--n-steps", 5, "--seed", 3, "--check-passes", 1]
+    words += ["--accumulate", "mean", "--leftover", "flush"]
     assert deployer(*words, "-o", tmp_path / "a", "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [events[0]["event"], events[-1]["event"]] == ["begin", "end"]
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
-    assert "passes at the end that fill no update of 2: 1" in events[-1]["notes"]
+    assert "passes at the end with an update of their own, where others have 2: 1" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
     assert files(tmp_path / "a") == files(tmp_path / "b")
     page = (tmp_path / "a" / "report.html").read_text()
-    assert "<svg" in page
-    assert "http" not in page
-    assert "<script" not in page
+    assert not re.search("http|<script|<link|url\\(", page), "it works offline"
+    headings = ["Loss", "Epochs", "Drift", "Timeline of a pass", "Memory", "RAM", "Steps"]
+    assert re.findall("<h2>(.*?)</h2>", page) == headings
+    pictures = [ElementTree.fromstring(text) for text in re.findall("<svg.*?</svg>", page, re.DOTALL)]
+    assert len(pictures) == 5, "of the loss, of two kinds of drift, of the timeline and of the memory"
+    rows = re.findall("<tr>", page[page.index("<h2>Steps") :])
+    assert len(pictures[3].findall("g")) == len(rows) - 1, "a row of the timeline for each of the table but its head"
     words += ["-o", tmp_path / "c"]
     assert "is no share" in refused(capsys, *words, "--validation", "1.5")
     limits = ["-p", "host", "--budget", "L1=2000"]

@@ -1,31 +1,19 @@
 """Handwritten digits, five lines from a module: at least 97 % of what was not trained is right, in under a minute."""
 
 import importlib
-import importlib.util
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
+from DeployTest.support.digit_images import digits
+
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 nn = torch.nn
 TRAINED, ENOUGH, SECONDS = 1437, 0.97, 60
-
-
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """1797 images of 8x8 and their digits: scikit-learn's where installed, else ten kinds with noise."""
-    draw = np.random.default_rng(0)
-    if importlib.util.find_spec("sklearn"):
-        x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-    else:
-        kinds = 16 * (draw.random((10, 64)) < 0.4)
-        y = draw.integers(0, 10, 1797)
-        x = np.clip(kinds[y] + draw.normal(0, 6, (1797, 64)), 0, 16)
-    order = draw.permutation(len(x))
-    return (x[order] / 16).astype(np.float32).reshape(-1, 1, 8, 8), y[order]
 
 
 def test_digits() -> None:

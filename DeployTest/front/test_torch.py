@@ -91,6 +91,26 @@ def test_train_and_load(tmp_path: Path) -> None:
     assert all(np.array_equal(p.detach().numpy(), trained.weights[n]) for n, p in module.named_parameters())
 
 
+def test_a_mean_is_one_batch() -> None:
+    """Updates over three and, at the end, two batches move weights as PyTorch does by one batch of all their labels."""
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).train()
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    x, y = draw(20, 6), torch.tensor([0, 1, 2, 2, 1] * 4)
+    y[[1, 2, 9, 17]] = -1
+    options = {"learning_rate": 0.1, "batch": 4, "shuffle": False, "settings": {"ignore-index": -1}}
+    options |= {"n_accum": 3, "accumulate": "mean", "leftover": "flush"}
+    trained = front.train(module, (x, y), "cross_entropy", **options)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    for rows in (slice(0, 12), slice(12, 20)):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(x[rows]), y[rows], ignore_index=-1).backward()
+        optimizer.step()
+    assert trained.verdict == "passed"
+    for name, p in module.named_parameters():
+        moved = float((p.detach() - before[name]).abs().max())
+        assert np.abs(trained.weights[name] - p.detach().numpy()).max() < moved * table()["front"]["movement"]
+
+
 def test_loader() -> None:
     """A DataLoader gives the samples, and its batch size: the bits of the same samples as two tensors."""
     torch.manual_seed(0)

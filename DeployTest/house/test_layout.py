@@ -67,7 +67,7 @@ def test_dependencies_are_used() -> None:
         *(text for name in extras if name != "dev" for text in extras[name]),
     ]
     requirements = {re.split(r"[<>=]", text)[0] for text in listed}
-    modules = {{"protobuf": "google"}.get(name, name.replace("-", "_")) for name in requirements}
+    modules = {{"protobuf": "google", "pillow": "PIL"}.get(name, name.replace("-", "_")) for name in requirements}
     imports: set[str] = set()
     for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -95,7 +95,7 @@ class StretchView:
 
     It loads `loaded` and, where gradients outlive a pass, `carried` once, and `data` for each pass; of each it writes
     `results`, and at the end `state`. `run` is a call of the graph, `optimizer` that of the update, if there is one,
-    and `numbers` what it reads for a pass that an update follows, if anything.
+    which follows a pass where `due` holds, and `numbers` what it reads for such a pass, if anything.
     """
 
     provenance: CText
@@ -107,6 +107,7 @@ class StretchView:
     state: tuple[tuple[CText, int], ...]
     loss: tuple[CText, ...]
     optimizer: tuple[CText, ...]
+    due: tuple[CText, ...]
     numbers: tuple[tuple[CText, int], ...]
     run: CText
     footprint: CText
@@ -119,7 +120,7 @@ def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
     names = Names(plan)
     levels = {level.name: level.peak for level in plan.levels}
     training = "train" in plan.graphs
-    flag = "turn == 0" if training else ""
+    flag, updates = "turn == 0" if training else "", "optimizer" in plan.graphs
 
     def sized(homes: Sequence[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
@@ -133,7 +134,8 @@ def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
         results=sized([plan.home(plan.storage_of[n]) for n in plan.outputs]),
         state=sized(state_homes(plan)) if training else (),
         loss=(names.home(plan.storage_of[plan.outputs[0]]),) if training else (),
-        optimizer=(code("optimizer_network_run();"),) if "optimizer" in plan.graphs else (),
+        optimizer=(code("optimizer_network_run();"),) if updates else (),
+        due=(code("turn + 1 == ACCUMULATE || (due.flushes && pass + 1 == due.passes)"),) if training else (),
         numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
         run=code(f"{identifier(plan.graphs[0])}_network_run({flag});"),
         footprint=c_string(" ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)),
@@ -189,8 +191,10 @@ def stretch_input(
     turn: int,
     samples: Sequence[Sequence[Array]],
     rates: Sequence[Sequence[float]] = (),
+    flushes: bool = False,
 ) -> bytes:
-    """The input file of a stretch: the state by storages, how many passes, the first one's turn in its update, samples.
+    """The input file of a stretch: the state by storages, how many passes, the first one's turn in its update, whether
+    an update `flushes` what is behind the last full one, and samples.
 
     A storage that `state` has not holds what the program says; an accumulator then begins with zeros. `rates` are those
     of each update of the stretch by groups, for a program that takes them when it runs: the numbers of an update
@@ -199,13 +203,14 @@ def stretch_input(
     parts = [_content(program, h.storage, state) for h in loaded_homes(plan)]
     empty = {h.storage: np.zeros(h.type.shape, h.type.dtype) for h in plan.accumulators}
     parts += [_content(program, storage, {**empty, **state}) for storage in empty]
-    parts.append(np.array([len(samples), turn], np.uint32).tobytes())
+    parts.append(np.array([len(samples), turn, flushes], np.uint32).tobytes())
     homes = {h.storage for h in plan.homes}
     read = [(i, n) for i, n in enumerate(plan.data) if plan.storage_of[n] in homes]
     coming = iter(rates if number_count(plan) else ())
     for index, sample in enumerate(samples, turn + 1):
         parts += [_packed(program, name, sample[i]) for i, name in read]
-        if number_count(plan) and index % plan.options.accumulate == 0:
+        is_last = flushes and index == turn + len(samples)
+        if number_count(plan) and (is_last or index % plan.options.accumulate == 0):
             parts.append(update_numbers(program, next(coming)).tobytes())
     return b"".join(parts)
 

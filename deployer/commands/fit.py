@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
@@ -20,12 +21,20 @@ from deployer.training.groups import read_group
 from deployer.training.update_graph import Limits
 
 
+class Speed(ProgressColumn):
+    """Passes per second of the last stretches."""
+
+    def render(self, task: Task) -> Text:
+        """The number, once there is one."""
+        return Text(f"{task.speed:.4g} passes/s" if task.speed else "")
+
+
 class Lines(Onlooker):
-    """Shows a run as a line per epoch, and on a terminal a bar with the loss and the rate."""
+    """Shows a run as a line per epoch, and on a terminal a bar with loss, learning rate, and passes per second."""
 
     def __init__(self, console: Terminal) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        texts = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn()
+        self.bar = Progress(*texts, console=console, transient=True, disable=not console.is_terminal)
         self.console = console
         self.task = self.bar.add_task("", total=None)
 
@@ -100,6 +109,8 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             epochs=a.epochs,
             n_steps=a.n_steps,
             n_accum=a.n_accum,
+            accumulate=a.accumulate,
+            leftover=a.leftover,
             seed=a.seed,
             shuffle=not a.no_shuffle,
             rest=a.rest,

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from deployer.commands.values import budget, finite, passes, path, positive, seed
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 
 REST = ("fill", "drop")
 
@@ -11,11 +12,14 @@ REST = ("fill", "drop")
 def add_fit_options(p: argparse.ArgumentParser) -> None:
     """Data, course, validation, machine and output of a run over epochs."""
     data = p.add_argument_group("data")
-    text = "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, or .csv"
-    data.add_argument("--data", type=path, required=True, metavar="FILE", help=text)
+    text = (
+        "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, .csv, or a folder"
+    )
+    text += " that has a folder of images, PNG or JPEG, for each class"
+    data.add_argument("--data", type=path, required=True, metavar="FILE|FOLDER", help=text)
     data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target, where --data is an .npy")
     text = "share of the samples, drawn by --seed, or a file of others, that is measured, not trained (default: none)"
-    data.add_argument("--validation", metavar="SHARE|FILE", help=text)
+    data.add_argument("--validation", metavar="SHARE|FILE|FOLDER", help=text)
     data.add_argument("--validation-target", type=path, metavar="FILE.npy", help="as --target, of --validation")
     data.add_argument("--no-shuffle", action="store_true", help="samples in their order, in every epoch")
     data.add_argument(
@@ -27,6 +31,10 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     course.add_argument("--epochs", type=positive, default=1, metavar="N", help="how often all samples are seen (1)")
     course.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all, whatever --epochs says")
     course.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
+    text = "what an update takes of its passes (default sum); the mean is as if they were one batch"
+    course.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    text = "passes behind the last full update of the run: kept in its checkpoint (default), or an update of their own"
+    course.add_argument("--leftover", choices=LEFTOVERS, default=LEFTOVERS[0], help=text)
     text = "end after so many epochs in which the watched metric was no better (default: never)"
     course.add_argument("--patience", type=positive, default=0, metavar="N", help=text)
     text = "the metric that says which epoch is best: loss, accuracy, top_K, mean_absolute_error (default loss)"

@@ -42,10 +42,15 @@ class Built:
     folder: Path
 
     def _run(
-        self, state: State, turn: int, samples: Sequence[Sequence[Array]], rates: Sequence[Sequence[float]] = ()
+        self,
+        state: State,
+        turn: int,
+        samples: Sequence[Sequence[Array]],
+        rates: Sequence[Sequence[float]] = (),
+        flushes: bool = False,
     ) -> bytes:
-        content = stretch_input(self.plan, self.program, state, turn, samples, rates)
-        return run_stretch(self.plan, self.folder, content, turn)[0]
+        content = stretch_input(self.plan, self.program, state, turn, samples, rates, flushes)
+        return run_stretch(self.plan, self.folder, content, turn, turn + len(samples) if flushes else 0)[0]
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,16 @@ class Trainer(Built):
             state[home.storage] = np.array(array, home.type.dtype).reshape(tensor.type.shape)
         return state
 
-    def advance(self, state: State, passes: int, samples: Sequence[Sequence[Array]]) -> tuple[dict[str, Array], Array]:
+    def advance(
+        self, state: State, passes: int, samples: Sequence[Sequence[Array]], flushes: bool = False
+    ) -> tuple[dict[str, Array], Array]:
         """The state after further passes, one over each of the samples, and their losses; `passes` were made before.
 
+        Where it `flushes`, an update follows the last pass, however many are open.
         A pass whose loss is infinite or no number is the last one.
         """
         updates, turn = divmod(passes, self.plan.options.accumulate)
-        dump = self._run(state, turn, samples, self.rates[updates:].tolist())
+        dump = self._run(state, turn, samples, self.rates[updates:].tolist(), flushes)
         kinds = {home.storage: self.program.tensors[home.storage].type for home in state_homes(self.plan)}
         size = sum(kind.bytes for kind in kinds.values())
         losses = np.frombuffer(dump[: len(dump) - size], np.float32)

@@ -20,11 +20,12 @@ from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.order import Order, Samples, split
-from deployer.fitting.page import fit_page
+from deployer.fitting.pages.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
-from deployer.fitting.sources import Source, fitted_samples, read_source
+from deployer.fitting.sources import Source, read_samples
 from deployer.fitting.stretches import Rates, build_stretch, rates_of
 from deployer.fitting.task import Run, Task
+from deployer.fitting.updates import Feed, Updates
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
@@ -45,7 +46,7 @@ class Fitted:
     `best` are the weights after `best_epoch`, the epoch with the best watched metric. `faults` says what is wrong,
     `checked` which passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run
     ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
-    statistics beside `weights` and `best`.
+    statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
     """
 
     rows: tuple[EpochRow, ...]
@@ -60,6 +61,7 @@ class Fitted:
     best_epoch: int = 0
     buffers: dict[str, Array] = field(default_factory=dict)
     best_buffers: dict[str, Array] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
 
 class Onlooker:
@@ -141,14 +143,10 @@ class _Case:
     def metrics(self) -> Metrics:
         return metrics_of(self.problem.graph, self.run.top)
 
-    def samples(self, source: Source, target: Path | None, place: str) -> Samples:
-        types = self.problem.graph.data
-        return fitted_samples(read_source(source, list(types), place, target), types, place)
-
     def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
-        run = self.run
-        samples = self.samples(source, target, str(source) if isinstance(source, Path | str) else "data")
+        run, types = self.run, self.problem.graph.sampled
+        samples = read_samples(source, types, str(source) if isinstance(source, Path | str) else "data", target)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -156,7 +154,8 @@ class _Case:
             return samples, None
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
-        return samples, self.samples(run.validation, run.validation_target, "the validation set")
+        place = "the validation set"
+        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes)
 
     def check_watched(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -175,9 +174,19 @@ class _Case:
         """Passes of the whole run."""
         return self.run.n_steps or self.run.epochs * self.order(samples).passes
 
+    def updates(self, samples: Samples) -> Updates:
+        """The updates of the whole run."""
+        return Updates(self.passes(samples), self.run.n_accum, self.run.leftover)
+
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
-        return rates_of(self.problem, self.task.course, self.passes(samples), self.run.n_accum)
+        return rates_of(self.problem, self.task.course, self.updates(samples))
+
+    def feed(self, samples: Samples, program: Program) -> Feed:
+        """What the passes of the run read."""
+        graph = self.problem.graph
+        share = next((graph.data[name] for name in graph.share), None)
+        return Feed(samples, self.order(samples), self.updates(samples), share, program)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """What the bits of a run follow from, by name: digests, and the options that matter."""
@@ -188,7 +197,7 @@ class _Case:
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
-        found |= {"rates": self.rates(samples).origin, "watch": run.watch}
+        found |= {"rates": self.rates(samples).origin, "watch": run.watch, "leftover": self.updates(samples).origin}
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
     def evaluation(self) -> Program:
@@ -221,20 +230,18 @@ class _Fit:
     def run(self) -> Fitted:
         case, run = self.case, self.case.run
         trainer = self._trainer()
-        order = case.order(self.samples)
+        feed = case.feed(self.samples, trainer.program)
         measure = self._measure()
         start = self._start(trainer)
-        judge = SampledPasses(trainer.program, run.n_accum, trainer.rates)
+        judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
         watched, rising = run.watch, run.watch in case.metrics.larger_is_better
-        passes, rates = case.passes(self.samples), case.rates(self.samples)
+        rates = case.rates(self.samples)
         bound = run.bound if run.overfit is not None else None
-        horizon = Horizon(passes, run.checks, run.patience, bound, run.every, watched, rising)
-        self.onlooker.begin(passes, order.passes, start)
-        loop = Loop(
-            trainer, self.samples, order, horizon, measure, self._keep, judge.check, rates.of_pass, self.onlooker
-        )
+        horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, watched, rising)
+        self.onlooker.begin(feed.updates.passes, feed.order.passes, start)
+        loop = Loop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.onlooker)
         end = loop.run(start)
-        return self._finish(end, trainer.plan, judge, order)
+        return self._finish(end, trainer.plan, judge, feed)
 
     def _trainer(self) -> Trainer:
         self.onlooker.stage("graphs")
@@ -245,11 +252,11 @@ class _Fit:
         program = self.case.problem.program(*(self.directory / name for name in GRAPHS))
         for samples in (self.samples, self.held_out):
             check_classes(program, samples.arrays if samples else {}, "data:")
-        order = self.case.order(self.samples)
-        batches = (self.samples.of(order.indices(index)) for index in range(self.case.passes(self.samples)))
-        check_counts(program, batches, "data: the batch of pass")
+        feed = self.case.feed(self.samples, program)
+        check_counts(program, map(feed.bare, range(feed.updates.passes)), "data: the batch of pass")
         if self.held_out:
-            check_total(program, self.held_out.in_order(), "data: the validation set")
+            batches = ((*batch, *feed.whole) for batch in self.held_out.in_order())
+            check_total(program, batches, "data: the validation set")
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
@@ -289,7 +296,7 @@ class _Fit:
         weights, running = ({old: state[new] for new, old in names.items()} for names in (graph.trained, graph.states))
         return weights, running
 
-    def _finish(self, end: Place, plan: Plan, judge: SampledPasses, order: Order) -> Fitted:
+    def _finish(self, end: Place, plan: Plan, judge: SampledPasses, feed: Feed) -> Fitted:
         run = self.case.run
         faults = list(judge.faults)
         if end.ended == DIVERGED:
@@ -297,19 +304,28 @@ class _Fit:
         elif run.overfit is not None and end.ended != REACHED:
             reached = f"{end.best:.4g}" if end.best is not None else "unknown"
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
-        open_passes = end.passes % run.n_accum
-        notes = [order.note] if order.note else []
-        notes += [f"passes at the end that fill no update of {run.n_accum}: {open_passes}"] if open_passes else []
+        notes = [note for note in (feed.order.note, feed.updates.note(end.passes)) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
         result = Fitted(
-            end.rows, losses, weights, best, verdict, judge.text, *said, end.best_epoch, running, best_running
+            end.rows,
+            losses,
+            weights,
+            best,
+            verdict,
+            judge.text,
+            *said,
+            end.best_epoch,
+            running,
+            best_running,
+            self.samples.classes,
         )
         record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
+        record |= {"classes": list(self.samples.classes)} if self.samples.classes else {}
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
-        page = fit_page(result.rows, end.losses, order.passes, plan, record)
+        page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)
         files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
         if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
             output.discard(self.directory, TRAINED)

@@ -10,7 +10,8 @@ from deployer.core.operator import Array
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.engine import Pace, Trainer
 from deployer.fitting.history import EpochRow, mean_loss
-from deployer.fitting.order import Order, Samples
+from deployer.fitting.order import Order
+from deployer.fitting.updates import Feed
 from deployer.verify.checked import checked_passes
 
 DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
@@ -52,8 +53,7 @@ class Loop:
     """
 
     trainer: Trainer
-    samples: Samples
-    order: Order
+    feed: Feed
     horizon: Horizon
     measure: Callable[[Mapping[str, Array]], dict[str, float]]
     keep: Callable[[Place, bool], None]
@@ -64,8 +64,13 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Begin slowly."""
-        each = sum(array.nbytes for array in self.samples.of(self.order.indices(0)))
+        each = sum(array.nbytes for array in self.feed.bare(0))
         object.__setattr__(self, "pace", Pace(each))
+
+    @property
+    def order(self) -> Order:
+        """The order of the samples."""
+        return self.feed.order
 
     def run(self, place: Place) -> Place:
         """Go on from a place to its horizon; the place there."""
@@ -87,8 +92,8 @@ class Loop:
     def _stretch(self, place: Place, checked: frozenset[int]) -> Place:
         first, count = place.passes, self.pace.begin()
         last = min([first + count, *(end for end in self._stops(first, checked))])
-        samples = self.samples.passes(self.order, first, last)
-        state, losses = self.trainer.advance(place.state, first, samples)
+        samples = self.feed.passes(first, last)
+        state, losses = self.trainer.advance(place.state, first, samples, self.feed.updates.flushes(last - 1))
         self.pace.end(len(losses))
         after = replace(place, passes=first + len(losses), losses=np.concatenate([place.losses, losses]), state=state)
         if not np.isfinite(losses).all():

@@ -1,7 +1,7 @@
 """Which samples a pass sees: epochs of whole batches, in an order that follows from a seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -73,11 +73,15 @@ def _drawn(count: int, seed: int, epoch: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Arrays by data input, samples along the first axis, each in the numbers and the shape that a batch has."""
+    """Arrays by data input, samples along the first axis, each in the numbers and the shape that a batch has.
+
+    `classes` are the names of the labels from 0 on, where the source has some.
+    """
 
     types: Mapping[str, TensorType]
     arrays: Mapping[str, Array]
     batch: int
+    classes: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -90,16 +94,12 @@ class Samples:
 
     def part(self, indices: Array) -> "Samples":
         """These samples alone."""
-        return Samples(self.types, {name: array[indices] for name, array in self.arrays.items()}, self.batch)
+        return replace(self, arrays={name: array[indices] for name, array in self.arrays.items()})
 
     def in_order(self) -> Iterator[tuple[Array, ...]]:
         """The data inputs of passes over all samples as they come; the first ones fill up the last batch."""
         order = Order(self.count, self.batch, shuffled=False)
         return (self.of(order.indices(index)) for index in range(order.passes))
-
-    def passes(self, order: Order, first: int, last: int) -> Sequence[tuple[Array, ...]]:
-        """The data inputs of the passes from `first` to the one before `last`."""
-        return [self.of(order.indices(index)) for index in range(first, last)]
 
 
 def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:

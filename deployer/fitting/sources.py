@@ -1,7 +1,8 @@
-"""Where samples come from: archives, single arrays, tables of text, arrays in memory, and whatever can be iterated."""
+"""Where samples come from: archives, arrays, tables of text, folders of images, and whatever can be iterated."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,37 @@ from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
+from deployer.fitting.images import read_images
 from deployer.fitting.order import Samples
 from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 
 Source = Path | str | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
-"""A file, its path as a text, arrays by name, arrays in the order of the inputs with the target last, or an iterable of
-such batches."""
+"""A file or a folder of images, its path as a text, arrays by name, arrays in the order of the inputs with the target
+last, or an iterable of such batches."""
 Columns = dict[str, Array]
 ARRAY = ".npy"
 """The suffix of a file of one array, whose target is in another."""
+
+
+def read_samples(
+    source: Source,
+    types: Mapping[str, TensorType],
+    place: str = "data",
+    target: Path | None = None,
+    classes: Sequence[str] = (),
+) -> Samples:
+    """The samples of a source for data inputs of these types, target last.
+
+    A folder is one of images, as `read_images` has it, with these `classes`; everything else as `read_source` and
+    `fitted_samples` have it.
+    """
+    folder = Path(source) if isinstance(source, str | Path) else None
+    if target is None and folder is not None and folder.is_dir():
+        columns, names = read_images(folder, types, classes)
+        return replace(fitted_samples(columns, types, place), classes=names)
+    return fitted_samples(read_source(source, list(types), place, target), types, place)
 
 
 def read_source(source: Source, names: Sequence[str], place: str = "data", target: Path | None = None) -> Columns:
@@ -61,7 +82,9 @@ def _is_array(value: Any) -> bool:
 def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     kind = path.suffix.lower()
     if kind not in (ARRAY, ".npz", ".csv", ".safetensors"):
-        raise FileProblem(f"{path} is no file of samples", hint="an .npz, .npy, .csv or .safetensors file")
+        raise FileProblem(
+            f"{path} is no file of samples", hint="an .npz, .npy, .csv or .safetensors file, or a folder of images"
+        )
     if kind in (".npz", ".safetensors"):
         return read_npz(path, "the path of the samples") if kind == ".npz" else read_safetensors(path)[0]
     if len(names) > 2:

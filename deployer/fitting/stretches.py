@@ -10,6 +10,7 @@ from deployer.core import artefact
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running
+from deployer.fitting.updates import Updates
 from deployer.frontend.dataset import NO_RATES
 from deployer.planning.plan_choice import Progress, silent
 from deployer.rates.course import Course
@@ -36,40 +37,41 @@ def build_stretch(
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The rate of each of the updates that a run makes, one after every `n_accum` passes, by its course if it has one.
+    """The rate of each of the updates that a run makes, by its course if it has one.
 
     `shown` are those of parameters that have none of their own.
     """
 
     problem: Problem
     course: Course | None
-    updates: int
-    n_accum: int
+    updates: Updates
     shown: Array
 
     def of_pass(self, index: int) -> float:
         """The rate of the update that the pass of that index is in."""
         if not self.shown.size:
             return self.problem.learning_rate
-        return float(self.shown[min(index // self.n_accum, len(self.shown) - 1)])
+        return float(self.shown[min(index // self.updates.each, len(self.shown) - 1)])
 
     def rated(self, program: Program) -> tuple[Program, Array]:
         """The program, and the rates that it takes when it runs, float32 [updates, groups]; none without a course."""
-        return (program, NO_RATES) if self.course is None else self.problem.rated(program, self.course, self.updates)
+        return (
+            (program, NO_RATES) if self.course is None else self.problem.rated(program, self.course, self.updates.count)
+        )
 
     @property
     def origin(self) -> str:
         """What the bits of a run follow from: without a course not the number of updates, with one all their rates."""
         if self.course is None:
             return "constant"
-        return f"{self.course.schedule.name}, {self.updates} updates, {sha256(self.shown.tobytes()).hexdigest()[:16]}"
+        digest = sha256(self.shown.tobytes()).hexdigest()[:16]
+        return f"{self.course.schedule.name}, {self.updates.count} updates, {digest}"
 
 
-def rates_of(problem: Problem, course: Course | None, passes: int, n_accum: int) -> Rates:
-    """The rates of a run of so many passes; OptionProblem, as `Course.rates` has it, for a course that is none."""
-    updates = passes // n_accum
+def rates_of(problem: Problem, course: Course | None, updates: Updates) -> Rates:
+    """The rates of a run with these updates; OptionProblem, as `Course.rates` has it, for a course that is none."""
     shown = NO_RATES
     if course is not None:
         own = [problem.learning_rate, *(rule.rate for rule in problem.rules.values())]
-        shown = course.rates(own, updates, problem.learning_rate)[:, 0]
-    return Rates(problem, course, updates, n_accum, shown)
+        shown = course.rates(own, updates.count, problem.learning_rate)[:, 0]
+    return Rates(problem, course, updates, shown)

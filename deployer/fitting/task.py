@@ -11,6 +11,7 @@ from deployer.fitting.sources import Source
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.rates.course import Course, read_course
 from deployer.rates.schedules import CONSTANT
+from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.training.groups import Group
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.settings import Given
@@ -27,6 +28,7 @@ class Task:
     """What is learned, and by which rule; the fields are those of `build_train_graph`.
 
     `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
+    `accumulate` is what an update takes of its passes: the "sum" of their gradients, or the "mean", as of one batch.
     """
 
     loss: str
@@ -42,12 +44,23 @@ class Task:
     axes: Axes = NO_AXES
     schedule: str = ""
     warm_up: str = ""
+    accumulate: str = ACCUMULATIONS[0]
     expected: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Raise OptionProblem for an accumulation that is none."""
+        check_choice("accumulate", self.accumulate, ACCUMULATIONS)
 
     def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
         """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schedule", "warm_up")}
-        return pose_problem(model, **given, seed=seed, statistics=True, warn=warn)
+        own = ("schedule", "warm_up", "accumulate")
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
+        return pose_problem(model, **given, seed=seed, statistics=True, mean=self.is_mean, warn=warn)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether an update takes the mean over its passes."""
+        return self.accumulate == ACCUMULATIONS[1]
 
     @property
     def course(self) -> Course | None:
@@ -61,8 +74,9 @@ class Task:
 class Run:
     """How a run goes on, and what is done on the way.
 
-    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update. `validation` is a share of the
-    samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
+    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update; `leftover` says what becomes of
+    passes behind the last full update of the run ("skip", or "flush": an update of their own). `validation` is a share
+    of the samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
     samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
     `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
     scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
@@ -72,6 +86,7 @@ class Run:
     epochs: int = 1
     n_steps: int | None = None
     n_accum: int = 1
+    leftover: str = LEFTOVERS[0]
     seed: int = 0
     shuffle: bool = True
     rest: str = FILL
@@ -93,7 +108,14 @@ class Run:
             number = getattr(self, name)
             if number is not None and number < low:
                 raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
+        check_choice("leftover", self.leftover, LEFTOVERS)
         if self.overfit is not None and self.validation is not None:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
             raise OptionProblem("validation_target has no effect", hint="leave it out: validation is no file")
+
+
+def check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
+    """Raise OptionProblem where a choice is none of those that there are."""
+    if choice not in choices:
+        raise OptionProblem(f"{name} is {choice!r}", hint=f"one of {', '.join(choices)}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from deployer.core.ir import Program
 from deployer.core.operator import Array
+from deployer.fitting.updates import Updates
 from deployer.frontend.dataset import NO_RATES, Dataset
 from deployer.verify.checks import Judge, PassCheck
 from deployer.verify.same_state import OnePass
@@ -16,11 +17,11 @@ from deployer.verify.turns import Budget
 class SampledPasses:
     """Checks passes of a program as they are made; `rows` and `faults` grow, `explained` counts turned decisions.
 
-    `rates` are those of all updates by groups, where the program takes them when it runs.
+    `updates` are those of the run, `rates` theirs by groups where the program takes them when it runs.
     """
 
     program: Program
-    accumulate: int
+    updates: Updates
     rates: Array = field(default_factory=lambda: NO_RATES)
     rows: list[PassCheck] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -31,7 +32,8 @@ class SampledPasses:
         self, index: int, before: Mapping[str, Array], after: Mapping[str, Array], loss: float, sample: Sequence[Array]
     ) -> None:
         """Compare one pass with the float64 reference from the same state."""
-        dataset = Dataset((tuple(sample),), {}, index + 1, self.accumulate, (), {}, rates=self.rates)
+        each, flush = self.updates.each, self.updates.flushes(index)
+        dataset = Dataset((tuple(sample),), {}, index + 1, each, (), {}, rates=self.rates, flush=flush)
         one = OnePass(self.program, dataset, index, before, after, loss)
         found = Judge(self.program, dataset, TOLERANCES.loss, [one], self.budget).checks()
         self.rows += found.rows

@@ -31,8 +31,8 @@ UNFIT = 4
 RESULTS = "output.bin"
 """The file that a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
-TURN = "--turn"
-"""The option of a simulator whose run goes on in the middle of an update."""
+TURN, FLUSH = "--turn", "--flush"
+"""Options of a simulator whose run goes on in the middle of an update, or ends with one of fewer passes."""
 OUTSIDE = {
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
     *(signal.SIGILL, signal.SIGXCPU, signal.SIGXFSZ),
@@ -85,15 +85,16 @@ def run_program(
     return _outcome(plan, program, dump, passes, text)
 
 
-def run_stretch(plan: Plan, directory: Path, content: bytes, turn: int) -> tuple[bytes, dict[str, str]]:
+def run_stretch(plan: Plan, directory: Path, content: bytes, turn: int, flush: int = 0) -> tuple[bytes, dict[str, str]]:
     """Run the built program of a stretch on this input: what it dumped, and its BENCH figures; errors as above.
 
-    `turn` is how many passes were made since the last update, which a simulator that follows the plan has to know.
+    `turn` is how many passes were made since the last update, `flush` how many are in one that ends the stretch, if it
+    is smaller than others: a simulator that follows the plan has to know.
     """
     heeded = TURN in toolchain(target_of(plan.options)).run_flags
     with output.scratch(directory) as folder:
         (folder / "input.bin").write_bytes(content)
-        flags = (TURN, str(turn)) if heeded else ()
+        flags = (TURN, str(turn), FLUSH, str(flush)) if heeded else ()
         text = _ended_well(plan, directory / "network", folder, flags, len(content))
         return (folder / RESULTS).read_bytes(), bench_figures(text)
 

@@ -24,7 +24,7 @@ static const char *due_text(void) {
 
 static uint32_t is_left_out(void) {
     const uint32_t ended = due.pass + 1, every = graph()->every & ~HAL_SIM_AND_LAST;
-    return ended % every && !(graph()->every & HAL_SIM_AND_LAST && ended == hal_sim.passes);
+    return ended % every && ended != host.flush && !(graph()->every & HAL_SIM_AND_LAST && ended == hal_sim.passes);
 }
 
 static void next_graph(void) {

@@ -1,0 +1,122 @@
+"""Samples from a folder of images: a folder for each class, whose name is that of the label."""
+
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
+from deployer.core.ir import TensorType
+from deployer.core.limits import ARCHIVE_BYTES
+from deployer.core.operator import Array
+
+MODES = {1: "L", 3: "RGB"}
+"""What the pixels of an image become, by the channels of the model's input."""
+READ_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+"""Pixels of at most 8 bits, which have a meaning as gray or red, green and blue."""
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+FILE_BYTES = 1 << 26
+"""The largest file of an image, in bytes: it is in memory as a whole."""
+OPAQUE = (255, 255)
+PNG_DEPTH = 24
+"""Where a PNG file has the bits of a channel (PNG specification, 11.2.2 IHDR): a reader may drop some in silence."""
+
+
+def read_images(
+    folder: Path, types: Mapping[str, TensorType], classes: Sequence[str] = ()
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Pixels and labels of a folder by the names of the data inputs, target last in `types`; and the classes' names.
+
+    `folder` has a folder for each class and in it its images, PNG or JPEG; names that begin with a dot are left out.
+    Classes count in the order of their names, or are `classes`, of which some may be missing. Pixels are float32 from 0
+    to 1, [images, channels, height, width], as they are stored: gray (ITU-R 601) or red, green, blue by the channels of
+    the model's input. Nothing is scaled: another size than the input's is refused. Labels are int64 [images].
+    Raises ToolMissing without Pillow, DatasetMismatch where the model takes no images, FileProblem for everything
+    that is no image of the right size, is transparent or outside of the folder, with its name.
+    """
+    names, kind = list(types), next(iter(types.values()))
+    if len(names) != 2 or kind.dtype != "float32" or len(kind.shape) != 4 or kind.shape[1] not in MODES:
+        found = [("found", ", ".join(f"{name} {each}" for name, each in types.items()))]
+        facts = [("needed", "float32[batch, 1 or 3 channels, height, width], and labels"), *found]
+        raise DatasetMismatch(f"{folder}: the model takes no images", facts, "an .npz with an array per input")
+    library = _library()
+    classes = classes or tuple(path.name for path in _inside(folder, folder))
+    files = list(_files(folder, classes))
+    shape = kind.shape[1:]
+    if 4 * len(files) * int(np.prod(shape)) > ARCHIVE_BYTES:
+        facts = [("images", str(len(files))), ("at most", f"{ARCHIVE_BYTES} B of pixels as float32")]
+        raise FileProblem(f"{folder} holds more than what is held in memory", facts, "fewer images")
+    pixels = np.empty((len(files), *shape), np.float32)
+    for at, (_, path) in enumerate(files):
+        pixels[at] = _pixels(library, path, shape)
+    return {names[0]: pixels, names[1]: np.array([label for label, _ in files], np.int64)}, tuple(classes)
+
+
+def _library() -> Any:
+    """Pillow's module of images."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ToolMissing("images are read by Pillow, which is not installed", hint="pip install pillow") from None
+    return Image
+
+
+def _inside(folder: Path, root: Path) -> list[Path]:
+    """What is in a folder, by name; FileProblem where a link leads out of the root, or nothing is there."""
+    found = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
+    for path in found:
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise FileProblem(f"{path} leads out of {root}", hint="a copy of it")
+    if not found:
+        hint = "a folder for each class, with its images" if folder == root else "images, or no such folder"
+        raise FileProblem(f"{folder} is empty", hint=hint)
+    return found
+
+
+def _files(folder: Path, classes: Sequence[str]) -> Iterator[tuple[int, Path]]:
+    """The label and the path of each image."""
+    for part in _inside(folder, folder):
+        if not part.is_dir():
+            raise FileProblem(f"{part} is in no folder of a class", hint="a folder for each class, with its images")
+        if part.name not in classes:
+            facts = [("classes", ", ".join(classes))]
+            raise FileProblem(f"{part} is no class of the samples that are trained", facts, "folders of these names")
+        for path in _inside(part, folder):
+            if not path.is_file() or path.suffix.lower() not in FORMATS:
+                raise FileProblem(f"{path} is no image", hint=f"files alone that end with {', '.join(FORMATS)}")
+            yield classes.index(part.name), path
+
+
+def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
+    """The pixels of an image, float32 [channels, height, width]; FileProblem where it is none of that size."""
+    channels, height, width = shape
+    if path.stat().st_size > FILE_BYTES:
+        raise FileProblem(f"{path} is too large", [("at most", f"{FILE_BYTES} B")], "an image of fewer pixels")
+    content = path.read_bytes()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of sizes that no model takes, and of damage that could be read over
+            image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
+            reason = _reason(image, content, (width, height))
+            image = image if reason else image.convert("RGBA") if image.has_transparency_data else image
+            if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
+                reason = "has transparent pixels, whose colour is not said"
+            pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
+    except Exception as error:  # what is wrong with a file has as many kinds as formats have parts
+        facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
+        raise FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out") from None
+    if pixels is None:
+        raise FileProblem(f"{path} {reason}", [("expected", f"{width} x {height} pixels of 8 bits")], "convert it")
+    return (pixels / np.float32(255)).reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _reason(image: Any, content: bytes, size: tuple[int, int]) -> str:
+    """What is wrong with an image before its pixels are read; empty where nothing is."""
+    if image.size != size:
+        return f"has {image.size[0]} x {image.size[1]} pixels, and nothing is scaled"
+    if image.mode not in READ_MODES or (image.format == "PNG" and content[PNG_DEPTH] > 8):
+        return f"has pixels of more than 8 bits, or of other colours ({image.mode})"
+    return "holds several pictures" if getattr(image, "n_frames", 1) > 1 else ""
