@@ -35,7 +35,9 @@ UNKNOWN = {
 
 def _history() -> list[tuple[Operator, int]]:
     schemas = onnx.defs.get_all_schemas_with_history()
-    versions = sorted({(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry()})
+    versions = sorted(
+        {(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry() and not s.deprecated}
+    )
     return [(registry()[name], version) for name, version in versions]
 
 
