@@ -9,6 +9,7 @@ from deployer import __version__, ending
 from deployer.core.level import ALIASES
 from deployer.core.safe_text import escaped
 from deployer.fit_options import add_export_options, add_fit_options
+from deployer.package_options import add_package_options
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.values import UNITS, axis, budget, finite, numbers, passes, path, positive, seed, size, tolerance, whole
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
@@ -108,6 +109,10 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_fit_options(fit)
     _add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
     add_export_options(commands)
+    package_text = "make a training case a library of C with an interface, for firmware"
+    package = commands.add_parser("package", help=package_text, description=package_text)
+    add_package_options(package)
+    _add_output(package, "the library's folder", required=True)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET")

@@ -42,6 +42,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "train-graph": train_graph,
         "fit": fit_model,
         "export": export_model,
+        "package": package,
         "calibrate": calibrate,
         "targets": list_targets,
         "operators": list_operators,
@@ -317,6 +318,13 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     written = export_weights(a.model, a.weights, a.output, a.force)
     console.lines(f"{a.output}: {len(written)} tensors from {a.weights}")
     return 0
+
+
+def package(a: argparse.Namespace, console: Terminal) -> int:
+    """Make a training case a library."""
+    from deployer.package_command import package_case
+
+    return package_case(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

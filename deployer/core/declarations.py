@@ -1,7 +1,7 @@
 """Declarations by which an operator is a loss, an optimizer, an accumulator or a sum, or decides; no code names one."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -368,9 +368,16 @@ class Choices:
         """A node that draws, as it is where it does not."""
         return node
 
-    def evaluated(self, node: Node) -> tuple[Node, dict[str, str]]:
-        """The node in a model that is used, not trained; and by outputs that it then lacks, what stands for them."""
+    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+        """The node in a model that is used, not trained; and by outputs that it then lacks, what stands for them.
+
+        `renewed` are values that other nodes of a training graph renew in place.
+        """
         return node, {}
+
+    def mixes(self, node: Node) -> bool:
+        """Whether what the node gives for a sample depends on the others of its batch."""
+        return False
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""

@@ -139,6 +139,11 @@ class Program:
         """All nodes of all graphs in execution order."""
         return tuple(node for graph in self.graphs for node in graph.nodes)
 
+    def made_in(self, name: str) -> str:
+        """The name of the graph that computes a value, or of the first one."""
+        makers = (graph.name for graph in self.graphs for node in graph.nodes if name in node.outputs)
+        return next(makers, self.graphs[0].name)
+
     def storage(self, name: str) -> str:
         """The tensor whose memory `name` uses in the end, following views of views."""
         while self.tensors[name].storage != name:

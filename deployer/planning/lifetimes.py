@@ -8,7 +8,7 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
 
     Weights are live always, samples from the first step on, and values from their producer to their last reader.
     Accumulators are live always if several passes add to them, or else from their gradient to their update. Outputs
-    that the harness reads are live to the end of their graph. The lazy-reset flag is an argument and needs no memory.
+    that are read from outside are live to the end of the graph that computes them. The lazy-reset flag is an argument and needs no memory.
     """
     program = schedule.program
     last_step = max(len(schedule.steps) - 1, 0)
@@ -23,7 +23,7 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
     for name in program.outputs:
         storage = program.storage(name)
         first.setdefault(storage, 0)
-        last[storage] = next(iter(graph_end.values()), 0)
+        last[storage] = graph_end.get(program.made_in(name), 0)
     for name in program.weights:
         first.setdefault(name, 0)
     storages = []

@@ -194,7 +194,7 @@ class _Use:
 def _uses(tiling: Tiling) -> dict[str, _Use]:
     """The use of every storage that needs memory.
 
-    The harness reads an output after the last step of its graph. It loads and reads every weight, even one that no
+    An output is read from outside after the last step of the graph that computes it. It loads and reads every weight, even one that no
     step uses.
     """
     schedule = tiling.lifetimes.schedule
@@ -204,9 +204,9 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
             use = uses.setdefault(schedule.program.storage(operand.tensor), _Use(step.index, step.index, set()))
             use.last = step.index
             use.graphs.add(step.graph)
-    read_in = schedule.program.graphs[0].name
-    end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
     for name in schedule.program.outputs:
+        read_in = schedule.program.made_in(name)
+        end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
         use = uses.setdefault(schedule.program.storage(name), _Use(0, 0, set()))
         use.last = max(use.last, end)
         use.graphs.add(read_in)
@@ -242,12 +242,14 @@ def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
     """Whether a lifetime is loaded and persistent as its role requires.
 
     The harness loads weights, constants and samples. Weights and constants are persistent. So are accumulators, unless
-    each update follows one pass (`sole`). Other values live in one graph.
+    each update follows one pass (`sole`). Samples are for all graphs, other values live in one.
     """
     if life.loaded != (role in ("weight", "constant", "data")):
         return False
     if role == "accumulator":
         return life.persistent or sole
+    if role == "data":
+        return not life.persistent
     return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
 
 

@@ -1,0 +1,213 @@
+"""A library as files: everything a template prints, and the texts by their names in the folder."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import deployer
+from deployer.codegen.c_names import Names
+from deployer.codegen.generate import TEMPLATES, rendered
+from deployer.codegen.render import Constant, number_count, provenance
+from deployer.core.artefact import digest
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import Program
+from deployer.core.level import RESIDENT
+from deployer.core.plan import Plan, target_of
+from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
+from deployer.firmware import interface, pages, state
+from deployer.firmware.names import check_name
+from deployer.firmware.prediction import PREDICT
+from deployer.firmware.samples import SamplesView, listed, samples_view
+from deployer.firmware.sources import kernel_sources, library_rules
+from deployer.firmware.steps import StepsView, steps_view
+from deployer.frontend.dataset import Dataset
+
+GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
+"""The functions that run the graphs of a plan."""
+ONCE = (1,)
+"""What a template goes through once where it prints something at all."""
+CHECKS = "exact_f32.h"
+"""The header by which a library finds out how its machine rounds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a library is made of: the plan of training, prediction and update, its program, and the case's numbers.
+
+    `rates` are those that its groups of weights begin with, `case` what the case is called.
+    """
+
+    name: CText
+    case: str
+    plan: Plan
+    program: Program
+    dataset: Dataset
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PartView:
+    """A tensor that a run begins with; `array` is there where its words differ, and then `words` is its name."""
+
+    title: CText
+    at: int
+    count: int
+    fill: int
+    words: CText
+    array: tuple[CText, ...]
+    lines: tuple[CText, ...]
+
+
+def library_files(made: Material) -> dict[str, str | bytes]:
+    """The files of a library by their paths in its folder; the same material gives the same bytes."""
+    target = target_of(made.plan.options)
+    if len(target.levels) > 1 or target.toolchain is None:
+        levels = ", ".join(level.name for level in target.levels)
+        raise OptionProblem(
+            f"target {target.name!r} has {len(target.levels)} memories, and a library works in one",
+            [("memories", levels)],
+            f"-p {library_rules().target}",
+        )
+    used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
+    kernels = [used[symbol] for symbol in sorted(used)]
+    sources = kernel_sources(kernels, target.toolchain, made.name, (CHECKS,))
+    check_name(made.name, sources)
+    view = _View(made)
+    files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
+    own = {
+        f"include/{made.name}.h": "header.h",
+        f"src/{made.name}.h": "forward.h",
+        f"src/{made.name}.c": "network.c",
+        f"src/{made.name}_weights.h": "weights.h",
+        f"src/{made.name}_weights.c": "weights.c",
+        "examples/main.c": "main.c",
+        "examples/samples.h": "samples.h",
+        "README.md": "README.md",
+        "library.properties": "library.properties",
+    }
+    view.sources = tuple(
+        code(PurePosixPath(p).stem) for p in sorted((*files, *own)) if p[:4] == "src/" and p[-2:] == ".c"
+    )
+    own |= {name: name for name in ("Makefile", "CMakeLists.txt")}
+    files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
+    files["library.json"] = json_text(_platformio(made))
+    files["weights.bin"] = state.first_image(made.plan, view.first)
+    files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
+    files["manifest.json"] = json_text(_manifest(view, files))
+    return dict(sorted(files.items()))
+
+
+class _View:
+    """All that the templates of a library print."""
+
+    def __init__(self, made: Material) -> None:
+        plan, program, rules = made.plan, made.program, library_rules()
+        self.made, self.name, self.upper = made, made.name, code(made.name.upper())
+        self.title = c_comment(f"{made.name}: the training of {made.case} as a library")
+        self.case = markdown_code(made.case)
+        self.provenance = provenance(plan)
+        self.version, self.target = code(deployer.__version__), code(plan.options.target)
+        self.accumulate = plan.options.accumulate
+        base = plan.table_bytes
+        homes = {home.storage: (home.offset - base) // state.WORD for home in plan.homes}
+        names = Names(plan)
+        self.homes = tuple(
+            Constant(
+                names.home(h.storage), code(str(homes[h.storage])), c_comment(f"{h.type}, steps {h.first}..{h.last}")
+            )
+            for h in plan.homes
+        )
+        self.words = (plan.levels[RESIDENT].peak - base) // state.WORD
+        self.numbers = number_count(plan)
+        self.inputs = interface.input_views(plan, program)
+        predicting = PREDICT in plan.graphs
+        self.output = (interface.output_view(plan, program),) if predicting else ()
+        self.weight_views = interface.weight_views(plan, program)
+        self.weights = len(self.weight_views)
+        self.ranges = interface.range_views(plan, program)
+        self.checked = ONCE if self.ranges else ()
+        self.rate_views = interface.rate_views(plan, program, made.rates)
+        self.rates = len(self.rate_views)
+        self.rated = ONCE if made.dataset.rates.size else ()
+        self.steps: StepsView = steps_view(plan, GRAPHS)
+        self.integers = ONCE if any("i32_at" in a for k in self.steps.kernels for _, a in k.places) else ()
+        self.loss = names.home(plan.storage_of[plan.outputs[0]])
+        self.kept = tuple((names.home(h.storage), h.bytes // state.WORD) for h in state.kept_homes(plan))
+        self.kept_bytes = sum(count for _, count in self.kept) * state.WORD
+        self.state_bytes = state.image_bytes(plan)
+        number = state.identity(plan)
+        self.identity_low, self.identity_high = number & 0xFFFFFFFF, number >> 32
+        self.ready = (self.identity_low ^ self.identity_high) | 1
+        self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
+        self.first = state.first_parts(plan, program, made.dataset.weights)
+        self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
+        self.samples: SamplesView = samples_view(plan, program, made.dataset)
+        flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
+        self.due = code(f"(pass + 1u) % {self.upper}_ACCUMULATE == 0{flush}")
+        self.standard, self.optimize = code(rules.standard), code(rules.optimize)
+        self.flags = code(" ".join(rules.flags))
+        self.libraries = code(" ".join(f"-l{name}" for name in rules.libraries))
+        self.linked = code(" ".join(rules.libraries))
+        self.sources: tuple[CText, ...] = ()
+        self.struct_bytes = state.WORD * (self.words + self.numbers + 4)
+        self.weight_bytes = sum(part.words.nbytes for part in self.first if not part.uniform)
+        self.size_rows = pages.size_rows(self.name, self.struct_bytes, self.weight_bytes, self.steps.bytes)
+        self.weight_rows = pages.weight_rows(plan, program)
+        self.rate_text = pages.rate_text(self.name, made.rates)
+
+
+def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
+    name = code(f"words_{index}")
+    uniform = part.uniform
+    return PartView(
+        title=c_comment(f"{part.home.storage}: {part.home.type}"),
+        at=homes[part.home.storage],
+        count=len(part.words),
+        fill=int(part.words[0]) if uniform else 0,
+        words=code("0") if uniform else name,
+        array=() if uniform else (name,),
+        lines=() if uniform else listed([f"0x{word:08x}u" for word in part.words.tolist()]),
+    )
+
+
+def _platformio(made: Material) -> dict[str, object]:
+    """PlatformIO's description of the library."""
+    return {
+        "name": made.name,
+        "version": deployer.__version__,
+        "description": f"Training and prediction of {made.name} in C11, without heap and stdio",
+        "license": "Apache-2.0",
+        "headers": f"{made.name}.h",
+        "frameworks": "*",
+        "platforms": "*",
+        "build": {"includeDir": "include", "srcDir": "src", "flags": list(library_rules().flags)},
+    }
+
+
+def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object]:
+    """What the library is, for programs: sizes, tensors, places in weights.bin, and a digest of each file."""
+    made, place = view.made, state.HEADER.size
+    tensors = []
+    for home in state.kept_homes(made.plan):
+        kind = {"name": home.storage, "type": home.type.dtype, "shape": list(home.type.shape)}
+        tensors.append({**kind, "at": place})
+        place += home.bytes
+    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    return {
+        "version": 1,
+        "name": made.name,
+        "compiler": deployer.__version__,
+        "plan": digest(made.plan),
+        "target": made.plan.options.target,
+        "bytes": {"struct": view.struct_bytes, "weights": view.weight_bytes, "steps": view.steps.bytes},
+        "inputs": [_described(made, name) for name in made.plan.data],
+        "output": [_described(made, name) for name in made.plan.outputs[1:]],
+        "state": tensors,
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
+    }
+
+
+def _described(made: Material, name: str) -> dict[str, object]:
+    kind = made.program.tensors[name].type
+    return {"name": name, "type": kind.dtype, "shape": list(kind.shape)}
