@@ -2,7 +2,6 @@
 
 import argparse
 
-
 from deployer import ending, pipeline
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn, python_warning

@@ -54,11 +54,11 @@ def stretch_files(plan: Plan) -> dict[str, str]:
     }
 
 
-def kernel_files(kernel: Kernel, prefix: str = "") -> dict[str, str]:
-    """The header of a kernel, by `prefix` as `kernel_header` has it, and its C where that is printed from a formula."""
+def kernel_files(kernel: Kernel) -> dict[str, str]:
+    """The header of a kernel, and its C where that is printed from a formula."""
     form = printed_form(kernel.symbol)
     printed = {f"{kernel.symbol}.c": rendered(*form)} if form else {}
-    return {f"{kernel.symbol}.h": kernel_header(kernel, prefix), **printed}
+    return {f"{kernel.symbol}.h": kernel_header(kernel), **printed}
 
 
 @cache

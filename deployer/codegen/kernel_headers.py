@@ -5,8 +5,8 @@ from deployer.core.operator import Kernel
 C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", "float32": "float", "int32": "int32_t"}
 
 
-def kernel_header(kernel: Kernel, prefix: str = "") -> str:
-    """Text of `<symbol>.h`: argument struct and prototype. To the linker the kernel has the prefix, if there is one."""
+def kernel_header(kernel: Kernel) -> str:
+    """Text of `<symbol>.h`: argument struct and prototype."""
     guard = f"{kernel.symbol.upper()}_H"
     fields = [f"    {'' if output else 'const '}{C_TYPES[dtype]} *{name};" for name, dtype, output in kernel.pointers]
     fields += [f"    {C_TYPES[ctype]} {name};" for name, ctype in kernel.scalars]
@@ -18,7 +18,6 @@ def kernel_header(kernel: Kernel, prefix: str = "") -> str:
             "",
             "#include <stdint.h>",
             "",
-            *([f"#define {kernel.symbol} {prefix}_{kernel.symbol}", ""] if prefix else []),
             "typedef struct {",
             *fields,
             f"}} {kernel.symbol}_args_t;",

@@ -32,8 +32,8 @@ class Rules:
 def library_rules() -> Rules:
     """The rules, from their file."""
     read = tomllib.loads((PORTABLE / "library.toml").read_text())
-    lists = {key: tuple(read.pop(key)) for key in ("flags", "libraries")}
-    return Rules(**read, **lists)
+    lists = tuple(read["flags"]), tuple(read["libraries"])
+    return Rules(read["target"], read["standard"], read["optimize"], *lists)
 
 
 def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
@@ -44,16 +44,29 @@ def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, nee
     files: dict[str, str] = {}
     portable = replace(tools, sources=("portable",))
     for kernel in kernels:
-        files |= kernel_files(kernel, prefix)
-        name = f"{kernel.symbol}.c"
-        if name not in files:
-            files[name] = kernel_source(kernel.symbol, portable, PORTABLE).read_text()
+        header, name = f"{kernel.symbol}.h", f"{kernel.symbol}.c"
+        texts = kernel_files(kernel)
+        code = texts.get(name) or kernel_source(kernel.symbol, portable, PORTABLE).read_text()
+        files |= {name: _prefixed(code, kernel, prefix), header: _prefixed(texts[header], kernel, prefix)}
     waiting = [*needed, *(name for text in files.values() for name in _included(text))]
     for name in waiting:
         if name not in files:
             files[name] = _header(name)
             waiting += _included(files[name])
     return dict(sorted(files.items()))
+
+
+def _prefixed(text: str, kernel: Kernel, prefix: str) -> str:
+    """The text with the kernel's function behind the prefix, where it is written, or where a macro is told its name.
+
+    Such macros make the name of the argument struct from it, so that this has both names.
+    """
+    symbol, struct = kernel.symbol, f"{kernel.symbol}_args_t"
+    name = rf"(?<=void ){symbol}(?=\()"
+    if not re.search(name, text):
+        name = rf'\b{symbol}\b(?!\.h")'
+    text = re.sub(name, f"{prefix}_{symbol}", text)
+    return text.replace(f"}} {struct};", f"}} {struct};\ntypedef {struct} {prefix}_{struct};")
 
 
 def _included(text: str) -> list[str]:

@@ -7,8 +7,9 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
     """The steps in which each storage of the schedule is live.
 
     Weights are live always, samples from the first step on, and values from their producer to their last reader.
-    Accumulators are live always if several passes add to them, or else from their gradient to their update. Outputs
-    that are read from outside are live to the end of the graph that computes them. The lazy-reset flag is an argument and needs no memory.
+    Accumulators are live always if several passes add to them, or else from their gradient to their update. What is
+    read from outside is live to the end of the graph that computes it. The lazy-reset flag is an argument and needs no
+    memory.
     """
     program = schedule.program
     last_step = max(len(schedule.steps) - 1, 0)

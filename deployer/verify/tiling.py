@@ -194,8 +194,8 @@ class _Use:
 def _uses(tiling: Tiling) -> dict[str, _Use]:
     """The use of every storage that needs memory.
 
-    An output is read from outside after the last step of the graph that computes it. It loads and reads every weight, even one that no
-    step uses.
+    An output is read from outside after the last step of the graph that computes it. The harness loads and reads every
+    weight, even one that no step uses.
     """
     schedule = tiling.lifetimes.schedule
     uses: dict[str, _Use] = {}

@@ -56,7 +56,7 @@ static void run_${k.symbol}(${v.name}_t *model, const ${k.symbol}_at_t *at${k.pa
         .${field} = ${field},
 % endfor
     };
-    ${k.symbol}(&args);
+    ${v.name}_${k.symbol}(&args);
 }
 % endfor
 % for t in v.steps.tables:
