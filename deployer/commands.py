@@ -296,6 +296,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         mean=a.accumulate == ACCUMULATIONS[1],
         flush=a.leftover == LEFTOVERS[True],
         dropout=a.dropout == "on",
+        statistics=a.statistics,
         axes=requests.axes_of(a),
         warn=lambda warning: ending.tell(str(warning)),
     )

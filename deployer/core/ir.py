@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.artefact import IF_ANY
+
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
 """Element types of a target, with their bytes. ONNX's other integers and bool become int32, its float64 float32."""
@@ -122,7 +124,8 @@ class Program:
 
     `data` are the per-sample inputs, `weights` the parameters that come with the test case, `accumulators` the gradient
     buffers, `flag` the lazy-reset input (empty without one), `outputs` what the harness reads: the loss first, or the
-    results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites.
+    results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites. `held`
+    are data inputs that nothing may overwrite: they are filled at any time, by who calls the graphs in any order.
     """
 
     tensors: dict[str, Tensor]
@@ -133,6 +136,7 @@ class Program:
     flag: str
     outputs: tuple[str, ...]
     updated: dict[str, str]
+    held: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def nodes(self) -> tuple[Node, ...]:

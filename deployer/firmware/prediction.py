@@ -22,7 +22,7 @@ OWN = "predict/"
 
 
 def with_prediction(program: Program, train: RawGraph, output: str = "", warn: Warn = lambda warning: None) -> Program:
-    """The program with a graph more, whose result is its last output.
+    """The program with a graph more, whose result is its last output, and which leaves data inputs alone.
 
     `train` is the training graph as its file has it, and `output` the value that is predicted, by default what the loss
     compares with its target. `warn` is told of norms that have no statistics but those of their batch. OptionProblem
@@ -83,6 +83,7 @@ def _joined(program: Program, predicted: Program) -> Program:
         tensors={**program.tensors, **added},
         graphs=(train, Graph(PREDICT, nodes), optimizer),
         outputs=(*program.outputs, result),
+        held=program.data,
     )
 
 

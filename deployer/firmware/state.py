@@ -41,7 +41,9 @@ class Part:
 
 def first_parts(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[Part, ...]:
     """Weights, states of the optimizer and constants as a run begins with them, in the order of their homes."""
-    return tuple(Part(home, _words(home, program, weights)) for home in loaded_homes(plan))
+    filled = {plan.storage_of[name] for name in plan.data}
+    homes = [home for home in loaded_homes(plan) if home.storage not in filled]
+    return tuple(Part(home, _words(home, program, weights)) for home in homes)
 
 
 def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:

@@ -228,7 +228,8 @@ def _lifetimes(tiling: Tiling) -> None:
         span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
         covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
-        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass)
+        held = life.storage in schedule.program.held
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass, held)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
@@ -238,18 +239,18 @@ def _lifetimes(tiling: Tiling) -> None:
     need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
 
 
-def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
+def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool, held: bool) -> bool:
     """Whether a lifetime is loaded and persistent as its role requires.
 
-    The harness loads weights, constants and samples. Weights and constants are persistent. So are accumulators, unless
-    each update follows one pass (`sole`). Samples are for all graphs, other values live in one.
+    The harness loads weights, constants and samples. Weights and constants are persistent, samples where they are
+    `held`. So are accumulators, unless each update follows one pass (`sole`). Other values live in one graph.
     """
     if life.loaded != (role in ("weight", "constant", "data")):
         return False
     if role == "accumulator":
         return life.persistent or sole
-    if role == "data":
-        return not life.persistent
+    if role == "data" and held:
+        return life.persistent
     return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
 
 

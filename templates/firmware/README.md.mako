@@ -25,7 +25,7 @@ updates and predictions. Code comes on top: `size build/lib${v.name}.a` says how
 | `${t.cell}`, predicted | `const ${t.type} *${v.name}_output(&model)` | `${t.shape}`, ${t.count} in all |
 % endfor
 
-Arrays are packed, the last index runs fastest. Inputs are used up by each call: fill them again before the next one.
+Arrays are packed, the last index runs fastest. No call changes an input. What is predicted stays until the next pass, update or prediction.
 
 <%text>##</%text> Use
 

@@ -8,7 +8,7 @@
  *
  * A training pass: fill the inputs, call ${v.name}_train_step; after ${v.accumulate} of them call ${v.name}_update.
  * A prediction: fill the inputs but the target, call ${v.name}_predict, read ${v.name}_output. It may come at any time,
- * and changes no bit of the training; each call uses up the inputs, which share memory with what is computed. */
+ * and changes no bit of the training. Inputs may be filled at any time, and stay as they are until then. */
 #ifndef ${v.upper}_H_INCLUDED
 #define ${v.upper}_H_INCLUDED
 
@@ -35,7 +35,7 @@ typedef enum {
     ${v.upper}_ERROR_DUE,      /* an update has to come first */
     ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update */
     ${v.upper}_ERROR_INPUT,    /* an input chooses, as a label does, and holds a number that there is no choice for */
-    ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; weights are as they were before the pass */
+    ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; drop the passes, as an update would take that */
     ${v.upper}_ERROR_INDEX,    /* there is no weight, or no rate, of that index */
     ${v.upper}_ERROR_NAME,     /* there is no weight of that name */
     ${v.upper}_ERROR_SIZE,     /* the number of bytes does not fit */
@@ -60,7 +60,7 @@ typedef struct {
 /* Prepares a struct: weights as the model has them, an optimizer that has made no update. First of all calls. */
 ${v.name}_status_t ${v.name}_init(${v.name}_t *model);
 
-/* Where samples go; null for a struct that is not prepared. */
+/* Where samples go, elements packed, the last index fastest; null for a struct that is not prepared. */
 % for t in v.inputs:
 #define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
 ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape} */
@@ -72,6 +72,9 @@ ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
 /* Changes the weights by the gradients of the passes since the last update, usually ${v.upper}_ACCUMULATE of them. */
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model);
 
+/* Forgets the passes since the last update: the next one begins with gradients of zero. */
+${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model);
+
 /* The learning rate of a group, below ${v.upper}_RATES, for updates to come. It is no part of the state that is saved. */
 ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t group, float rate);
 
@@ -79,7 +82,7 @@ ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t grou
 /* The model's output for the inputs, as it is used once trained: nothing is dropped, norms take running statistics. */
 ${v.name}_status_t ${v.name}_predict(${v.name}_t *model);
 #define ${v.upper}_OUTPUT_SIZE ${t.count}u
-const ${t.type} *${v.name}_output(const ${v.name}_t *model); /* ${t.label}${t.shape}, until the next call of another function */
+const ${t.type} *${v.name}_output(const ${v.name}_t *model); /* ${t.label}${t.shape}, until the next pass, update or prediction */
 
 % endfor
 /* A weight, or what the optimizer or a norm keeps: what the model calls it, its elements, whether these are int32_t. */

@@ -164,6 +164,13 @@ ${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
     return ended(model, ${v.upper}_OK);
 }
 
+${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model) {
+    const ${v.name}_status_t status = usable(model);
+    if (status) return status;
+    model->passes = 0;
+    return ended(model, ${v.upper}_OK);
+}
+
 ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t group, float rate) {
     const ${v.name}_status_t status = usable(model);
     if (status) return status;
@@ -274,7 +281,8 @@ static uint32_t word_at(const uint8_t *image) {
 
 /* Goes through the state; returns its digest, and writes the image where there is room for it. */
 static uint64_t state(const ${v.name}_t *model, uint8_t *image) {
-    const uint32_t head[] = {MAGIC, FORMAT, IDENTITY_LOW, IDENTITY_HIGH, ${v.upper}_STATE_BYTES, model->passes};
+    const uint32_t passes = ${v.upper}_ACCUMULATE > 1u ? model->passes : 0; /* else no gradient lasts */
+    const uint32_t head[] = {MAGIC, FORMAT, IDENTITY_LOW, IDENTITY_HIGH, ${v.upper}_STATE_BYTES, passes};
     uint64_t digest = 0xcbf29ce484222325u;
     uint32_t place = 0;
     for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) digest = put(image, &place, digest, head[i]);
