@@ -306,7 +306,7 @@ def _add_train_graph(commands: "argparse._SubParsersAction[_Parser]") -> None:
     text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
     text += " count, as if their samples were one batch (default sum)"
     p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
-    text = "renew running statistics of norms in each pass, as PyTorch defines them, where the model names their new values"
+    text = "renew running statistics of norms in each pass, as PyTorch defines them"
     p.add_argument("--statistics", action="store_true", help=text)
     _add_leftover(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")

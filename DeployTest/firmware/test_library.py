@@ -21,7 +21,7 @@ from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 HERE = Path(__file__).parent
-WARNINGS = "-Wall -Wextra -Wconversion -Wshadow -Wcast-align -Wdouble-promotion -Werror".split()
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wcast-align", "-Wdouble-promotion", "-Werror")
 FROM_C = {"fmaf", "memcpy", "memset", "strcmp"}
 """What a library takes of C's; of the math library nothing but the fused operation."""
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
@@ -90,7 +90,7 @@ def check_symbols(library: Path, name: str) -> None:
 
 
 def test_two_in_one_program(tmp_path: Path) -> None:
-    """Two libraries and five structs, predictions between passes and before updates, states that move: the usual bits."""
+    """Two libraries and five structs, predictions between passes and before updates, moved states: the usual bits."""
     cases = {"dense": nets.dense_case(tmp_path / "a"), "normed": nets.normed_case(tmp_path / "b")}
     folders = {name: packaged(name, case, tmp_path / f"lib_{name}") for name, case in cases.items()}
     flags = ["-O1", *WARNINGS]

@@ -369,15 +369,8 @@ class Choices:
         return node
 
     def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
-        """The node in a model that is used, not trained; and by outputs that it then lacks, what stands for them.
-
-        `renewed` are values that other nodes of a training graph renew in place.
-        """
+        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
         return node, {}
-
-    def mixes(self, node: Node) -> bool:
-        """Whether what the node gives for a sample depends on the others of its batch."""
-        return False
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""

@@ -50,12 +50,17 @@ def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
     part = live_nodes(topological(train), (output,), {}, lambda node: False)
     model = evaluation_form(replace(train, nodes=part, outputs=(output,)), _renewed(train))
     nodes = live_nodes(model.nodes, (output,), {}, lambda node: False)
-    mixing = [node.name for node in nodes if node.op in registry() and operator_of(node).mixes(node)]
+    mixing = [node.name for node in nodes if node.op in registry() and _mixes(node)]
     if mixing:
         cause = f"predict takes statistics of its own batch in {len(mixing)} nodes, as the case renews no running ones"
         warn(DeployerWarning(cause, [("nodes", ", ".join(mixing))], "a case by train-graph --statistics"))
     read = {name for node in nodes for name in node.inputs}
     return replace(model, nodes=nodes, inputs=tuple(item for item in train.inputs if item.name in read))
+
+
+def _mixes(node: Node) -> bool:
+    """Whether the node takes from its batch what it would read if something renewed it."""
+    return operator_of(node).evaluated(node, node.inputs)[0] != node
 
 
 def _renewed(train: RawGraph) -> frozenset[str]:

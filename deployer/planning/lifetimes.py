@@ -6,10 +6,10 @@ from deployer.core.plan import Lifetime, Lifetimes, Schedule
 def find_lifetimes(schedule: Schedule) -> Lifetimes:
     """The steps in which each storage of the schedule is live.
 
-    Weights and what is held are live always, samples from the first step on, and values from their producer to their last reader.
-    Accumulators are live always if several passes add to them, or else from their gradient to their update. What is
-    read from outside is live to the end of the graph that computes it. The lazy-reset flag is an argument and needs no
-    memory.
+    Weights are live always, and so are samples that are held; others from the first step on, and values from their
+    producer to their last reader. Accumulators are live always if several passes add to them, or else from their
+    gradient to their update. What is read from outside is live to the end of the graph that computes it. The lazy-reset
+    flag is an argument and needs no memory.
     """
     program = schedule.program
     last_step = max(len(schedule.steps) - 1, 0)

@@ -198,10 +198,6 @@ class BatchNorm(Operator):
         given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
         return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
 
-    def mixes(self, node: Node) -> bool:
-        """In training form, by mean and variance."""
-        return self.training(node)
-
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """RunningStatistics of the batch, where the node names what becomes of the running ones."""
         mean, inv_std = (*node.outputs, *[""] * 5)[3:5]

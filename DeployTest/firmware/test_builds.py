@@ -1,0 +1,110 @@
+"""Libraries built by other tools and for other machines, and those of all models: one digest of the final state."""
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer.firmware.sources import library_rules
+from deployer.firmware.state import fnv1a
+from DeployTest.firmware import nets
+from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
+from DeployTest.support.cases import case_dir
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
+HERE = Path(__file__).parent
+MODELS = sorted(path.stem for path in (HERE.parent / "models").glob("*.py") if "\ndef generate(" in path.read_text())
+CORTEX_M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+CONSUMER = """cmake_minimum_required(VERSION 3.13)
+project(consumer C)
+find_package(dense REQUIRED)
+add_executable(consumer main.c)
+target_link_libraries(consumer PRIVATE dense::dense)
+"""
+
+
+def needed(*tools: str) -> None:
+    """Skip where a tool is missing."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+@cache
+def dense(root: Path) -> Path:
+    """The library of the dense net."""
+    return packaged("dense", nets.dense_case(root / "dense_case"), root / "dense_library")
+
+
+@cache
+def printed(root: Path) -> str:
+    """What its example prints on this machine."""
+    ran("make", "-s", "-C", dense(root))
+    return ran(dense(root) / "build/dense_example")
+
+
+def expected_digest(folder: Path, usual: dict[str, "np.ndarray"]) -> int:
+    """The digest of a library's state with the weights of the usual run: the header of its first image, then these."""
+    state = json.loads((folder / "manifest.json").read_text())["state"]
+    head = (folder / "weights.bin").read_bytes()[: state[0]["at"]]
+    return fnv1a(head + b"".join(usual[tensor["name"]].tobytes() for tensor in state))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models(model: str, models_root: Path, tmp_path: Path) -> None:
+    """Losses and the final state of every model are those of the usual run, and its C has no warnings."""
+    case = case_dir(model, models_root)
+    folder = packaged("net", case, tmp_path / "library")
+    ran("make", "-s", "-j2", "-C", folder, f"CFLAGS=-O2 {' '.join(WARNINGS)}")
+    lines = [line.split() for line in ran(folder / "build/net_example").splitlines()]
+    usual = trained(case, tmp_path / "run")
+    losses = np.array([int(line[2], 16) for line in lines if line[0] == "loss"], np.uint32)
+    assert losses.tobytes() == usual["loss"].tobytes()
+    assert int(lines[-1][1], 16) == expected_digest(folder, usual)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_cmake(compiler: str, models_root: Path, tmp_path: Path) -> None:
+    """Configured, built, installed and found by another project, which prints what the Makefile's example prints."""
+    needed("cmake", compiler)
+    folder, build, prefix = dense(models_root), tmp_path / "build", tmp_path / "prefix"
+    words = [f"-DCMAKE_C_COMPILER={compiler}", f"-DCMAKE_C_FLAGS={' '.join(WARNINGS)}", "-DCMAKE_BUILD_TYPE=Release"]
+    ran("cmake", "-S", folder, "-B", build, *words, f"-DCMAKE_INSTALL_PREFIX={prefix}")
+    ran("cmake", "--build", build, "--target", "install")
+    assert ran(build / "dense_example") == printed(models_root)
+    consumer = tmp_path / "consumer"
+    shutil.copytree(folder / "examples", consumer)
+    (consumer / "CMakeLists.txt").write_text(CONSUMER)
+    ran("cmake", "-S", consumer, "-B", tmp_path / "other", words[0], f"-DCMAKE_PREFIX_PATH={prefix}")
+    ran("cmake", "--build", tmp_path / "other")
+    assert ran(tmp_path / "other/consumer") == printed(models_root)
+
+
+def test_make_install(models_root: Path, tmp_path: Path) -> None:
+    """`make install` brings the library and its header."""
+    ran("make", "-s", "-C", dense(models_root), "install", f"PREFIX={tmp_path}", f"BUILD={tmp_path / 'objects'}")
+    assert (tmp_path / "lib/libdense.a").is_file()
+    assert (tmp_path / "include/dense.h").is_file()
+
+
+def test_sanitizers(models_root: Path, tmp_path: Path) -> None:
+    """Neither an address nor a number goes astray."""
+    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    ran("make", "-s", "-C", dense(models_root), f"CFLAGS={flags}", f"BUILD={tmp_path}")
+    assert ran(tmp_path / "dense_example") == printed(models_root)
+
+
+def test_cortex_m4(models_root: Path, tmp_path: Path) -> None:
+    """The example under QEMU's board with a Cortex-M4 prints the same."""
+    needed("arm-none-eabi-gcc", "qemu-system-arm")
+    folder, program = dense(models_root), tmp_path / "program.elf"
+    flags = [f"-std=c{library_rules().standard}", "-O2", "-ffunction-sections", *library_rules().flags, *CORTEX_M4]
+    sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", HERE / "cortex_m/start.c"]
+    link = ["-Wl,--gc-sections", "-nostartfiles", "-T", HERE / "cortex_m/link.ld", "--specs=rdimon.specs", "-lm"]
+    ran("arm-none-eabi-gcc", *flags, *WARNINGS, f"-I{folder}/include", *sources, *link, "-o", program)
+    board = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
+    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    assert ran("qemu-system-arm", *board, *semihosting, "-kernel", program) == printed(models_root)
