@@ -1,6 +1,8 @@
 """Libraries built by other tools and for other machines, and those of all models: one digest of the final state."""
 
 import json
+import re
+import shlex
 import shutil
 from functools import cache
 from pathlib import Path
@@ -12,10 +14,13 @@ from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
+from DeployTest.models import simple_mlp
 from DeployTest.support.cases import case_dir
+from DeployTest.support.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/firmware.md"
 MODELS = sorted(path.stem for path in (HERE.parent / "models").glob("*.py") if "\ndef generate(" in path.read_text())
 CORTEX_M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 CONSUMER = """cmake_minimum_required(VERSION 3.13)
@@ -64,6 +69,24 @@ def test_models(model: str, models_root: Path, tmp_path: Path) -> None:
     losses = np.array([int(line[2], 16) for line in lines if line[0] == "loss"], np.uint32)
     assert losses.tobytes() == usual["loss"].tobytes()
     assert int(lines[-1][1], 16) == expected_digest(folder, usual)
+
+
+def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's commands, and its program, which learns the only sample."""
+    monkeypatch.chdir(tmp_path)
+    shown = {
+        name: text for name, text in re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", PAGE.read_text(), re.S)
+    }
+    make, package, run = map(shlex.split, shown["firmware"].splitlines())
+    assert make[:2] + package[:2] == ["python", "-m", "deployer", "package"]
+    simple_mlp.generate(Path(make[3]))
+    assert deployer(*package[1:]) == 0
+    assert len([line for line in ran(*run).splitlines() if line.startswith("loss")]) == 4
+    Path("main.c").write_text(shown["firmware program"])
+    ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "main.c", "keyword/build/libkeyword.a", "-lm", "-o", "main")
+    loss = re.fullmatch(r"loss (\d\.\d+), score of class 3 -?\d\.\d+\n", ran("./main"))
+    assert loss
+    assert float(loss[1]) < np.log(10), "less than chance"
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
