@@ -39,14 +39,14 @@ def _compared(program: Program, train: RawGraph) -> str:
     own = [node for node in losses if node.outputs[0] == program.outputs[0]]
     if len(own or losses) != 1:
         facts = [("losses", ", ".join(node.name for node in losses) or "none")]
-        raise OptionProblem("what predict computes is not known", facts, "--output NAME, of a value of the model")
+        raise OptionProblem("what predict computes is not known", facts, "--predict VALUE, by its name in the training graph")
     return (own or losses)[0].inputs[0]
 
 
 def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
     """The part of a training graph that computes a value, as it is used once trained."""
     if all(output not in node.outputs for node in train.nodes):
-        raise OptionProblem(f"no node of the training graph computes {output!r}", hint="--output NAME of another value")
+        raise OptionProblem(f"no node of the training graph computes {output!r}", hint="--predict another VALUE")
     part = live_nodes(topological(train), (output,), {}, lambda node: False)
     model = evaluation_form(replace(train, nodes=part, outputs=(output,)), _renewed(train))
     nodes = live_nodes(model.nodes, (output,), {}, lambda node: False)
@@ -82,7 +82,7 @@ def _joined(program: Program, predicted: Program) -> Program:
     }
     result = names[predicted.outputs[0]]
     if predicted.tensors[predicted.storage(predicted.outputs[0])].role != "value":
-        raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--output NAME of another value")
+        raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--predict another VALUE")
     return replace(
         program,
         tensors={**program.tensors, **added},
@@ -98,7 +98,7 @@ def _names(program: Program, predicted: Program) -> Iterator[tuple[str, str]]:
     for tensor in predicted.tensors.values():
         known = program.tensors.get(tensor.name)
         if tensor.role == "data" and (known is None or known.role not in ("data", "weight", "constant")):
-            hint = "--output NAME of a value that the model computes"
+            hint = "--predict a VALUE that the model computes"
             raise OptionProblem(f"predict would read {tensor.name!r}, which no sample has", hint=hint)
         same = known is not None and (tensor.role == "data" or _equal(tensor, known))
         name = tensor.name
