@@ -39,7 +39,9 @@ def _compared(program: Program, train: RawGraph) -> str:
     own = [node for node in losses if node.outputs[0] == program.outputs[0]]
     if len(own or losses) != 1:
         facts = [("losses", ", ".join(node.name for node in losses) or "none")]
-        raise OptionProblem("what predict computes is not known", facts, "--predict VALUE, by its name in the training graph")
+        raise OptionProblem(
+            "what predict computes is not known", facts, "--predict VALUE, by its name in the training graph"
+        )
     return (own or losses)[0].inputs[0]
 
 

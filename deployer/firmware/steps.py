@@ -52,19 +52,23 @@ class TableView:
 
 @dataclass(frozen=True)
 class GraphView:
-    """A function that runs a graph; `fresh` is there where a step asks whether the pass is the first of its update."""
+    """A function that runs a graph; `fresh` is there where a step asks whether the pass is the first of its update.
+
+    `calls` are numbered from 0 on.
+    """
 
     name: CText
     fresh: tuple[CText, ...]
-    calls: tuple[CText, ...]
+    calls: tuple[tuple[int, CText], ...]
 
 
 @dataclass(frozen=True)
 class StepsView:
-    """All steps of a plan; `bytes` is what their tables take."""
+    """All steps of a plan: the graph that may stop after each of its steps, the others; `bytes` of their tables."""
 
     kernels: tuple[KernelView, ...]
     tables: tuple[TableView, ...]
+    paced: GraphView
     graphs: tuple[GraphView, ...]
     bytes: int
 
@@ -73,27 +77,40 @@ def steps_view(plan: Plan, names: Mapping[str, str]) -> StepsView:
     """The steps of a plan whose every step is one call; `names` are those of its graphs' functions."""
     printer = Printer(Names(plan))
     programs = [lower(step) for step in plan.steps]
-    varying = {program.step: dict(_assigned(program.body)) for program in programs}
-    kernels = {program.kernel.symbol: program.kernel for program in programs}
-    given: dict[str, tuple[str, ...]] = {}
-    for symbol, kernel in kernels.items():
-        changing = {name for p in programs if p.kernel.symbol == symbol for name in varying[p.step]}
-        given[symbol] = tuple(name for name, _ in kernel.scalars if name in changing)
-        if changing - set(given[symbol]):
-            raise InternalError(f"{symbol}: addresses change within the step")
+    given = _given(programs)
     tables = tuple(_table(p, given[p.kernel.symbol], printer) for p in programs)
     calls: dict[str, list[str]] = {graph: [] for graph in plan.graphs}
     for step, program in zip(plan.steps, programs, strict=True):
-        fixed, own = dict(program.arguments), varying[program.step]
-        values = [_given(own[n]) if n in own else printer.text(fixed.get(n, 0)) for n in given[step.kernel.symbol]]
-        words = ["model", f"&{_name(program)}", *values]
+        words = ["model", f"&{_name(program)}", *_values(program, given[step.kernel.symbol], printer)]
         calls[step.graph].append(f"run_{step.kernel.symbol}({', '.join(words)});")
+    kernels = {program.kernel.symbol: program.kernel for program in programs}
+    paced, *graphs = (_graph(names[graph], lines) for graph, lines in calls.items())
     return StepsView(
         kernels=tuple(_kernel(kernels[symbol], given[symbol]) for symbol in sorted(kernels)),
         tables=tables,
-        graphs=tuple(_graph(names[graph], lines) for graph, lines in calls.items()),
+        paced=paced,
+        graphs=tuple(graphs),
         bytes=sum(4 * (len(p.kernel.pointers) + len(p.kernel.scalars) - len(given[p.kernel.symbol])) for p in programs),
     )
+
+
+def _given(programs: Sequence[LoopProgram]) -> dict[str, tuple[str, ...]]:
+    """By kernels the scalars that are not the same in all passes, in some step that calls it."""
+    changing: dict[str, set[str]] = {program.kernel.symbol: set() for program in programs}
+    for program in programs:
+        changing[program.kernel.symbol].update(name for name, _ in _assigned(program.body))
+    kernels = {program.kernel.symbol: program.kernel for program in programs}
+    given = {symbol: tuple(n for n, _ in kernel.scalars if n in changing[symbol]) for symbol, kernel in kernels.items()}
+    for symbol, names in given.items():
+        if changing[symbol] - set(names):
+            raise InternalError(f"{symbol}: addresses change within the step")
+    return given
+
+
+def _values(program: LoopProgram, given: Sequence[str], printer: Printer) -> list[str]:
+    """The C of what a call says of its step."""
+    fixed, own = dict(program.arguments), dict(_assigned(program.body))
+    return [_changing(own[name]) if name in own else printer.text(fixed.get(name, 0)) for name in given]
 
 
 def _assigned(body: Block) -> Iterator[tuple[str, Expr]]:
@@ -110,7 +127,7 @@ def _assigned(body: Block) -> Iterator[tuple[str, Expr]]:
                 raise InternalError(f"a step of one level has a {type(statement).__name__}")
 
 
-def _given(value: Expr) -> str:
+def _changing(value: Expr) -> str:
     """The C of an argument that changes from pass to pass."""
     if value == FLAG:
         return "fresh"
@@ -150,4 +167,4 @@ def _kernel(kernel: Kernel, given: Sequence[str]) -> KernelView:
 
 def _graph(name: str, calls: Sequence[str]) -> GraphView:
     asks = any("fresh" in call.split("(", 1)[1] for call in calls)
-    return GraphView(identifier(name), (code("fresh"),) if asks else (), tuple(map(code, calls)))
+    return GraphView(identifier(name), (code("fresh"),) if asks else (), tuple(enumerate(map(code, calls))))

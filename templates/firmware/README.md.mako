@@ -56,6 +56,9 @@ cmake -B build && cmake --build build && build/${v.name}_example
 As a part of other projects: `add_subdirectory(${v.name})` and `target_link_libraries(app ${v.name})`, or all of `src/*.c` with
 `include/` among the include folders and the flags `${v.flags}`; without them a compiler may round otherwise.
 
+A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then `${v.name}_train_step_continue`
+until it says that it is done.
+
 <%text>##</%text> Learning rates
 
 ${v.rate_text}

@@ -29,11 +29,13 @@ extern "C" {
 /* How a call ended. */
 typedef enum {
     ${v.upper}_OK = 0,
+    ${v.upper}_MORE,           /* no error: steps of the pass are left */
     ${v.upper}_ERROR_POINTER,  /* a pointer is null */
     ${v.upper}_ERROR_STRUCT,   /* ${v.name}_init has not prepared this struct */
     ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or library rounds in another way: results would differ in bits */
     ${v.upper}_ERROR_DUE,      /* an update has to come first */
-    ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update */
+    ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update, or none was begun */
+    ${v.upper}_ERROR_RUNNING,  /* a training pass was begun, and has to come to its end */
     ${v.upper}_ERROR_INPUT,    /* an input chooses, as a label does, and holds a number that there is no choice for */
     ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; drop the passes, as an update would take that */
     ${v.upper}_ERROR_INDEX,    /* there is no weight, or no rate, of that index */
@@ -53,6 +55,7 @@ typedef struct {
     } memory;
     float numbers[${v.upper}_NUMBERS + 1u];
     uint32_t passes;
+    uint32_t step;
     uint32_t ready;
     ${v.name}_status_t last;
 } ${v.name}_t;
@@ -69,10 +72,16 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape
 /* Forward and backward pass over the inputs; adds to the gradients. `loss` may be null. */
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
 
+/* The same pass in parts: each call makes so many steps of ${v.upper}_STEPS, and says _MORE until the last one is made, with the
+ * loss. No bit depends on the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
+#define ${v.upper}_STEPS ${v.train_steps}u
+${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model);
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss);
+
 /* Changes the weights by the gradients of the passes since the last update, usually ${v.upper}_ACCUMULATE of them. */
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model);
 
-/* Forgets the passes since the last update: the next one begins with gradients of zero. */
+/* Forgets the passes since the last update, also one that is under way: the next one begins with gradients of zero. */
 ${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model);
 
 /* The learning rate of a group, below ${v.upper}_RATES, for updates to come. It is no part of the state that is saved. */

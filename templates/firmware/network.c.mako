@@ -68,13 +68,24 @@ static const ${t.kernel}_at_t ${t.name} = {
 % endfor
 };
 % endfor
+
+#define TRAIN_STEPS ${v.train_steps}u
+
+static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
+% for name in v.steps.paced.fresh:
+    const uint32_t ${name} = model->passes == 0;
+% endfor
+    switch (step) {
+% for number, call in v.steps.paced.calls:
+    case ${number}: ${call} break;
+% endfor
+    default: break;
+    }
+}
 % for g in v.steps.graphs:
 
 static void ${g.name}(${v.name}_t *model) {
-% for name in g.fresh:
-    const uint32_t ${name} = model->passes == 0;
-% endfor
-% for call in g.calls:
+% for number, call in g.calls:
     ${call}
 % endfor
 }
@@ -90,6 +101,12 @@ static ${v.name}_status_t ended(${v.name}_t *model, ${v.name}_status_t status) {
 static ${v.name}_status_t usable(const ${v.name}_t *model) {
     if (!model) return ${v.upper}_ERROR_POINTER;
     return model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
+}
+
+/* Whether the struct can be used, and no pass is under way. */
+static ${v.name}_status_t idle(${v.name}_t *model) {
+    const ${v.name}_status_t status = usable(model);
+    return status ? status : model->step ? ended(model, ${v.upper}_ERROR_RUNNING) : ${v.upper}_OK;
 }
 
 static int is_finite(float value) { return value - value == 0.0f; }
@@ -142,13 +159,28 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model) { return usable(model) 
 % endfor
 
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = ${v.name}_train_step_begin(model);
+    return status ? status : ${v.name}_train_step_continue(model, UINT32_MAX, loss);
+}
+
+${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
     if (model->passes >= ${v.upper}_ACCUMULATE) return ended(model, ${v.upper}_ERROR_DUE);
 % for _ in v.checked:
     if (!inputs_fit(model, 0)) return ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
-    train_graph(model);
+    model->step = 1;
+    return ended(model, ${v.upper}_OK);
+}
+
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss) {
+    const ${v.name}_status_t status = usable(model);
+    if (status) return status;
+    if (model->step == 0) return ended(model, ${v.upper}_ERROR_EARLY);
+    for (; steps > 0 && model->step <= TRAIN_STEPS; steps--) ${v.steps.paced.name}(model, model->step++ - 1u);
+    if (model->step <= TRAIN_STEPS) return ended(model, ${v.upper}_MORE);
+    model->step = 0;
     model->passes++;
     const float value = model->memory.f32[${v.loss}];
     if (loss) *loss = value;
@@ -156,7 +188,7 @@ ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss) {
 }
 
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
     if (model->passes == 0) return ended(model, ${v.upper}_ERROR_EARLY);
     optimizer_graph(model);
@@ -168,6 +200,7 @@ ${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model) {
     const ${v.name}_status_t status = usable(model);
     if (status) return status;
     model->passes = 0;
+    model->step = 0;
     return ended(model, ${v.upper}_OK);
 }
 
@@ -190,7 +223,7 @@ ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t grou
 % for t in v.output:
 
 ${v.name}_status_t ${v.name}_predict(${v.name}_t *model) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
 % for _ in v.checked:
     if (!inputs_fit(model, 1)) return ended(model, ${v.upper}_ERROR_INPUT);
@@ -245,9 +278,11 @@ ${v.name}_status_t ${v.name}_get_weight(${v.name}_t *model, uint32_t index, void
 }
 
 ${v.name}_status_t ${v.name}_set_weight(${v.name}_t *model, uint32_t index, const void *values, size_t bytes) {
+    const ${v.name}_status_t busy = idle(model);
+    if (busy) return busy;
     const ${v.name}_status_t status = weight_fits(model, index, values, bytes);
     if (!status) memcpy(&model->memory.u32[weights[index].at], values, bytes);
-    return usable(model) ? status : ended(model, status);
+    return ended(model, status);
 }
 
 /* ---- the state as bytes ---- */
@@ -298,7 +333,7 @@ static int is_whole(const ${v.name}_t *model) { return ${v.upper}_ACCUMULATE > 1
 size_t ${v.name}_state_size(void) { return ${v.upper}_STATE_BYTES; }
 
 ${v.name}_status_t ${v.name}_save(${v.name}_t *model, void *image, size_t bytes) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
     if (!image) return ended(model, ${v.upper}_ERROR_POINTER);
     if (bytes < ${v.upper}_STATE_BYTES) return ended(model, ${v.upper}_ERROR_SIZE);
@@ -310,7 +345,7 @@ ${v.name}_status_t ${v.name}_save(${v.name}_t *model, void *image, size_t bytes)
 
 ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes) {
     const uint8_t *from = image;
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
     if (!image) return ended(model, ${v.upper}_ERROR_POINTER);
     if (bytes < ${v.upper}_STATE_BYTES) return ended(model, ${v.upper}_ERROR_SIZE);
@@ -329,7 +364,7 @@ ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t 
 }
 
 ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = idle(model);
     if (status) return status;
     if (!digest) return ended(model, ${v.upper}_ERROR_POINTER);
     *digest = state(model, 0);
@@ -346,11 +381,13 @@ ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model) {
 const char *${v.name}_status_text(${v.name}_status_t status) {
     switch (status) {
     case ${v.upper}_OK: return "well";
+    case ${v.upper}_MORE: return "steps of the pass are left";
     case ${v.upper}_ERROR_POINTER: return "a pointer is null";
     case ${v.upper}_ERROR_STRUCT: return "the struct is not prepared";
     case ${v.upper}_ERROR_MACHINE: return "this machine rounds in another way";
+    case ${v.upper}_ERROR_RUNNING: return "a training pass is under way";
     case ${v.upper}_ERROR_DUE: return "an update has to come first";
-    case ${v.upper}_ERROR_EARLY: return "there was no training pass since the last update";
+    case ${v.upper}_ERROR_EARLY: return "there is no training pass";
     case ${v.upper}_ERROR_INPUT: return "an input holds a number that there is no choice for";
     case ${v.upper}_ERROR_LOSS: return "the loss is infinite or no number";
     case ${v.upper}_ERROR_INDEX: return "there is no such index";
