@@ -2,7 +2,7 @@
 
 import argparse
 
-from deployer import ending, pipeline
+from deployer import ending, pipeline, requests
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.ir import Program
@@ -23,8 +23,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     """Write the library that the command line asks for."""
     name = check_name(a.name)
     target = targets.load(a.platform or library_rules().target)
-    budgets = {level: size for level, size in a.budget}
-    options = Options(target=target.name, budgets=budgets or None)
+    options = Options(target=target.name, budgets=requests.budgets_of(a, target) or None)
 
     def warn(warning: DeployerWarning) -> None:
         ending.tell(str(warning))

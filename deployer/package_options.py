@@ -2,6 +2,7 @@
 
 import argparse
 
+from deployer.core.level import ALIASES
 from deployer.values import budget, path, positive
 
 
@@ -18,3 +19,4 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     )
     text = "limit of its memory, in which the struct has to fit"
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
+    p.set_defaults(**dict.fromkeys(ALIASES))

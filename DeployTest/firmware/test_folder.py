@@ -79,6 +79,7 @@ def test_refusals(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "name of a file inside" in refused(capsys, *start, "gemm_f32")
     assert "no node of the training graph computes 'nothing'" in refused(capsys, *start, "net", "--predict", "nothing")
     assert "a library works in one" in refused(capsys, *start, "net", "-p", "host")
+    assert "has the budgets 5 B and 6 B" in refused(capsys, *start, "net", "--budget", "RAM=5", "--budget", "RAM=6")
     message = refused(capsys, *start, "net", "--budget", "RAM=4000")
     assert "do not fit RAM" in message
     assert not folder.exists()

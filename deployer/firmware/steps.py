@@ -82,7 +82,7 @@ def steps_view(plan: Plan, names: Mapping[str, str]) -> StepsView:
     calls: dict[str, list[str]] = {graph: [] for graph in plan.graphs}
     for step, program in zip(plan.steps, programs, strict=True):
         words = ["model", f"&{_name(program)}", *_values(program, given[step.kernel.symbol], printer)]
-        calls[step.graph].append(f"run_{step.kernel.symbol}({', '.join(words)});")
+        calls[step.graph].append(f"{step.kernel.symbol}_call({', '.join(words)});")
     kernels = {program.kernel.symbol: program.kernel for program in programs}
     paced, *graphs = (_graph(names[graph], lines) for graph, lines in calls.items())
     return StepsView(

@@ -44,7 +44,7 @@ typedef struct {
 % endfor
 } ${k.symbol}_at_t;
 
-static void run_${k.symbol}(${v.name}_t *model, const ${k.symbol}_at_t *at${k.parameters}) {
+static void ${k.symbol}_call(${v.name}_t *model, const ${k.symbol}_at_t *at${k.parameters}) {
     const ${k.symbol}_args_t args = {
 % for field, address in k.places:
         .${field} = ${address}(model, at->${field}),
