@@ -1,9 +1,11 @@
 """Libraries built by other tools and for other machines, and those of all models: one digest of the final state."""
 
+import itertools
 import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
+from DeployTest.commands.hostile_names import MARK, PIECES, rename_case
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.models import simple_mlp
@@ -104,6 +107,25 @@ def test_cmake(compiler: str, models_root: Path, tmp_path: Path) -> None:
     ran("cmake", "-S", consumer, "-B", tmp_path / "other", words[0], f"-DCMAKE_PREFIX_PATH={prefix}")
     ran("cmake", "--build", tmp_path / "other")
     assert ran(tmp_path / "other/consumer") == printed(models_root)
+
+
+@pytest.mark.parametrize(
+    "form", [lambda piece, n: f"n{n}{piece}", lambda piece, n: f"{piece}{n}"], ids=["end", "begin"]
+)
+def test_hostile_names(form: Callable[[str, int], str], models_root: Path, tmp_path: Path) -> None:
+    """Names that C, make, Markdown and JSON would take for their own, in every place: none of it is built or run."""
+    pieces, names = itertools.cycle(p for k, p in PIECES.items() if "long" not in k), dict[str, str]()
+    train = case_dir("simple_mlp", models_root)
+    hostile = rename_case(train, tmp_path / "case", lambda n: names.setdefault(n, form(next(pieces), len(names))))
+    folders = [packaged("net", case, tmp_path / name) for name, case in (("one", train), ("other", hostile))]
+    for folder in folders:
+        ran("make", "-s", "-C", folder, f"CFLAGS=-O1 {' '.join(WARNINGS)}")
+    outputs = [ran(folder / "build/net_example").splitlines()[:-1] for folder in folders]
+    assert outputs[0] == outputs[1]
+    assert not (tmp_path / "other" / MARK).exists()
+    page = (tmp_path / "other/README.md").read_text()
+    assert page.isascii()
+    assert len(page.splitlines()) == len((tmp_path / "one/README.md").read_text().splitlines())
 
 
 def test_make_install(models_root: Path, tmp_path: Path) -> None:
