@@ -5,13 +5,15 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from deployer.core.target import TARGETS_DIR
 from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
 from DeployTest.commands.hostile_names import MARK, PIECES, rename_case
@@ -25,7 +27,14 @@ pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/firmware.md"
 MODELS = sorted(path.stem for path in (HERE.parent / "models").glob("*.py") if "\ndef generate(" in path.read_text())
-CORTEX_M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+CORES = {
+    "cortex-m4": ("mps2-an386", ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
+    "cortex-m7": ("mps2-an500", ("-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")),
+    "cortex-m55": ("mps3-an547", ("-mfloat-abi=hard", "-mfpu=auto")),
+    "cortex-m3": ("mps2-an385", ("-DHAL_OWN_FMA",)),
+    "cortex-m0": ("mps2-an385", ("-DHAL_OWN_FMA",)),
+}
+"""Cores with QEMU's board for them, and what their compiler needs to know."""
 CONSUMER = """cmake_minimum_required(VERSION 3.13)
 project(consumer C)
 find_package(dense REQUIRED)
@@ -142,14 +151,44 @@ def test_sanitizers(models_root: Path, tmp_path: Path) -> None:
     assert ran(tmp_path / "dense_example") == printed(models_root)
 
 
-def test_cortex_m4(models_root: Path, tmp_path: Path) -> None:
-    """The example under QEMU's board with a Cortex-M4 prints the same."""
+def built_for(core: str, flags: Sequence[str], folder: Path, program: Path) -> list[str]:
+    """Build the example for a core; the command that runs it."""
     needed("arm-none-eabi-gcc", "qemu-system-arm")
-    folder, program = dense(models_root), tmp_path / "program.elf"
-    flags = [f"-std=c{library_rules().standard}", "-O2", "-ffunction-sections", *library_rules().flags, *CORTEX_M4]
+    usual = [f"-std=c{library_rules().standard}", "-O2", "-ffunction-sections", f"-mcpu={core}", "-mthumb"]
     sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", HERE / "cortex_m/start.c"]
     link = ["-Wl,--gc-sections", "-nostartfiles", "-T", HERE / "cortex_m/link.ld", "--specs=rdimon.specs", "-lm"]
-    ran("arm-none-eabi-gcc", *flags, *WARNINGS, f"-I{folder}/include", *sources, *link, "-o", program)
-    board = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
-    semihosting = ["-semihosting-config", "enable=on,target=native"]
-    assert ran("qemu-system-arm", *board, *semihosting, "-kernel", program) == printed(models_root)
+    words = [*usual, *library_rules().flags, *flags, *WARNINGS, f"-I{folder}/include"]
+    ran("arm-none-eabi-gcc", *words, *sources, *link, "-o", program)
+    semihosting = ["-semihosting-config", "enable=on,target=native", "-kernel", str(program)]
+    return ["qemu-system-arm", "-M", CORES[core][0], "-nographic", "-monitor", "none", "-serial", "none", *semihosting]
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
+    """The example prints the same under QEMU, with a floating-point unit and without."""
+    command = built_for(core, CORES[core][1], dense(models_root), tmp_path / "program.elf")
+    assert ran(*command) == printed(models_root)
+
+
+def test_machines_that_round_twice(models_root: Path, tmp_path: Path) -> None:
+    """Where the compiler's library rounds twice, the library says so and computes nothing."""
+    command = built_for("cortex-m3", (), dense(models_root), tmp_path / "program.elf")
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.stdout == "error: this machine rounds in another way\n"
+
+
+def test_own_fma(tmp_path: Path) -> None:
+    """The function by integers has the bits of the C library's, for 10^7 triples of all kinds."""
+    flags = ["-std=c11", "-O2", "-ffp-contract=off", *WARNINGS, f"-I{TARGETS_DIR / 'portable'}"]
+    sources = [HERE / "check_fma.c", TARGETS_DIR / "portable/fma_f32.c"]
+    ran("gcc", *flags, *sources, "-lm", "-o", tmp_path / "check")
+    assert ran(tmp_path / "check") == "0 of 10000000\n"
+
+
+def test_own_fma_is_for_all(models_root: Path, tmp_path: Path) -> None:
+    """With the flag no kernel and no header calls another one."""
+    folder = packaged("normed", nets.normed_case(tmp_path / "case"), tmp_path / "library")
+    ran("make", "-s", "-C", folder, "build/libnormed.a", "CFLAGS=-O1 -DHAL_OWN_FMA")
+    words = ran("nm", folder / "build/libnormed.a").split()
+    assert "normed_fmaf" in words
+    assert "fmaf" not in words

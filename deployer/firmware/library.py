@@ -27,8 +27,8 @@ GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimi
 """The functions that run the graphs of a plan."""
 ONCE = (1,)
 """What a template goes through once where it prints something at all."""
-CHECKS = "exact_f32.h"
-"""The header by which a library finds out how its machine rounds."""
+NEEDED = ("exact_f32.h", "fma_f32.c")
+"""How a library finds out how its machine rounds, and a way out where that is another one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         )
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
-    sources = kernel_sources(kernels, target.toolchain, made.name, (CHECKS,))
+    sources = kernel_sources(kernels, target.toolchain, made.name, NEEDED)
     check_name(made.name, sources)
     view = _View(made)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}

@@ -13,6 +13,8 @@ from deployer.core.target import TARGETS_DIR, Toolchain
 from deployer.running.kernels import COMMON, kernel_source
 
 PORTABLE = TARGETS_DIR / "portable"
+OWN_FMA = "hal_fmaf"
+"""The portable HAL's function, of which each library has its own."""
 _INCLUDE = re.compile(r'^(#ifdef \w+\n)?#include "([^"]+)"$', re.MULTILINE)
 """An include; right behind a condition it is of machines that say so themselves, which a library does not."""
 
@@ -37,9 +39,9 @@ def library_rules() -> Rules:
 
 
 def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
-    """The texts of all files by name: kernels in their portable form, and headers, `needed` ones and what they include.
+    """The texts of all files by name: kernels in their portable form, `needed` files, and what all of these include.
 
-    `tools` is the toolchain of the plan's target. To the linker each kernel is known with the prefix.
+    `tools` is the toolchain of the plan's target. To the linker each function is known with the prefix.
     """
     files: dict[str, str] = {}
     portable = replace(tools, sources=("portable",))
@@ -51,7 +53,7 @@ def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, nee
     waiting = [*needed, *(name for text in files.values() for name in _included(text))]
     for name in waiting:
         if name not in files:
-            files[name] = _header(name)
+            files[name] = re.sub(rf"\b{OWN_FMA}\b", f"{prefix}_fmaf", _shared(name))
             waiting += _included(files[name])
     return dict(sorted(files.items()))
 
@@ -73,9 +75,9 @@ def _included(text: str) -> list[str]:
     return [name for condition, name in _INCLUDE.findall(text) if not condition]
 
 
-def _header(name: str) -> str:
+def _shared(name: str) -> str:
     places = [folder / name for folder in (PORTABLE, COMMON / "include")]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise InternalError(f"there is no header {name}", [("looked for", ", ".join(map(str, places)))])
+        raise InternalError(f"there is no file {name}", [("looked for", ", ".join(map(str, places)))])
     return found.read_text()

@@ -78,6 +78,8 @@ update, then these tensors, and the 64-bit FNV-1a digest of all that.
 <%text>##</%text> Other machines
 
 `src/hal.h` is all that kernels know of the machine: which core runs, and how many there are. What is needed besides is a multiplication and
-addition with one rounding (`fmaf`, an instruction of most floating-point units; `${v.name}_init` checks it) and no flushing of subnormals.
+addition with one rounding (`fmaf`, an instruction of most floating-point units) and no flushing of subnormals; `${v.name}_init` checks both.
+Where it answers `${v.upper}_ERROR_MACHINE`, as on cores without floating-point unit, the flag `-DHAL_OWN_FMA` takes a function of the
+library's own, which computes the same bits by integers.
 
 The code is under the Apache-2.0 licence in `LICENSE`; weights and samples are yours.

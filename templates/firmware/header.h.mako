@@ -32,7 +32,7 @@ typedef enum {
     ${v.upper}_MORE,           /* no error: steps of the pass are left */
     ${v.upper}_ERROR_POINTER,  /* a pointer is null */
     ${v.upper}_ERROR_STRUCT,   /* ${v.name}_init has not prepared this struct */
-    ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or library rounds in another way: results would differ in bits */
+    ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or library rounds in another way; -DHAL_OWN_FMA may help */
     ${v.upper}_ERROR_DUE,      /* an update has to come first */
     ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update, or none was begun */
     ${v.upper}_ERROR_RUNNING,  /* a training pass was begun, and has to come to its end */

@@ -6,6 +6,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "hal.h" /* before what computes */
 #include "exact_f32.h"
 #include "${v.name}_weights.h"
 % for k in v.steps.kernels:

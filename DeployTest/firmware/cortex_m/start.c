@@ -10,7 +10,7 @@ int main(void);
 #define CPACR (*(volatile uint32_t *)0xe000ed88u)
 
 void start(void) {
-    CPACR |= 0xfu << 20; /* the floating-point unit, for all */
+    CPACR |= 0xfu << 20; /* the floating-point unit, for all; without one nothing happens */
     __asm volatile("dsb\n isb");
     memcpy(data_begin, data_load, (size_t)((char *)data_end - (char *)data_begin));
     memset(bss_begin, 0, (size_t)((char *)bss_end - (char *)bss_begin));
