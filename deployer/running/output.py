@@ -161,10 +161,11 @@ def _check_ways(directory: Path, names: Iterable[str]) -> None:
             raise OptionProblem(f"{folder} is not a folder", hint="move it away, or another -o")
 
 
-def _is_inside(name: str) -> bool:
-    """Whether a name leads to a file in the folder or below, by no detour."""
+def _is_inside(directory: Path, name: str) -> bool:
+    """Whether a name leads to a file in the folder or below, by no detour and no link."""
     path = PurePath(name)
-    return str(path) == name and path.name != "" and not path.is_absolute() and ".." not in path.parts
+    plain = str(path) == name and path.name != "" and not path.is_absolute() and ".." not in path.parts
+    return plain and not any((directory / parent).is_symlink() for parent in list(path.parents)[:-1])
 
 
 def foreign(directory: Path, names: Iterable[str]) -> list[str]:
@@ -209,7 +210,7 @@ def _manifest(directory: Path) -> Digests:
         return {}
     try:
         files = json.loads(path.read_text("utf-8"))["files"]
-        return {str(name): [str(d) for d in digests] for name, digests in files.items() if _is_inside(name)}
+        return {str(name): [str(d) for d in digests] for name, digests in files.items() if _is_inside(directory, name)}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FileProblem(
             f"{path} is damaged",

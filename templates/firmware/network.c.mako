@@ -100,8 +100,7 @@ static ${v.name}_status_t ended(${v.name}_t *model, ${v.name}_status_t status) {
 }
 
 static ${v.name}_status_t usable(const ${v.name}_t *model) {
-    if (!model) return ${v.upper}_ERROR_POINTER;
-    return model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
+    return !model ? ${v.upper}_ERROR_POINTER : model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
 }
 
 /* Whether the struct can be used, and no pass is under way. */
@@ -217,8 +216,7 @@ ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t grou
 % endfor
         return ended(model, ${v.upper}_OK);
 % endfor
-    default:
-        return ended(model, ${v.upper}_ERROR_INDEX);
+    default: return ended(model, ${v.upper}_ERROR_INDEX);
     }
 }
 % for t in v.output:
