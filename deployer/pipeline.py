@@ -16,6 +16,7 @@ from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference, windows
 from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.raw_graph import RawGraph
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
@@ -48,6 +49,7 @@ class Case:
     expected: dict[str, Array]
     note: str
     notes: tuple[str, ...] = ()  # what a report says of the case besides
+    train: RawGraph | None = None  # the training graph as its file has it
 
     @property
     def passes(self) -> int:
@@ -78,7 +80,7 @@ def load_training(
     read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
     dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
     notes = (*notes, *windows(dataset))
-    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes)
+    return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes, read.train)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,7 @@ class _Training:
     folder: Path
     program: Program
     parameters: Parameters | None
+    train: RawGraph
 
     @property
     def gold(self) -> Path:
@@ -118,7 +121,7 @@ def _read_training(
         count = changing or data_inputs(folder)
     program = check.check_program(source, data_inputs=count, learning_rate=learning_rate, warn=warn)
     verify_program(program)
-    return _Training(folder, program, parameters)
+    return _Training(folder, program, parameters, source.main)
 
 
 def _with_rates(

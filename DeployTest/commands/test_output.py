@@ -147,14 +147,15 @@ def test_damaged_manifest(text: str, tmp_path: Path) -> None:
     assert (tmp_path / "a.c").read_text() == "x"
 
 
-@pytest.mark.parametrize("name", ["../outside", "..", "/outside", "sub/file"])
+@pytest.mark.parametrize("name", ["../outside", "..", "/outside", "linked/outside", "sub/../../outside", "sub//file"])
 def test_hostile_manifest(name: str, tmp_path: Path) -> None:
-    """A manifest names files of its own folder alone."""
+    """A manifest names files of its own folder, and of folders in it, to which no link leads."""
     folder = tmp_path / "c"
     output.write(folder, {"a.c": "x"})
     (tmp_path / "outside").write_text("x")
     (folder / "sub").mkdir()
     (folder / "sub" / "file").write_text("x")
+    (folder / "linked").symlink_to(tmp_path)
     digests = json.loads((folder / MANIFEST).read_text())["files"]["a.c"]
     (folder / MANIFEST).write_text(json.dumps({"version": 1, "files": {name: [*digests, ""]}}))
     output.discard(folder, [name])

@@ -95,6 +95,7 @@ BROKEN: dict[str, tuple[str, Change]] = {
     "role lists": ("ssa", lambda p: replace(p, weights=())),
     "flag": ("ssa", lambda p: replace(p, flag="")),
     "output": ("ssa", lambda p: replace(p, outputs=("nothing",))),
+    "held": ("ssa", lambda p: replace(p, held=("w",))),
     "two producers": ("producer", lambda p: nodes(p, 0, lambda n: (*n, replace(n[0], name="copy")))),
     "no producer": ("producer", lambda p: nodes(p, 0, lambda n: n[1:])),
     "producer of an input": ("producer", lambda p: node_change(p, "Mul", outputs=("t",))),

@@ -33,13 +33,13 @@ def generate_files(plan: Plan) -> dict[str, str]:
     """The text of each file by name: a C file per graph, header, harness, kernel headers, and the simulator's map."""
     target = target_of(plan.options)
     graphs, origin = plan.graphs, render.provenance(plan)
-    files = {"Network.h": _render("network.h", render.header_view(plan, target, origin))}
+    files = {"Network.h": rendered("network.h", render.header_view(plan, target, origin))}
     for graph in graphs:
-        files[FILE_NAMES[graph]] = _render("network.c", render.network_view(plan, graph, origin))
+        files[FILE_NAMES[graph]] = rendered("network.c", render.network_view(plan, graph, origin))
     main = "harness.c" if "train" in graphs else "inference.c"
-    files["Harness.c"] = _render(main, harness_view(plan, target, origin))
+    files["Harness.c"] = rendered(main, harness_view(plan, target, origin))
     if target.guard_bytes:
-        files["SimulationMap.c"] = _render("simulation.c", simulation_view(plan, target, origin))
+        files["SimulationMap.c"] = rendered("simulation.c", simulation_view(plan, target, origin))
     for kernel in dict.fromkeys(step.kernel for step in plan.steps):
         files |= kernel_files(kernel)
     return dict(sorted(files.items()))
@@ -50,14 +50,14 @@ def stretch_files(plan: Plan) -> dict[str, str]:
     target = target_of(plan.options)
     return {
         **generate_files(plan),
-        "Harness.c": _render("stretch.c", stretch_view(plan, target, render.provenance(plan))),
+        "Harness.c": rendered("stretch.c", stretch_view(plan, target, render.provenance(plan))),
     }
 
 
 def kernel_files(kernel: Kernel) -> dict[str, str]:
     """The header of a kernel, and its C where that is printed from a formula."""
     form = printed_form(kernel.symbol)
-    printed = {f"{kernel.symbol}.c": _render(*form)} if form else {}
+    printed = {f"{kernel.symbol}.c": rendered(*form)} if form else {}
     return {f"{kernel.symbol}.h": kernel_header(kernel), **printed}
 
 
@@ -67,7 +67,8 @@ def _template(name: str) -> Template:
     return lookup.get_template(f"{name}.mako")
 
 
-def _render(name: str, view: Any) -> str:
+def rendered(name: str, view: Any) -> str:
+    """The text that a template prints of a view."""
     template = _template(name)
     try:
         return str(template.render(v=view))

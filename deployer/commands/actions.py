@@ -44,6 +44,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "train-graph": train_graph,
         "fit": fit_model,
         "export": export_model,
+        "package": package,
         "calibrate": calibrate,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
@@ -310,6 +311,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         mean=a.accumulate == ACCUMULATIONS[1],
         flush=a.leftover == LEFTOVERS[True],
         dropout=a.dropout == "on",
+        statistics=a.statistics,
         axes=requests.axes_of(a),
         expected=requests.expected_of(a),
         warn=lambda warning: ending.tell(str(warning)),
@@ -334,6 +336,13 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     console.event("end", {"tensors": list(written), "output": str(a.output)})
     console.lines(f"{a.output}: {len(written)} tensor{'s' if len(written) > 1 else ''} from {a.weights}")
     return 0
+
+
+def package(a: argparse.Namespace, console: Terminal) -> int:
+    """Make a training case a library."""
+    from deployer.commands.package import package_case
+
+    return package_case(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

@@ -8,6 +8,7 @@ from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import add_export_options, add_fit_options
 from deployer.commands.late import LateParser
+from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
 from deployer.commands.values import (
     finite,
@@ -94,6 +95,10 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_fit_options(fit)
     add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
     add_export_options(commands)
+    package_text = "make a training case a library of C with an interface, for firmware"
+    package = commands.add_parser("package", help=package_text, description=package_text)
+    add_package_options(package)
+    add_output(package, "the library's folder", required=True)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     text = "the target; its HAL has to run here"
@@ -167,6 +172,8 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
     text += " count, as if their samples were one batch (default sum)"
     p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    text = "renew running statistics of norms in each pass, as PyTorch defines them"
+    p.add_argument("--statistics", action="store_true", help=text)
     add_leftover(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
     add_output(p, "where the two folders of the case go", required=True)

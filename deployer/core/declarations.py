@@ -1,7 +1,7 @@
 """Declarations by which an operator is a loss, an optimizer, an accumulator or a sum, or decides; no code names one."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -356,8 +356,8 @@ class Modes:
         """A node that draws, as it is where it does not."""
         return node
 
-    def evaluated(self, node: Node) -> tuple[Node, dict[str, str]]:
-        """The node in a model that is used, not trained; and by outputs that it then lacks, what stands for them."""
+    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
         return node, {}
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:

@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.artefact import IF_ANY
+
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
 """Element types of a target, with their bytes. ONNX's other integers and bool become int32, its float64 float32."""
@@ -132,7 +134,8 @@ class Program:
 
     `data` are the per-sample inputs, `weights` the parameters that come with the test case, `accumulators` the gradient
     buffers, `flag` the lazy-reset input (empty without one), `outputs` what the harness reads: the loss first, or the
-    results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites.
+    results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites. `held`
+    are data inputs that nothing may overwrite: they are filled at any time, by who calls the graphs in any order.
     """
 
     tensors: dict[str, Tensor]
@@ -143,11 +146,17 @@ class Program:
     flag: str
     outputs: tuple[str, ...]
     updated: dict[str, str]
+    held: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes of all graphs in execution order."""
         return tuple(node for graph in self.graphs for node in graph.nodes)
+
+    def made_in(self, name: str) -> str:
+        """The name of the graph that computes a value, or of the first one."""
+        makers = (graph.name for graph in self.graphs for node in graph.nodes if name in node.outputs)
+        return next(makers, self.graphs[0].name)
 
     def storage(self, name: str) -> str:
         """The tensor whose memory `name` uses in the end, following views of views."""

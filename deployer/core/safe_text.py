@@ -23,6 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,239}")  # with a suffix still 
 _IN_C = re.compile(r"[^ -~]|\\|\*(?=/)|(?<=/)\*|\?(?=\?)")
 _IN_STRING = re.compile(rf"{_IN_C.pattern}|'")
 _BEYOND_ASCII = re.compile(r"[^ -~]")
+_IN_MARKDOWN = re.compile(r"[^ -~]|[`|\\]")
 _NOTHING = re.compile(r"(?!)")
 _CODE = re.compile(
     r"""(?:\#define\ )?(?:
@@ -124,6 +125,11 @@ TEMPLATE_OPTIONS: dict[str, Any] = {
 def html_text(text: str) -> str:
     """Text and attribute values of HTML, in ASCII."""
     return html.escape(_cleaned(text, _NOTHING)).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def markdown_code(text: str) -> CText:
+    """Text between the backquotes of a Markdown page, also in a table: one line of ASCII."""
+    return CText(_cleaned(text, _IN_MARKDOWN))
 
 
 def json_text(value: Any, *, allow_nan: bool = True) -> str:

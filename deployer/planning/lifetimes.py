@@ -6,9 +6,10 @@ from deployer.core.plan import Lifetime, Lifetimes, Schedule
 def find_lifetimes(schedule: Schedule) -> Lifetimes:
     """The steps in which each storage of the schedule is live.
 
-    Weights are live always, samples from the first step on, and values from their producer to their last reader.
-    Accumulators are live always if several passes add to them, or else from their gradient to their update. Outputs
-    that the harness reads are live to the end of their graph. The lazy-reset flag is an argument and needs no memory.
+    Weights are live always, and so are samples that are held; others from the first step on, and values from their
+    producer to their last reader. Accumulators are live always if several passes add to them, or else from their
+    gradient to their update. What is read from outside is live to the end of the graph that computes it. The lazy-reset
+    flag is an argument and needs no memory.
     """
     program = schedule.program
     last_step = max(len(schedule.steps) - 1, 0)
@@ -23,7 +24,7 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
     for name in program.outputs:
         storage = program.storage(name)
         first.setdefault(storage, 0)
-        last[storage] = next(iter(graph_end.values()), 0)
+        last[storage] = graph_end.get(program.made_in(name), 0)
     for name in program.weights:
         first.setdefault(name, 0)
     storages = []
@@ -32,6 +33,7 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
         loaded = tensor.role in ("weight", "constant", "data")
         several = not schedule.options.sole_pass
         persistent = tensor.role in ("weight", "constant") or (tensor.role == "accumulator" and several)
+        persistent |= storage in program.held
         begin = 0 if loaded or persistent else first[storage]
         end = last_step if persistent else last[storage]
         storages.append(Lifetime(storage, tensor.type.bytes, begin, end, loaded, persistent))

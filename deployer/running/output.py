@@ -2,6 +2,7 @@
 
 A folder that is written to gets a subfolder `.deployer`: `manifest.json` lists every file with the digest it was
 written with, `lock` is held while a command works there, and files grow in a scratch folder until they are complete.
+Names of files may lead into folders below, which are made where they are missing, by slashes.
 """
 
 import errno
@@ -14,7 +15,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.safe_text import json_text
@@ -94,8 +95,8 @@ def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False
     claim(directory, changed, force)
     with scratch(directory) as folder:
         paths = {}
-        for name, content in changed.items():
-            paths[name] = folder / name
+        for number, (name, content) in enumerate(changed.items()):
+            paths[name] = folder / str(number)
             _write_file(paths[name], content, directory / name)
         take(directory, paths)
 
@@ -111,6 +112,7 @@ def take(directory: Path, files: Mapping[str, Path]) -> None:
     records = _manifest(directory)
     _record(directory, records | {n: sorted({*records.get(n, ()), d}) for n, d in digests.items()})
     for name, path in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         path.replace(directory / name)
     _record(directory, records | {name: [value] for name, value in digests.items()})
 
@@ -133,6 +135,8 @@ def listed(directory: Path) -> list[str]:
 
 def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
     """OptionProblem where a file of these names is not ours; under `force` they become ours, and links are removed."""
+    names = tuple(names)
+    _check_ways(directory, names)
     others = foreign(directory, names)
     if not force:
         _refuse(directory, others)
@@ -148,6 +152,20 @@ def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
         else:
             records[name] = [_digest(path)]
     _record(directory, records)
+
+
+def _check_ways(directory: Path, names: Iterable[str]) -> None:
+    """OptionProblem where what leads to a file is no folder, or a link, which leads elsewhere."""
+    for folder in sorted({directory / parent for name in names for parent in list(PurePath(name).parents)[:-1]}):
+        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
+            raise OptionProblem(f"{folder} is not a folder", hint="move it away, or another -o")
+
+
+def _is_inside(directory: Path, name: str) -> bool:
+    """Whether a name leads to a file in the folder or below, by no detour and no link."""
+    path = PurePath(name)
+    plain = str(path) == name and path.name != "" and not path.is_absolute() and ".." not in path.parts
+    return plain and not any((directory / parent).is_symlink() for parent in list(path.parents)[:-1])
 
 
 def foreign(directory: Path, names: Iterable[str]) -> list[str]:
@@ -192,7 +210,7 @@ def _manifest(directory: Path) -> Digests:
         return {}
     try:
         files = json.loads(path.read_text("utf-8"))["files"]
-        return {str(name): [str(d) for d in digests] for name, digests in files.items() if Path(name).name == name}
+        return {str(name): [str(d) for d in digests] for name, digests in files.items() if _is_inside(directory, name)}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FileProblem(
             f"{path} is damaged",

@@ -1,6 +1,6 @@
 """What a model keeps from pass to pass besides its parameters: running statistics, renewed in place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from deployer.core.ir import GraphNames, Node, TensorType
@@ -20,17 +20,18 @@ class Running:
     states: tuple[str, ...] = ()
 
 
-def evaluation_form(graph: RawGraph) -> RawGraph:
+def evaluation_form(graph: RawGraph, renewed: Collection[str] = ()) -> RawGraph:
     """The graph of a model as it is used once trained: nothing is dropped, and what runs is read and not renewed.
 
+    `renewed` is what nodes renew in place that the graph does not have, as a training graph may beside its model.
     UnsupportedOperator where a node would read statistics that no pass renews.
     """
     roots: dict[str, str] = {}
     nodes = []
     for node in topological(without_draws(graph)):
         node = replace(node, inputs=tuple(roots.get(name, name) for name in node.inputs))
-        used, stands = operator_of(node).evaluated(node) if node.op in registry() else (node, {})
-        lost = [name for name in stands.values() if name not in graph.constants]
+        used, stands = operator_of(node).evaluated(node, renewed) if node.op in registry() else (node, {})
+        lost = [name for name in stands.values() if name not in graph.constants and name not in renewed]
         if lost:
             why = f"no pass renews {lost[0]!r}, which is no initializer, and evaluation would read it"
             raise unsupported(node, why, "initializers as running statistics, or no validation")

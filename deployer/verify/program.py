@@ -57,6 +57,7 @@ def _ssa(program: Program) -> None:
             f"the list of role {role} differs from the tensors",
             ("tensors", str(expected)),
         )
+    _need(set(program.held) <= set(program.data), "ssa", f"held {program.held} are not all data inputs")
     for name in (*program.outputs, *program.updated, *program.updated.values()):
         _need(name in program.tensors, "ssa", f"output {name!r} does not exist")
 

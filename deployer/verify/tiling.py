@@ -203,8 +203,8 @@ class _Use:
 def _uses(tiling: Tiling) -> dict[str, _Use]:
     """The use of every storage that needs memory.
 
-    The harness reads an output after the last step of its graph. It loads and reads every weight, even one that no
-    step uses.
+    An output is read from outside after the last step of the graph that computes it. The harness loads and reads every
+    weight, even one that no step uses.
     """
     schedule = tiling.lifetimes.schedule
     uses: dict[str, _Use] = {}
@@ -213,9 +213,9 @@ def _uses(tiling: Tiling) -> dict[str, _Use]:
             use = uses.setdefault(schedule.program.storage(operand.tensor), _Use(step.index, step.index, set()))
             use.last = step.index
             use.graphs.add(step.graph)
-    read_in = schedule.program.graphs[0].name
-    end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
     for name in schedule.program.outputs:
+        read_in = schedule.program.made_in(name)
+        end = max((s.index for s in schedule.steps if s.graph == read_in), default=0)
         use = uses.setdefault(schedule.program.storage(name), _Use(0, 0, set()))
         use.last = max(use.last, end)
         use.graphs.add(read_in)
@@ -237,7 +237,8 @@ def _lifetimes(tiling: Tiling) -> None:
         span = ("steps", f"{life.first}..{life.last}, used {first}..{last}")
         covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
-        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass)
+        held = life.storage in schedule.program.held
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass, held)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)
@@ -247,16 +248,18 @@ def _lifetimes(tiling: Tiling) -> None:
     need(not unknown, "lifetime", f"spilled {unknown} have no lifetime, or are resident as well")
 
 
-def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool) -> bool:
+def _keeps_to_role(life: Lifetime, role: Role, use: _Use, sole: bool, held: bool) -> bool:
     """Whether a lifetime is loaded and persistent as its role requires.
 
-    The harness loads weights, constants and samples. Weights and constants are persistent. So are accumulators, unless
-    each update follows one pass (`sole`). Other values live in one graph.
+    The harness loads weights, constants and samples. Weights and constants are persistent, samples where they are
+    `held`. So are accumulators, unless each update follows one pass (`sole`). Other values live in one graph.
     """
     if life.loaded != (role in ("weight", "constant", "data")):
         return False
     if role == "accumulator":
         return life.persistent or sole
+    if role == "data" and held:
+        return life.persistent
     return life.persistent == (role in ("weight", "constant")) and (life.persistent or len(use.graphs) == 1)
 
 

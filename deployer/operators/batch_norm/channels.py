@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -189,14 +189,14 @@ class BatchNorm(Operator):
             outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
         return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
 
-    def evaluated(self, node: Node) -> tuple[Node, dict[str, str]]:
-        """With the running statistics, where the node renews them; with those of the batch, where it has no others."""
-        renewed = node.outputs[1:3]
-        if not self.training(node) or not (renewed and all(renewed)):
+    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+        """With the running statistics, where it or another node renews them; with those of the batch otherwise."""
+        own, statistics = node.outputs[1:3], node.inputs[3:5]
+        if not self.training(node) or not ((own and all(own)) or set(statistics) <= set(renewed)):
             return node, {}
         attrs = {name: value for name, value in node.attrs.items() if name == "epsilon"}
         given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
-        return given, dict(zip(renewed, node.inputs[3:5], strict=False))
+        return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """RunningStatistics of the batch, where the node names what becomes of the running ones."""

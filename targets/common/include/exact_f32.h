@@ -8,7 +8,7 @@
 
 /* Each has another result with two roundings: of the product, or of the sum to double first; or with small numbers as 0.
  * Products are of integers that float holds, (2^36 + 1) = 4097 * 16773121 and (2^36 - 1) = 262143 * 262145. */
-static const volatile struct {
+static const struct {
     float x, y, z, exact;
 } exact_cases[] = {
     {0x1.001p0f, 0x1.001p0f, -0x1.002p0f, 0x1p-24f},
@@ -49,7 +49,7 @@ static inline const char *exact_lacking(void) {
 /* Finds a case that comes out wrong; returns whether there is one. */
 static inline int exact_fault(exact_fault_t *fault) {
     for (uint32_t i = 0; i < sizeof exact_cases / sizeof *exact_cases; i++) {
-        const float x = exact_cases[i].x, y = exact_cases[i].y, z = exact_cases[i].z;
+        const volatile float x = exact_cases[i].x, y = exact_cases[i].y, z = exact_cases[i].z; /* unknown to the compiler */
         *fault = (exact_fault_t){exact_bits(x), exact_bits(y), exact_bits(z), exact_bits(__builtin_fmaf(x, y, z)),
                                  exact_bits(exact_cases[i].exact)};
         if (fault->found != fault->exact) return 1;

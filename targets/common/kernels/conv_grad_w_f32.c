@@ -25,9 +25,9 @@ void conv_grad_w_f32(const void *args) {
                 for (uint32_t b = 0; b < p->ow; b += columns) {
                     const uint32_t begin = b > ow.begin ? b : ow.begin, end = hal_min(b + columns, ow.end);
                     float block = p->single ? sum : 0.0f;
-                    for (uint32_t i = a; i < a_end; i++) {
-                        const float *dy_row = dy + n * p->dy_n + i * p->dy_h;
-                        const float *x_row = x + n * p->x_n + (uint32_t)(top + (int32_t)(i * p->sh)) * p->x_h;
+                    for (uint32_t h = a; h < a_end; h++) {
+                        const float *dy_row = dy + n * p->dy_n + h * p->dy_h;
+                        const float *x_row = x + n * p->x_n + (uint32_t)(top + (int32_t)(h * p->sh)) * p->x_h;
                         for (uint32_t j = begin; j < end; j++)
                             block = __builtin_fmaf(dy_row[j], x_row[left + (int32_t)(j * p->sw)], block);
                     }

@@ -1,0 +1,209 @@
+"""What a library's header says: inputs and their ranges, the prediction, weights, rates, and their sizes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deployer.codegen.c_names import Names
+from deployer.codegen.c_text import float_literal
+from deployer.codegen.harness import data_homes
+from deployer.codegen.kernel_headers import C_TYPES
+from deployer.codegen.render import number_count
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import Graph, Node, Program, TensorType
+from deployer.core.operator import operator_of
+from deployer.core.plan import Plan
+from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
+from deployer.firmware.names import unique
+from deployer.firmware.prediction import OWN
+from deployer.firmware.steps import MEMBERS
+from deployer.rates.run_time import rate_groups, update_numbers
+
+PROBES = (0.5, 0.01, 0.0003, 1.7)
+"""Rates at which the numbers of an update are compared with what C makes of the rate."""
+
+
+@dataclass(frozen=True)
+class TensorView:
+    """A tensor that the user meets: its name in C, what it is called in the model, its type, and where it lies.
+
+    `member` is the view of the memory by its element type, `home` the name of its place there.
+    """
+
+    name: CText
+    upper: CText
+    label: CText
+    type: CText
+    shape: CText
+    count: int
+    member: CText
+    home: CText
+
+    @property
+    def cell(self) -> CText:
+        """What the model calls it, for a page."""
+        return markdown_code(self.label)
+
+
+@dataclass(frozen=True)
+class RangeView:
+    """Numbers that an input of class numbers may hold: `count` of them from `least` on, and `spare`.
+
+    `passes` and `predicts` say for which of the two it counts.
+    """
+
+    home: CText
+    size: int
+    least: int
+    most: int
+    spare: int
+    passes: int
+    predicts: int
+
+
+@dataclass(frozen=True)
+class WeightView:
+    """A weight or a state of the optimizer."""
+
+    label: CText
+    shape: CText
+    home: CText
+    count: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class RateView:
+    """A group of weights with a rate of their own: its number, the rate it begins with, and the numbers that follow."""
+
+    group: int
+    rate: CText
+    lines: tuple[CText, ...]
+
+
+def shape_text(kind: TensorType) -> str:
+    """A shape as C has it behind a name; of a scalar, one element."""
+    return "".join(f"[{length}]" for length in kind.shape) or "[1]"
+
+
+def input_views(plan: Plan, program: Program) -> tuple[TensorView, ...]:
+    """The data inputs that some step reads."""
+    names, homes = Names(plan), {home.storage for home in data_homes(plan)}
+    read = [name for name in plan.data if plan.storage_of[name] in homes]
+    return tuple(
+        _tensor(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
+        for name, suffix in zip(read, unique(read), strict=True)
+    )
+
+
+def output_view(plan: Plan, program: Program) -> TensorView:
+    """What is predicted."""
+    name = plan.outputs[-1]
+    return _tensor(
+        name.removeprefix(OWN), code("output"), program.tensors[name].type, Names(plan).home(plan.storage_of[name])
+    )
+
+
+def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
+    return TensorView(
+        name=suffix,
+        upper=code(suffix.upper()),
+        label=c_comment(name),
+        type=code(C_TYPES[kind.dtype]),
+        shape=code(shape_text(kind)),
+        count=kind.size,
+        member=code(MEMBERS[kind.dtype]),
+        home=home,
+    )
+
+
+def weight_views(plan: Plan, program: Program) -> tuple[WeightView, ...]:
+    """The weights, and what optimizer and norms keep, in the plan's order."""
+    names = Names(plan)
+    kinds = {name: program.tensors[name].type for name in plan.weights}
+    return tuple(
+        WeightView(
+            c_string(name),
+            code(shape_text(kind)),
+            names.home(plan.storage_of[name]),
+            kind.size,
+            int(kind.dtype == "int32"),
+        )
+        for name, kind in kinds.items()
+    )
+
+
+def range_views(plan: Plan, program: Program) -> tuple[RangeView, ...]:
+    """The data inputs by which nodes choose: a number outside would lead beyond a tensor."""
+    names, homes = Names(plan), {home.storage: home for home in data_homes(plan)}
+    found: dict[tuple[str, int, int, int], set[str]] = {}
+    for graph in program.graphs:
+        for storage, least, most, spare in _choices(program, graph):
+            if storage in homes:
+                found.setdefault((storage, least, most, spare), set()).add(graph.name)
+    first, predicting = program.graphs[0].name, program.graphs[1].name
+    return tuple(
+        RangeView(
+            names.home(storage),
+            homes[storage].type.size,
+            least,
+            most,
+            spare,
+            int(first in used),
+            int(predicting in used),
+        )
+        for (storage, least, most, spare), used in found.items()
+    )
+
+
+def _choices(program: Program, graph: Graph) -> Iterator[tuple[str, int, int, int]]:
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for node in graph.nodes:
+        indices = operator_of(node).indices(node, types)
+        if indices:
+            spare = indices.least if indices.ignored is None else indices.ignored
+            yield program.storage(indices.input), indices.least, indices.least + indices.count - 1, spare
+
+
+def rate_views(plan: Plan, program: Program, rates: Sequence[float]) -> tuple[RateView, ...]:
+    """The groups with a rate of their own, which begin with `rates`, and the numbers of an update by each.
+
+    OptionProblem for an optimizer whose numbers follow from the rate in another way than `_formula` knows.
+    """
+    groups = rate_groups(program)
+    lines: dict[int, list[CText]] = {group: [] for group in range(groups)}
+    shares = sorted({share for node in program.nodes for share in _settings(node)})
+    samples = {group: _probed(program, list(rates), group) for group in range(groups)}
+    for place in range(number_count(plan)):
+        owner = next((g for g in lines if len({row[place] for row in samples[g].values()}) > 1), 0)
+        column = {rate: row[place] for rate, row in samples[owner].items()}
+        lines[owner].append(code(f"model->numbers[{place}] = {_formula(column, shares)};"))
+    return tuple(RateView(group, code(float_literal(rates[group])), tuple(lines[group])) for group in lines)
+
+
+def _probed(program: Program, rates: list[float], group: int) -> dict[float, list[float]]:
+    """The numbers of an update by some rates of a group, the others as they are."""
+    result = {}
+    for probe in PROBES:
+        rate = float(np.float32(probe))
+        result[rate] = update_numbers(program, [*rates[:group], rate, *rates[group + 1 :]]).tolist()
+    return result
+
+
+def _settings(node: Node) -> list[float]:
+    """The settings of an optimizer's node."""
+    declared = operator_of(node).optimizer
+    return [setting.of(node) for setting in declared.settings] if declared else []
+
+
+def _formula(column: Mapping[float, float], shares: Sequence[float]) -> str:
+    """The C of a number: the rate itself, a constant, or what the product of the rate and a setting leaves of one."""
+    if all(number == rate for rate, number in column.items()):
+        return "rate"
+    if len(set(column.values())) == 1:
+        return float_literal(next(iter(column.values())))
+    for share in shares:
+        if all(float(np.float32(1 - rate * share)) == number for rate, number in column.items()):
+            return f"(float)(1.0 - (double)rate * (double){float_literal(share)})"
+    raise OptionProblem("the optimizer's numbers do not follow from the rate in a way that C is known for")

@@ -1,0 +1,46 @@
+"""The name of a library: its header, what its symbols begin with, its targets in build files."""
+
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from deployer.core.errors import OptionProblem
+from deployer.core.safe_text import CText, c_suffix, code, identifier, is_identifier
+
+LONGEST = 24
+"""Most characters: names of functions stay within the 31 that C tells apart."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+@cache
+def reserved() -> dict[str, list[str]]:
+    """Names that are taken, by the kind of what has them."""
+    return tomllib.loads((Path(__file__).parent / "names.toml").read_text())
+
+
+def check_name(name: str, files: Collection[str] = ()) -> CText:
+    """The name; OptionProblem where it cannot be one, or is that of one of `files`."""
+    hint = f"--name with small letters, digits and single underscores, at most {LONGEST} characters"
+    if not _NAME.fullmatch(name) or len(name) > LONGEST or not is_identifier(name):
+        raise OptionProblem(f"--name {name!r} is no name of a library", hint=hint)
+    for kind, words in reserved().items():
+        if name in words:
+            raise OptionProblem(f"--name {name!r} is one of C's or of build tools' {kind}", hint="another name")
+    if name in {Path(file).stem for file in files}:
+        raise OptionProblem(f"--name {name!r} is the name of a file inside of the library", hint="another name")
+    return identifier(name)
+
+
+def unique(texts: Iterable[str]) -> Iterator[CText]:
+    """The texts as ends of identifiers, in small letters, each another one."""
+    taken: set[str] = set()
+    for text in texts:
+        base = name = str(c_suffix(text)).lower()
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        yield code(name)

@@ -1,0 +1,119 @@
+"""The graph that predicts: the model inside a training graph, as it is used, over the weights that are being trained.
+
+It stands between the training graph and the optimizer graph, so that what a pass leaves to its update is alive while it
+runs, and its own values lie where those of the training graph were.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from deployer.core.errors import DeployerWarning, OptionProblem, Warn
+from deployer.core.ir import Graph, Node, Program, Tensor
+from deployer.core.operator import operator_of, registry
+from deployer.frontend import check
+from deployer.frontend.graph_sort import live_nodes, topological
+from deployer.frontend.raw_graph import RawGraph, Source
+from deployer.training.running import evaluation_form
+
+PREDICT = "infer"
+"""The name of the graph that predicts."""
+OWN = "predict/"
+"""Before the names of nodes and values of that graph, which the training graph has as well."""
+
+
+def with_prediction(program: Program, train: RawGraph, output: str = "", warn: Warn = lambda warning: None) -> Program:
+    """The program with a graph more, whose result is its last output, and which leaves data inputs alone.
+
+    `train` is the training graph as its file has it, and `output` the value that is predicted, by default what the loss
+    compares with its target. `warn` is told of norms that have no statistics but those of their batch. OptionProblem
+    where there is no such value.
+    """
+    raw = _model(train, output or _compared(program, train), warn)
+    predicted = check.check_program(Source(raw, None), warn=lambda warning: None)
+    return _joined(program, predicted)
+
+
+def _compared(program: Program, train: RawGraph) -> str:
+    """What the loss takes for the model's output."""
+    losses = [node for node in train.nodes if node.op in registry() and operator_of(node).loss is not None]
+    own = [node for node in losses if node.outputs[0] == program.outputs[0]]
+    if len(own or losses) != 1:
+        facts = [("losses", ", ".join(node.name for node in losses) or "none")]
+        raise OptionProblem(
+            "what predict computes is not known", facts, "--predict VALUE, by its name in the training graph"
+        )
+    return (own or losses)[0].inputs[0]
+
+
+def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
+    """The part of a training graph that computes a value, as it is used once trained."""
+    if all(output not in node.outputs for node in train.nodes):
+        raise OptionProblem(f"no node of the training graph computes {output!r}", hint="--predict another VALUE")
+    part = live_nodes(topological(train), (output,), {}, lambda node: False)
+    model = evaluation_form(replace(train, nodes=part, outputs=(output,)), _renewed(train))
+    nodes = live_nodes(model.nodes, (output,), {}, lambda node: False)
+    mixing = [node.name for node in nodes if node.op in registry() and _mixes(node)]
+    if mixing:
+        cause = f"predict takes statistics of its own batch in {len(mixing)} nodes, as the case renews no running ones"
+        warn(DeployerWarning(cause, [("nodes", ", ".join(mixing))], "a case by train-graph --statistics"))
+    read = {name for node in nodes for name in node.inputs}
+    return replace(model, nodes=nodes, inputs=tuple(item for item in train.inputs if item.name in read))
+
+
+def _mixes(node: Node) -> bool:
+    """Whether the node takes from its batch what it would read if something renewed it."""
+    return operator_of(node).evaluated(node, node.inputs)[0] != node
+
+
+def _renewed(train: RawGraph) -> frozenset[str]:
+    """The values that nodes of a training graph overwrite."""
+    known = [node for node in train.nodes if node.op in registry()]
+    places = [(node, operator_of(node).inplace.values()) for node in known]
+    return frozenset(node.inputs[i] for node, positions in places for i in positions if i < len(node.inputs))
+
+
+def _joined(program: Program, predicted: Program) -> Program:
+    """Both programs as one, in which data and weights are the same, and constants that are equal."""
+    names = dict(_names(program, predicted))
+    train, optimizer = program.graphs
+    nodes = tuple(_renamed(node, names) for node in predicted.nodes)
+    added = {
+        names[tensor.name]: replace(tensor, name=names[tensor.name], storage=names[tensor.storage])
+        for tensor in predicted.tensors.values()
+        if names[tensor.name] not in program.tensors
+    }
+    result = names[predicted.outputs[0]]
+    if predicted.tensors[predicted.storage(predicted.outputs[0])].role != "value":
+        raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--predict another VALUE")
+    return replace(
+        program,
+        tensors={**program.tensors, **added},
+        graphs=(train, Graph(PREDICT, nodes), optimizer),
+        outputs=(*program.outputs, result),
+        held=program.data,
+    )
+
+
+def _names(program: Program, predicted: Program) -> Iterator[tuple[str, str]]:
+    """Each tensor of the graph that predicts with its name in the joint program."""
+    taken = set(program.tensors)
+    for tensor in predicted.tensors.values():
+        known = program.tensors.get(tensor.name)
+        if tensor.role == "data" and (known is None or known.role not in ("data", "weight", "constant")):
+            hint = "--predict a VALUE that the model computes"
+            raise OptionProblem(f"predict would read {tensor.name!r}, which no sample has", hint=hint)
+        same = known is not None and (tensor.role == "data" or _equal(tensor, known))
+        name = tensor.name
+        while not same and name in taken:
+            name = OWN + name
+        taken.add(name)
+        yield tensor.name, name
+
+
+def _equal(tensor: Tensor, known: Tensor) -> bool:
+    return tensor.role == known.role == "constant" and (tensor.type, tensor.data) == (known.type, known.data)
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    inputs, outputs = (tuple(names.get(name, name) for name in part) for part in (node.inputs, node.outputs))
+    return replace(node, name=OWN + node.name, inputs=inputs, outputs=outputs)

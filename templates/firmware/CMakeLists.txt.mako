@@ -1,0 +1,28 @@
+# ${v.provenance}
+cmake_minimum_required(VERSION 3.13)
+project(${v.name} LANGUAGES C)
+
+add_library(${v.name} STATIC
+% for name in v.sources:
+    src/${name}.c
+% endfor
+)
+add_library(${v.name}::${v.name} ALIAS ${v.name})
+set_target_properties(${v.name} PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+target_include_directories(${v.name} PUBLIC <%text>$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include></%text>)
+# Without these a compiler may round otherwise, and results differ in bits.
+target_compile_options(${v.name} PRIVATE ${v.flags})
+if(UNIX)
+    target_link_libraries(${v.name} PUBLIC ${v.linked})
+endif()
+
+option(${v.upper}_EXAMPLE "build the example" ON)
+if(${v.upper}_EXAMPLE)
+    add_executable(${v.name}_example examples/main.c)
+    set_target_properties(${v.name}_example PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    target_link_libraries(${v.name}_example PRIVATE ${v.name})
+endif()
+
+install(TARGETS ${v.name} EXPORT ${v.name}-targets ARCHIVE DESTINATION lib)
+install(FILES include/${v.name}.h DESTINATION include)
+install(EXPORT ${v.name}-targets FILE ${v.name}-config.cmake NAMESPACE ${v.name}:: DESTINATION lib/cmake/${v.name})

@@ -1,0 +1,130 @@
+/* ${v.title}
+ *
+ * ${v.provenance}
+ *
+ * A library that trains this model, and predicts with the weights that it is training. It allocates no memory, prints
+ * nothing and has no state but the struct ${v.name}_t, of which a program may have any number. Functions are no
+ * interrupt handlers, and one struct is for one thread at a time.
+ *
+ * A training pass: fill the inputs, call ${v.name}_train_step; after ${v.accumulate} of them call ${v.name}_update.
+ * A prediction: fill the inputs but the target, call ${v.name}_predict, read ${v.name}_output. It may come at any time,
+ * and changes no bit of the training. Inputs may be filled at any time, and stay as they are until then. */
+#ifndef ${v.upper}_H_INCLUDED
+#define ${v.upper}_H_INCLUDED
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ${v.upper}_ACCUMULATE ${v.accumulate}u /* training passes per update */
+#define ${v.upper}_MEMORY_WORDS ${v.words}u /* of 4 bytes: weights, optimizer state, gradients and all values in between */
+#define ${v.upper}_NUMBERS ${v.numbers}u /* that an update takes from learning rates */
+#define ${v.upper}_WEIGHTS ${v.weights}u /* tensors that last: weights, and what optimizer and norms keep */
+#define ${v.upper}_RATES ${v.rates}u /* learning rates: groups of weights with one of their own */
+#define ${v.upper}_STATE_BYTES ${v.state_bytes}u /* of a saved state */
+
+/* How a call ended. */
+typedef enum {
+    ${v.upper}_OK = 0,
+    ${v.upper}_MORE,           /* no error: steps of the pass are left */
+    ${v.upper}_ERROR_POINTER,  /* a pointer is null */
+    ${v.upper}_ERROR_STRUCT,   /* ${v.name}_init has not prepared this struct */
+    ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or library rounds in another way; -DHAL_OWN_FMA may help */
+    ${v.upper}_ERROR_DUE,      /* an update has to come first */
+    ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update, or none was begun */
+    ${v.upper}_ERROR_RUNNING,  /* a training pass was begun, and has to come to its end */
+    ${v.upper}_ERROR_INPUT,    /* an input chooses, as a label does, and holds a number that there is no choice for */
+    ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; drop the passes, as an update would take that */
+    ${v.upper}_ERROR_INDEX,    /* there is no weight, or no rate, of that index */
+    ${v.upper}_ERROR_NAME,     /* there is no weight of that name */
+    ${v.upper}_ERROR_SIZE,     /* the number of bytes does not fit */
+    ${v.upper}_ERROR_RATE,     /* the learning rate is infinite or no number */
+    ${v.upper}_ERROR_FOREIGN,  /* this is no state of this model */
+    ${v.upper}_ERROR_DAMAGED   /* bytes of the saved state were lost or changed */
+} ${v.name}_status_t;
+
+/* Everything that a model in training needs; its members are the library's own. */
+typedef struct {
+    union {
+        float f32[${v.upper}_MEMORY_WORDS];
+        int32_t i32[${v.upper}_MEMORY_WORDS];
+        uint32_t u32[${v.upper}_MEMORY_WORDS];
+    } memory;
+    float numbers[${v.upper}_NUMBERS + 1u];
+    uint32_t passes;
+    uint32_t step;
+    uint32_t ready;
+    ${v.name}_status_t last;
+} ${v.name}_t;
+
+/* Prepares a struct: weights as the model has them, an optimizer that has made no update. First of all calls. */
+${v.name}_status_t ${v.name}_init(${v.name}_t *model);
+
+/* Where samples go, elements packed, the last index fastest; null for a struct that is not prepared. */
+% for t in v.inputs:
+#define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape} */
+% endfor
+
+/* Forward and backward pass over the inputs; adds to the gradients. `loss` may be null. */
+${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
+
+/* The same pass in parts: each call makes so many steps of ${v.upper}_STEPS, and says _MORE until the last one is made, with the
+ * loss. No bit depends on the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
+#define ${v.upper}_STEPS ${v.train_steps}u
+${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model);
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss);
+
+/* Changes the weights by the gradients of the passes since the last update, usually ${v.upper}_ACCUMULATE of them. */
+${v.name}_status_t ${v.name}_update(${v.name}_t *model);
+
+/* Forgets the passes since the last update, also one that is under way: the next one begins with gradients of zero. */
+${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model);
+
+/* The learning rate of a group, below ${v.upper}_RATES, for updates to come. It is no part of the state that is saved. */
+${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t group, float rate);
+
+% for t in v.output:
+/* The model's output for the inputs, as it is used once trained: nothing is dropped, norms take running statistics. */
+${v.name}_status_t ${v.name}_predict(${v.name}_t *model);
+#define ${v.upper}_OUTPUT_SIZE ${t.count}u
+const ${t.type} *${v.name}_output(const ${v.name}_t *model); /* ${t.label}${t.shape}, until the next pass, update or prediction */
+
+% endfor
+/* A weight, or what the optimizer or a norm keeps: what the model calls it, its elements, whether these are int32_t. */
+typedef struct {
+    const char *name;
+    const char *shape;
+    uint32_t count;
+    uint32_t is_int32;
+} ${v.name}_weight_t;
+
+/* What weight `index`, below ${v.upper}_WEIGHTS, is; and the index of a name. */
+${v.name}_status_t ${v.name}_weight_info(uint32_t index, ${v.name}_weight_t *info);
+${v.name}_status_t ${v.name}_weight_index(const char *name, uint32_t *index);
+
+/* Copies a weight; `bytes` is that of all its elements, 4 each. */
+${v.name}_status_t ${v.name}_get_weight(${v.name}_t *model, uint32_t index, void *values, size_t bytes);
+${v.name}_status_t ${v.name}_set_weight(${v.name}_t *model, uint32_t index, const void *values, size_t bytes);
+
+/* The state as ${v.upper}_STATE_BYTES bytes that every build of this model reads, whatever its machine. What is foreign
+ * or damaged is refused and changes nothing. With one pass per update a gradient is no part of the state. */
+size_t ${v.name}_state_size(void);
+${v.name}_status_t ${v.name}_save(${v.name}_t *model, void *image, size_t bytes);
+${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes);
+
+/* The digest with which a saved state would end: equal states have equal ones. */
+${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest);
+
+/* How the last call for this struct ended, and what that means in English. */
+${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model);
+const char *${v.name}_status_text(${v.name}_status_t status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,10 @@
+name=${v.name}
+version=${v.version}
+author=deployer
+maintainer=deployer
+sentence=${v.title}
+paragraph=Training and prediction in C11 without heap and without stdio, made by deployer.
+category=Data Processing
+url=
+architectures=*
+includes=${v.name}.h

@@ -1,0 +1,35 @@
+/* Samples of the case, and what its passes take of them. */
+#ifndef SAMPLES_H
+#define SAMPLES_H
+
+#include <stdint.h>
+
+#define SAMPLE_PASSES ${v.samples.passes}u
+
+static const uint32_t sample_order[SAMPLE_PASSES] = {
+% for line in v.samples.order:
+    ${line}
+% endfor
+};
+% for _ in v.rated:
+
+static const float sample_rates[][${v.rates}] = {
+% for line in v.samples.rates:
+    ${line},
+% endfor
+};
+% endfor
+% for a in v.samples.arrays:
+
+static const ${a.input.type} sample_${a.input.name}[${v.samples.count}][${a.input.count}] = {
+% for row in a.rows:
+    {
+% for line in row:
+        ${line}
+% endfor
+    },
+% endfor
+};
+% endfor
+
+#endif

@@ -1,0 +1,22 @@
+/* ${v.provenance}
+ *
+ * Weights, states of the optimizer and constants as a run begins with them, as the bits of their elements. */
+#include "${v.name}_weights.h"
+% for p in v.parts:
+% for name in p.array:
+
+/* ${p.title} */
+static const uint32_t ${name}[] = {
+% for line in p.lines:
+    ${line}
+% endfor
+};
+% endfor
+% endfor
+
+const ${v.name}_initial_t ${v.name}_initial[] = {
+% for p in v.parts:
+    {${p.at}u, ${p.count}u, ${p.fill}u, ${p.words}}, /* ${p.title} */
+% endfor
+};
+const uint32_t ${v.name}_initial_count = sizeof ${v.name}_initial / sizeof *${v.name}_initial;
