@@ -50,7 +50,7 @@ def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str
     body = (Arguments(kernel, table), *statements, Block((Assign("n", 3), Call(kernel, table))))
     described = Kernel(kernel, (("x", kind, False), ("y", kind, True)), (("n", "u32"),))
     storages = (("x", f"x{index}"), ("y", f"y{index}"))
-    return LoopProgram(index, f"Relu r{index}", described, storages, (), Block(body))
+    return LoopProgram(index, f"Relu r{index}", described, index, storages, (), Block(body))
 
 
 def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:

@@ -246,10 +246,14 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for name in names():
         assert re.search(rf"^ *{name} +{load(name).cores} ", text, re.MULTILINE)
-    assert deployer("operators") == 0
+    assert deployer("operators", "--all") == 0
     text = capsys.readouterr().out
     for name in registry():
         assert re.search(rf"^ *{name} ", text, re.MULTILINE)
+    assert deployer("operators") == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith("  ")}
+    assert {"Conv", "Gemm", "LSTM"} < listed
+    assert listed.isdisjoint({"ReluGrad", "ConvGradW", "SGD", "IntegerAdd"})
     assert deployer("--version") == 0
     assert deployer("--help") == 0
     text = capsys.readouterr().out

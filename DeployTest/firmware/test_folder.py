@@ -10,7 +10,7 @@ from deployer.core.errors import OptionProblem
 from deployer.firmware.names import check_name
 from deployer.firmware.state import fnv1a
 from DeployTest.firmware import nets
-from DeployTest.models import convnet
+from DeployTest.models.parts import convnet
 from DeployTest.support.command_line import deployer, options, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
