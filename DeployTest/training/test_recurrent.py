@@ -218,13 +218,13 @@ def test_gradients_of_other_forms(tmp_path: Path) -> None:
 
     A length beyond the steps is refused.
     """
-    report = built(tmp_path, rare_model(3), samples=2)
+    report = built(tmp_path, rare_model(4), samples=2)
     assert {"w_lstm", "r_peeped", "p_peeped", "h_gru", "b_gru"} <= set(report.trained)
     check_differences(*opened(report.train), entries=2)
     arrays = dict(np.load(report.train / "inputs.npz"))
     [name] = [n for n, x in arrays.items() if n.startswith("mb1") and x.dtype.kind == "i" and x.shape == (BATCH,)]
-    np.savez(report.train / "inputs.npz", **{**arrays, name: np.array([3, 4])})
-    with pytest.raises(DatasetMismatch, match="length 4, outside the lengths"):
+    np.savez(report.train / "inputs.npz", **{**arrays, name: np.array([4, 5])})
+    with pytest.raises(DatasetMismatch, match="length 5, outside the lengths"):
         pipeline.load_training(report.train)
 
 
