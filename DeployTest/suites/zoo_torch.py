@@ -6,9 +6,10 @@ counted, and no one is right about them.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -24,11 +25,19 @@ are off by a rounding, UNIT of themselves, besides.
 
 @dataclass
 class Trained:
-    """Losses, final parameters by name, and for each of them which entries are undetermined, if any are."""
+    """Losses, final parameters by name, and for each of them which entries are undetermined, if any are.
+
+    `reach` is how far rounding of an entry's gradients may move it.
+    """
 
     losses: list[float] = field(default_factory=list)
     weights: dict[str, Array] = field(default_factory=dict)
     open: dict[str, Array] = field(default_factory=dict)
+    reach: dict[str, Array] = field(default_factory=dict)
+
+
+Held = tuple[Sequence[Mapping[str, Array]], Mapping[str, Array]]
+"""Parameters after each step, and masks of those entries that are to be so."""
 
 
 def by_sgd(
@@ -45,26 +54,84 @@ def by_sgd(
 
 
 def by_adamw(
-    module: nn.Module, loss: str, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor], rate: float
+    module: nn.Module,
+    loss: str,
+    inputs: Sequence[Sequence[Tensor]],
+    targets: Sequence[Tensor],
+    rate: float,
+    held: Held | None = None,
 ) -> Trained:
-    """A step of AdamW for each input, in float64; undetermined is what is so in any of the steps."""
+    """A step of AdamW for each input, in float64; undetermined is what is so in any of the steps.
+
+    With `held` the entries under its masks are as it says after each step, and nothing is undetermined.
+    """
     wide = copy.deepcopy(module).double()
     optimizer, made = torch.optim.AdamW(wide.parameters(), rate), Trained()
+    slopes: dict[str, list[tuple[Array, Array]]] = {name: [] for name, _ in wide.named_parameters()}
+    begun = {name: p.detach().numpy().copy() for name, p in wide.named_parameters()}
     for index, (arguments, target) in enumerate(zip(inputs, targets, strict=True)):
         optimizer.zero_grad()
         made.losses.append(_backward(wide, loss, _as(arguments, torch.float64), _as([target], torch.float64)[0]))
-        gradients = {n: p.grad.clone() for n, p in wide.named_parameters() if p.grad is not None}
-        off = dict.fromkeys(gradients, torch.zeros(()))
-        for probe in range(PROBES):
-            noise = torch.Generator().manual_seed(PROBES * index + probe)
-            for name, gradient in _probe(wide, loss, arguments, target, noise).items():
-                off[name] = torch.maximum(off[name], (gradient.double() - gradients[name]).abs())
-        for name, gradient in gradients.items():
-            undetermined = (gradient.abs() < SPREAD * off[name]).numpy()
-            made.open[name] = undetermined | made.open.get(name, undetermined)
+        if held is None:
+            for name, slope in _slopes(wide, loss, arguments, target, index).items():
+                slopes[name].append(slope)
         optimizer.step()
+        if held is not None:
+            _hold(wide, held[0][index], held[1])
     made.weights = {name: p.detach().numpy().copy() for name, p in wide.named_parameters()}
+    for name, of_steps in slopes.items():
+        if of_steps:
+            made.open[name] = np.any([np.abs(g) < off for g, off in of_steps], axis=0)
+            made.reach[name] = reach_of(begun[name], of_steps, rate)
     return made
+
+
+def _slopes(
+    wide: nn.Module, loss: str, arguments: Sequence[Tensor], target: Tensor, index: int
+) -> dict[str, tuple[Array, Array]]:
+    """The gradient of each parameter, which is in float64, and how far float32 may be off."""
+    gradients = {n: p.grad.clone() for n, p in wide.named_parameters() if p.grad is not None}
+    off = dict.fromkeys(gradients, torch.zeros((), dtype=torch.float64))
+    for probe in range(PROBES):
+        noise = torch.Generator().manual_seed(PROBES * index + probe)
+        for name, gradient in _probe(wide, loss, arguments, target, noise).items():
+            off[name] = torch.maximum(off[name], (gradient.double() - gradients[name]).abs())
+    return {name: (g.numpy(), SPREAD * off[name].numpy()) for name, g in gradients.items()}
+
+
+def _hold(wide: nn.Module, state: Mapping[str, Array], masks: Mapping[str, Array]) -> None:
+    """Set the entries under the masks."""
+    with torch.no_grad():
+        for name, p in wide.named_parameters():
+            if name in masks:
+                given = torch.from_numpy(np.array(state[name], np.float64)).reshape(p.shape)
+                p.copy_(torch.where(torch.from_numpy(masks[name]), given, p))
+
+
+def reach_of(weights: Array, slopes: Sequence[tuple[Array, Array]], rate: float) -> Array:
+    """How far AdamW's steps may take each entry astray: the sum over all steps of what the gradient of that one does,
+    where it is off by what it may be, to either side.
+    """
+    gradients = [g for g, _ in slopes]
+    exact, total = _adamw(weights, gradients, rate), np.zeros_like(weights)
+    for index, (gradient, off) in enumerate(slopes):
+        sides = []
+        for sign in (-1.0, 1.0):
+            shifted = [*gradients[:index], gradient + sign * off, *gradients[index + 1 :]]
+            sides.append(np.abs(_adamw(weights, shifted, rate) - exact))
+        total += np.maximum(*sides)
+    return total
+
+
+def _adamw(weights: Array, gradients: Sequence[Array], rate: float) -> Array:
+    """PyTorch's AdamW with its defaults, over given gradients."""
+    (alpha, beta), decay, epsilon = (0.9, 0.999), 0.01, 1e-8
+    w, m, v = weights.copy(), np.zeros_like(weights), np.zeros_like(weights)
+    for count, g in enumerate(gradients, 1):
+        m, v = alpha * m + (1 - alpha) * g, beta * v + (1 - beta) * g * g
+        step = (m / (1 - alpha**count)) / (np.sqrt(v / (1 - beta**count)) + epsilon)
+        w = w * (1 - rate * decay) - rate * step
+    return w
 
 
 def _backward(module: nn.Module, loss: str, arguments: Sequence[Tensor], target: Tensor) -> float:

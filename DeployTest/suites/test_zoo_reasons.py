@@ -1,0 +1,87 @@
+"""What accounts for a net of the zoo that is off: it tells rounding from a fault. Needs PyTorch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the zoo's peer is PyTorch, which is not installed")
+
+import torch
+
+from deployer.verify.tolerances import TOLERANCES
+from DeployTest.suites.zoo_reasons import left_to_rounding
+from DeployTest.suites.zoo_torch import by_adamw, reach_of
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+RATE = 1e-3
+
+
+def data() -> tuple[list[list[torch.Tensor]], list[torch.Tensor]]:
+    """Six batches for a layer of three inputs and two outputs."""
+    noise = torch.Generator().manual_seed(4)
+    return (
+        [[torch.randn((4, 3), generator=noise)] for _ in range(6)],
+        [torch.randn((4, 2), generator=noise) for _ in range(6)],
+    )
+
+
+def layer() -> torch.nn.Linear:
+    """A layer with weights from a seed."""
+    torch.manual_seed(5)
+    return torch.nn.Linear(3, 2)
+
+
+def test_reach() -> None:
+    """A gradient that is its own rounding may take a step to the other side; one far above it moves next to nothing."""
+    weights, exact = np.zeros(2), np.full(2, 0.5)
+    slopes = [(exact, np.array([1.0, 1e-7]))] + [(exact, np.zeros(2))] * 5
+    reach = reach_of(weights, slopes, RATE)
+    assert reach[0] > RATE
+    assert reach[1] < TOLERANCES.weight / 10
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A run that had these losses and parameters after each step."""
+
+    rows: list[dict[str, np.ndarray]]
+    losses: tuple[float, ...]
+
+    @property
+    def outcome(self) -> "Fake":
+        """It has the losses."""
+        return self
+
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """The parameters after each step."""
+        return self.rows
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Those in the end."""
+        return self.rows[-1]
+
+
+def test_a_fault_is_not_rounding() -> None:
+    """An entry that rounding may move accounts for what it does; what is off by more, or elsewhere, is not accepted."""
+    inputs, targets = data()
+    gold = by_adamw(layer(), "mse", inputs, targets, RATE)
+    place = (0, 1)
+    for array in (gold.open["weight"], gold.reach["weight"]):
+        array[place] = 1
+    held = {name: x.copy() for name, x in gold.weights.items()}
+    held["weight"][place] += 0.5
+    masks = {name: np.zeros(x.shape, bool) for name, x in held.items()}
+    masks["weight"][place] = True
+
+    def again(states, taken):  # type: ignore[no-untyped-def]
+        return by_adamw(layer(), "mse", inputs, targets, RATE, held=(states, taken))
+
+    moved = again([held] * 6, masks)
+    rows = [{name: x.copy() for name, x in moved.weights.items()} for _ in range(6)]
+    run = Fake(rows, tuple(moved.losses))
+    assert "rounding of gradients may move an entry" in left_to_rounding(run, gold, again)  # type: ignore[arg-type]
+    wrong = [{**row, "bias": row["bias"] + 1e-3} for row in rows]
+    assert left_to_rounding(Fake(wrong, run.losses), gold, again) == ""  # type: ignore[arg-type]
+    gold.reach["weight"][place] = 0.25
+    assert left_to_rounding(run, gold, again) == ""  # type: ignore[arg-type]
