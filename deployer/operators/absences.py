@@ -12,7 +12,6 @@ _REASONS: Mapping[tuple[str, str], Sequence[str]] = {
         "the model before it was quantized",
     ): (
         "ConvInteger",
-        "DequantizeLinear",
         "DynamicQuantizeLinear",
         "MatMulInteger",
         "QLinearConv",

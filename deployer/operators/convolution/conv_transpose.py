@@ -10,6 +10,9 @@ from deployer.operators.convolution.conv_grad_x import ConvGradX
 from deployer.operators.convolution.geometry import smallest_input
 from deployer.operators.inputs import floats, normal
 
+SAME = ("SAME_UPPER", "SAME_LOWER")
+"""Values of `auto_pad` with which Y has strides times the extents of X."""
+
 
 @register
 class ConvTranspose(Operator):
@@ -80,6 +83,9 @@ class ConvTranspose(Operator):
             "dilated": ((1, 2, 4, 3), (2, 1, 3, 2), {"dilations": (2, 3)}, False),
             "groups": ((1, 4, 3, 3), (4, 2, 3, 3), {"group": 2, "kernel_shape": (3, 3)}, True),
             "depthwise": ((1, 3, 3, 4), (3, 1, 3, 3), {"group": 3, "strides": (2, 1)}, False),
+            "same": ((1, 2, 3, 3), (2, 1, 3, 4), {"strides": (2, 1), "auto_pad": "SAME_UPPER"}, True),
+            "lower": ((1, 2, 3, 3), (2, 1, 3, 4), {"strides": (2, 3), "auto_pad": "SAME_LOWER"}, False),
+            "shaped": ((1, 1, 3, 3), (1, 2, 3, 3), {"strides": (3, 2), "output_shape": (10, 6)}, False),
             "signal": ((1, 3, 7), (3, 2, 4), {"strides": (2,), "pads": (1, 1)}, True),
             "volume": ((1, 2, 3, 3, 2), (2, 3, 2, 3, 3), {"strides": (2, 1, 2), "pads": (1, 0, 1, 0, 1, 1)}, True),
         }
@@ -91,8 +97,6 @@ class ConvTranspose(Operator):
 
 def _convolution(node: Node, x: TensorType, w: TensorType, inputs: Sequence[TensorType | None]) -> Node:
     """The node whose gradient this is, with the extents of its X, which are those of Y."""
-    if "output_shape" in node.attrs or node.attr_str("auto_pad", "NOTSET") not in ("NOTSET", "VALID", ""):
-        raise unsupported(node, "output_shape or auto_pad leave the pads open", "pads in numbers, and output_padding")
     spatial = len(x.shape) - 2
     names = ("kernel_shape", "strides", "pads", "dilations", "group")
     attrs = {name: node.attrs[name] for name in names if name in node.attrs}
@@ -101,8 +105,40 @@ def _convolution(node: Node, x: TensorType, w: TensorType, inputs: Sequence[Tens
     more = node.attr_ints("output_padding", (0,) * spatial)
     if len(more) != spatial or min(more, default=0) < 0:
         raise mismatch(node, f"output_padding {more} is not that of {spatial} spatial axes", inputs)
-    inner = Node(node.name, node.op, node.inputs[:2], node.outputs, attrs)
     attrs = {"kernel_shape": w.shape[2:], **attrs}
+    wanted = _wanted(node, x, spatial)
+    if wanted is not None:
+        attrs["pads"] = (0,) * 2 * spatial
+    inner = Node(node.name, node.op, node.inputs[:2], node.outputs, attrs)
     least = smallest_input(inner, x.shape, w.shape, inputs)
     extents = tuple(a + b for a, b in zip(least, more, strict=True))
+    if wanted is not None:
+        attrs["pads"], extents = _pads(node, extents, wanted), wanted
     return Node(node.name, node.op, node.inputs[:2], node.outputs, {**attrs, "input_shape": extents})
+
+
+def _wanted(node: Node, x: TensorType, spatial: int) -> tuple[int, ...] | None:
+    """The extents of Y where the pads follow from them: `output_shape`, or strides times X's where Y is the SAME."""
+    manner = node.attr_str("auto_pad", "NOTSET")
+    if manner not in ("NOTSET", "VALID", "", *SAME):
+        raise unsupported(node, f"auto_pad is {manner!r}", f"one of NOTSET, VALID, {', '.join(SAME)}")
+    if "output_shape" in node.attrs:
+        shape = node.attr_ints("output_shape", ())[-spatial:]
+        if len(shape) != spatial or min(shape, default=1) < 1:
+            raise unsupported(node, f"output_shape is {shape}", f"a length for each of {spatial} spatial axes")
+        return shape
+    if manner not in SAME:
+        return None
+    strides = node.attr_ints("strides", (1,) * spatial)
+    return tuple(n * stride for n, stride in zip(x.shape[2:], strides, strict=True))
+
+
+def _pads(node: Node, plain: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    """What is cut off of the plain extents: of an odd number one more at the end for SAME_UPPER, else at the start.
+
+    Extents that are longer than those have zeros at their end.
+    """
+    upper = node.attr_str("auto_pad", "NOTSET") == SAME[0]
+    totals = [max(a - b, 0) for a, b in zip(plain, wanted, strict=True)]
+    begins = [total // 2 if upper else total - total // 2 for total in totals]
+    return (*begins, *(total - begin for total, begin in zip(totals, begins, strict=True)))

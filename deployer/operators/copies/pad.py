@@ -1,4 +1,4 @@
-"""Pad: a constant around X; negative pads cut X."""
+"""Pad: a constant around X, or elements of X; negative pads cut X."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +24,7 @@ from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop
 from deployer.operators.inputs import arrays, check_scalar, normal, operands
 from deployer.operators.view import normalized_axes
 
+MODES = ("constant", "edge", "reflect", "wrap")
 EXACT = 1 << 53
 """Below, floats hold every integer."""
 
@@ -38,7 +39,10 @@ def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 @register
 class Pad(Picking):
-    """`pads` and, optional, `constant_value` and `axes` are inputs or attributes; only mode `constant` exists."""
+    """`pads` and, optional, `constant_value` and `axes` are inputs or attributes.
+
+    In modes other than `constant` a Gather takes the elements of X along each axis.
+    """
 
     name = "Pad"
     versions = (11, 13, 18, 19, 21, 23, 24, 25)
@@ -51,20 +55,25 @@ class Pad(Picking):
         """X's type, each axis longer by its two pads."""
         x = operands(node, inputs, 1)[0]
         mode = node.attr_str("mode", "constant")
-        if mode != "constant":
-            raise unsupported(node, f"mode is {mode!r}", "mode constant")
+        if mode not in MODES:
+            raise unsupported(node, f"mode is {mode!r}", f"one of {', '.join(MODES)}")
         check_scalar(node, "constant_value", x)
         shape = tuple(p.count for p in _picks(node, x))
         if min(shape, default=1) < int(x.dtype == "float32"):
             raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
         if x.dtype != "float32" and abs(_value(node)) >= EXACT:
             raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
+        places_of(node, x)
         return (TensorType(x.dtype, shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Y filled with the pad value, then X written at its place in Y."""
         x = arrays(inputs, 1)[0]
         picks = _picks(node, TensorType("float32", x.shape))
+        if node.attr_str("mode", "constant") != "constant":
+            for axis, places in places_of(node, TensorType("float32", x.shape)):
+                x = np.take(x, places, axis)
+            return (np.ascontiguousarray(x),)
         y = np.full([p.count for p in picks], x.dtype.type(_value(node)), x.dtype)
         source, target = [], []
         for p in picks:
@@ -76,13 +85,18 @@ class Pad(Picking):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX is dY with the pads cut off; elements that negative pads removed have gradient zero."""
-        if b.needs_grad(0):
+        if b.needs_grad(0) and node.attr_str("mode", "constant") != "constant":
+            _gathered_back(node, douts[0], b)
+        elif b.needs_grad(0):
             picks = _picks(node, b.type(node.inputs[0]))
             pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
             b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Identity without pads."""
+        """Identity without pads; a Gather along each axis where elements of X are the pads."""
+        places = places_of(node, operands(node, inputs, 1)[0])
+        if places:
+            return _gathers(node, places)
         if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
             return None
         return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
@@ -110,6 +124,8 @@ class Pad(Picking):
             "cut": ((6, 7), {"pads": (-2, 1, -1, -3)}),
             "far": ((2, 3), {"pads": (9, 0, 9, 0)}),
             "none": ((3, 4), {"pads": (0, 0, 0, 0)}),
+            "edge": ((2, 3, 4), {"pads": (0, 2, 1, 0, 0, 7), "mode": "edge"}),
+            "reflect": ((1, 2, 5, 4), {"pads": (0, 0, 4, 1, 0, 0, 2, 3), "mode": "reflect"}),
         }
         for label, (shape, attrs) in forms.items():
             yield Sample(label, (normal(r, *shape),), attrs)
@@ -121,6 +137,52 @@ class Pad(Picking):
         for channels, side in ((1, 8), (4, 16), (16, 16), (8, 32)):
             shape = (1, channels, side, side)
             yield Sample(f"{channels}x{side}x{side}", (normal(r, *shape),), {"pads": (0, 0, 1, 1, 0, 0, 1, 1)})
+
+
+def places_of(node: Node, x: TensorType) -> list[tuple[int, Array]]:
+    """For each axis that gets elements of X as pads where they come from; nothing in mode `constant`.
+
+    UnsupportedOperator where X has too few elements, or pads cut it.
+    """
+    mode, rows = node.attr_str("mode", "constant"), []
+    for axis, p in enumerate(_picks(node, x) if mode != "constant" else ()):
+        before, after = -p.first, p.count + p.first - p.size
+        most = p.size - 1 if mode == "reflect" else p.size
+        if min(before, after) < 0 or (mode != "edge" and max(before, after) > most):
+            why = f"mode is {mode!r}, and pads {before} and {after} of {p.size} elements"
+            raise unsupported(node, why, f"pads from 0 to {most}")
+        if before or after:
+            places: Array = np.pad(np.arange(p.size), (before, after), mode)  # type: ignore[call-overload]
+            rows.append((axis, places))
+    return rows
+
+
+def _gathers(node: Node, places: Sequence[tuple[int, Array]]) -> list[Node]:
+    """A Gather along each of the axes."""
+    nodes, name = list[Node](), node.inputs[0]
+    for number, (axis, ids) in enumerate(places, 1):
+        given, result = f"{node.name}/places{axis}", f"{node.name}/padded{axis}"
+        last = number == len(places)
+        nodes.append(Node(given, "Constant", (), (given,), {"value_ints": tuple(ids.tolist())}))
+        outputs = node.outputs if last else (result,)
+        nodes.append(Node(node.name if last else result, "Gather", (name, given), outputs, {"axis": axis}))
+        name = result
+    return nodes
+
+
+def _gathered_back(node: Node, dy: str, b: GradientBuilder) -> None:
+    """dX where elements of X are the pads: each element gets the sum of what its copies get, axis by axis."""
+    x = b.type(node.inputs[0])
+    places = places_of(node, x)
+    for axis, ids in reversed(places):
+        shape = list(b.type(dy).shape)
+        shape[axis] = x.shape[axis]
+        target = b.grad(0) if axis == places[0][0] else b.temp("unpadded")
+        operands = b.constant("shape", np.array(shape, np.int64)), b.constant("places", ids), dy
+        b.emit("GatherGrad", operands, (target,), axis=axis)
+        dy = target
+    if not places:
+        b.emit("Identity", (dy,), (b.grad(0),))
 
 
 def _value(node: Node) -> float:

@@ -15,7 +15,10 @@ from deployer.operators.view import normalized_axes
 
 @register
 class Slice(Picking):
-    """`starts`, `ends` and, optional, `axes` and `steps` are inputs or attributes, as in ONNX; steps go forward."""
+    """`starts`, `ends` and, optional, `axes` and `steps` are inputs or attributes, as in ONNX.
+
+    Where a step goes backward, elements are taken forward and then turned round by a Gather.
+    """
 
     name = "Slice"
     versions = (1, 10, 11, 13)
@@ -34,16 +37,27 @@ class Slice(Picking):
         """numpy's slice."""
         x = arrays(inputs, 1)[0]
         picks = _picks(node, TensorType("float32", x.shape))
-        return (x[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)].copy(),)
+        y = x[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)]
+        return (np.ascontiguousarray(np.flip(y, _backward(node, TensorType("float32", x.shape)))),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX holds dY at the elements that the slice took, and zero elsewhere."""
         if b.needs_grad(0):
-            put_back(b, douts[0], _picks(node, b.type(node.inputs[0])), b.grad(0))
+            x, dy = b.type(node.inputs[0]), douts[0]
+            for axis in _backward(node, x):
+                ids = b.constant("turned", np.arange(b.type(dy).shape[axis])[::-1].copy())
+                turned = b.temp("turned")
+                b.emit("Gather", (dy, ids), (turned,), axis=axis)
+                dy = turned
+            put_back(b, dy, _picks(node, x), b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Identity where the slice takes all elements."""
-        if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
+        """Identity where the slice takes all elements; what goes backward is turned round behind a Slice."""
+        x = operands(node, inputs, 1)[0]
+        picks, axes = _picks(node, x), _backward(node, x)
+        if axes:
+            return _turned(node, picks, axes)
+        if not all(p.everything for p in picks):
             return None
         return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
 
@@ -68,6 +82,7 @@ class Slice(Picking):
             "image": ((2, 2, 7, 8), {"starts": (1, 1), "ends": (7, 8), "axes": (2, 3), "steps": (2, 3)}),
             "single": ((4, 6), {"starts": (2,), "ends": (3,), "axes": (1,), "steps": (5,)}),
             "all": ((3, 4), {"starts": (0, 0), "ends": (3, 4)}),
+            "backward": ((5, 7), {"starts": (-1, 5), "ends": (-99, 0), "axes": (0, 1), "steps": (-1, -2)}),
         }
         for label, (shape, attrs) in forms.items():
             yield Sample(label, (normal(r, *shape),), attrs)
@@ -101,11 +116,39 @@ def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
     if len({len(starts), len(ends), len(axes), len(steps)}) != 1:
         raise mismatch(node, f"starts {starts}, ends {ends}, axes {axes} and steps {steps} differ in length", (x,))
     normalized_axes(node, axes, len(x.shape), (x,))
-    if min(steps, default=1) < 1:
-        raise unsupported(node, f"steps are {steps}, which go backward or stand", "steps of one and above")
+    if 0 in steps:
+        raise unsupported(node, f"steps are {steps}, of which one stands", "steps other than 0")
     picks = [Pick(size, 0, 1, size) for size in x.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        first, stop, step = slice(start, end, step).indices(x.shape[axis])
-        count = len(range(first, stop, step))
-        picks[axis] = Pick(x.shape[axis], first, step if count > 1 else 1, count)
+        taken = range(*slice(start, end, step).indices(x.shape[axis]))
+        taken = taken[::-1] if step < 0 else taken
+        picks[axis] = Pick(x.shape[axis], taken.start, taken.step if len(taken) > 1 else 1, len(taken))
     return tuple(picks)
+
+
+def _backward(node: Node, x: TensorType) -> tuple[int, ...]:
+    """The axes along which several elements are taken backward; `_picks` has them forward."""
+    picks, rank = _picks(node, x), len(x.shape)
+    axes = node.attr_ints("axes", ()) if "axes" in node.attrs else tuple(range(rank))
+    steps = zip(axes, node.attr_ints("steps", ()), strict=False)
+    return tuple(axis % rank for axis, step in steps if step < 0 and picks[axis].count > 1)
+
+
+def _turned(node: Node, picks: Sequence[Pick], axes: Sequence[int]) -> list[Node]:
+    """The elements forward, then a Gather from the last to the first along each of the axes."""
+    name = f"{node.name}/forward"
+    attrs: dict[str, AttrValue] = {
+        "starts": tuple(p.first for p in picks),
+        "ends": tuple(p.first + (p.count - 1) * p.step + 1 for p in picks),
+        "axes": tuple(range(len(picks))),
+        "steps": tuple(p.step for p in picks),
+    }
+    nodes = [Node(name, "Slice", node.inputs[:1], (name,), attrs)]
+    for axis in axes:
+        ids, result = f"{node.name}/places{axis}", f"{node.name}/turned{axis}"
+        last = axis == axes[-1]
+        nodes.append(Node(ids, "Constant", (), (ids,), {"value_ints": tuple(range(picks[axis].count))[::-1]}))
+        outputs = node.outputs if last else (result,)
+        nodes.append(Node(node.name if last else result, "Gather", (name, ids), outputs, {"axis": axis}))
+        name = result
+    return nodes

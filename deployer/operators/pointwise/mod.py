@@ -6,15 +6,16 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, unsupported
+from deployer.core.operator import Array, GradientBuilder, Sample, unsupported
 from deployer.formulas.tree import Input, call
 from deployer.operators.declared import A, B, Spread, declare
 from deployer.operators.inputs import arrays
+from deployer.operators.pointwise.floor_mod import FloorMod
 
 
 @declare
 class Mod(Spread):
-    """Elementwise; floats have `fmod` 1, as ONNX demands of them before version 28."""
+    """Elementwise; before version 28 ONNX demands `fmod` 1 of floats, and FloorMod is what they have without it."""
 
     name = "Mod"
     versions = (10, 13, 28)
@@ -25,12 +26,19 @@ class Mod(Spread):
     at_run_time = "IntegerMod"
     flags = ("fmod",)
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The broadcast shape; UnsupportedOperator for floats without `fmod`."""
-        (y,) = super().infer(node, inputs)
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """FloorMod for floats without `fmod`."""
+        (y,) = self.infer(node, inputs)
         if y.dtype == "float32" and not node.attr_int("fmod", 0):
-            raise unsupported(node, "fmod is 0, and its operands are floats", "fmod 1")
-        return (y,)
+            return [Node(node.name, "FloorMod", node.inputs, node.outputs)]
+        return super().lower(node, inputs)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """That of the remainder, or of FloorMod."""
+        if node.attr_int("fmod", 0):
+            super().gradient(node, douts, b)
+        else:
+            FloorMod().gradient(node, douts, b)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's; UnsupportedOperator where an integer is divided by zero."""
@@ -44,6 +52,11 @@ class Mod(Spread):
     def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
         """What floats have."""
         yield "", {"fmod": 1}
+
+    def samples(self) -> Iterator[Sample]:
+        """Those of all attributes, and floats without `fmod`, which ONNX Runtime does not have."""
+        yield from super().samples()
+        yield Sample("floor", next(FloorMod().samples()).inputs, onnx=False)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
         """Dividends on both sides of several divisors, which are at a distance from zero."""

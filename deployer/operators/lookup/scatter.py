@@ -1,0 +1,37 @@
+"""Scatter: the older name of ScatterElements that replaces."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Operator, Sample, register, rng
+from deployer.operators.inputs import normal
+from deployer.operators.lookup.scatter_elements import ScatterElements
+
+
+@register
+class Scatter(Operator):
+    """ScatterElements, which ONNX has from version 11 on."""
+
+    name = "Scatter"
+    versions = (9, 11)
+    composite = True
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        return ScatterElements().infer(node, inputs)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """That of ScatterElements."""
+        return ScatterElements().reference(node, inputs)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The same node under the newer name."""
+        return [Node(node.name, "ScatterElements", node.inputs, node.outputs, node.attrs)]
+
+    def samples(self) -> Iterator[Sample]:
+        """Along an axis."""
+        r = rng(171)
+        ids = np.array([[1, 3], [0, 2], [4, 1]], np.int32)
+        yield Sample("columns", (normal(r, 3, 5), ids, normal(r, 3, 2)), {"axis": 1}, onnx=False)
