@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import AttributeProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
 from deployer.core.forms import NOTE, schema_form
@@ -20,6 +21,7 @@ from DeployTest.frontend.file_nodes import FileNode, attribute, file_node, ours
 from DeployTest.support.gradients import EvaluatingBuilder
 from DeployTest.support.kernel_bench import step_of
 from DeployTest.support.small_graphs import DATA, TRAIN, Case, chain, constant, infer, node, raises
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 
@@ -241,6 +243,24 @@ def test_custom_operators_in_either_domain(tmp_path: Path) -> None:
         if not onnx.defs.has(item.op_type):
             item.domain = "" if item.domain else "com.microsoft"
     assert Case(train=replace(TRAIN, nodes=moved)).program(tmp_path) == Case().program(tmp_path)
+
+
+PREVIEW = "ai.onnx.preview.training"
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adagrad", "Momentum"])
+def test_two_domains_with_one_name(name: str, tmp_path: Path) -> None:
+    """ONNX's training operators mean what its own evaluator computes, and not what those of other domains do."""
+    operator = registry()[f"{PREVIEW}.{name}"]
+    for sample in operator.samples():
+        plain = file_node(operator, sample, 0)
+        assert plain is not None
+        own = replace(plain, op=name, domain=PREVIEW)
+        model = own.model((PREVIEW, 1))
+        [expected, *_] = ReferenceEvaluator(model).run(None, own.feed())
+        assert_close("Adam", ours(model, own.feed(), tmp_path).astype(np.float32), np.asarray(expected))
+        odd = own.model((PREVIEW, 2))
+        _refused(odd, replace(own, op=operator.name), tmp_path, "version 2 of domain")
 
 
 DIFFERENTIABLE = [op for op in PUBLIC if type(op).gradient is not Operator.gradient]

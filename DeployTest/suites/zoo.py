@@ -178,7 +178,8 @@ def document(results: Sequence[Result]) -> str:
         share = (
             f"; {open_ones} of {sum(r.entries for r in of)} entries of parameters are undetermined" if open_ones else ""
         )
-        odd = len({r.net for r in of if r.outcome == EXPLAINED})
+        known = {n for n in names if all(r.outcome in (RIGHT, EXPLAINED) for r in of if r.net == n)}
+        odd = len(known.difference(right))
         others = f"; {odd} more {'is' if odd == 1 else 'are'} explained" if odd else ""
         lines.append(f"{text} {', '.join(map(str, seeds))}{others}{share}.")
     head = "".join(f" {o}: losses differ by | weights differ by | moved by |" for o in OPTIMIZERS)

@@ -10,6 +10,7 @@ from DeployTest.support.small_graphs import Model, infer, node, raises, value
 
 pytestmark = [pytest.mark.host]
 X = value("x", (2, 6))
+PREVIEW = "ai.onnx.preview.training"
 
 
 def test_all_at_once(tmp_path: Path) -> None:
@@ -53,6 +54,18 @@ def test_one_is_as_before(tmp_path: Path) -> None:
     """One node is refused by its own error."""
     with raises(UnsupportedOperator, "node 'Det_y' (Det): there is no such operator", "one of "):
         infer(tmp_path, Model((node("Det", ("x",), ("y",)),), (X,), (value("y", None),)))
+
+
+def test_reasons_of_absent_operators(tmp_path: Path) -> None:
+    """An operator of ONNX that cannot be here says why, where its domain is ONNX's."""
+    listed = [node("NonZero", ("x",), ("n",)), node("Gradient", ("x",), ("y",), xs=["x"], y="n", domain=PREVIEW)]
+    whys = ("the shape of its result depends on the values", "it differentiates a part of the graph")
+    for one, why in zip(listed, whys, strict=True):
+        with raises(UnsupportedOperator, f"({one.op_type}): {why}"):
+            infer(tmp_path, Model((one,), (X,), (value(one.output[0], None),)))
+    own = node("NonZero", ("x",), ("y",), domain="org.outside")
+    with raises(UnsupportedOperator, "there is no such operator"):
+        infer(tmp_path, Model((own,), (X,), (value("y", None),)))
 
 
 def test_steps_are_no_operators(tmp_path: Path) -> None:
