@@ -191,9 +191,10 @@ def test_operators_have_kernels() -> None:
 
 
 def test_operator_files() -> None:
-    """One operator, one file of its name; an alias has none, nor has what follows from a formula."""
+    """One operator, one file of its name without a domain; an alias has none, nor has what follows from a formula."""
     operators = {op for op in registry().values() if not (isinstance(op, Declared) and op.declared_by)}
-    stems = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op.name).lower() for op in operators}
+    plain = [op.name.rpartition(".")[2] for op in operators]
+    stems = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in plain]
     modules = [type(op).__module__.rpartition(".") for op in operators]
     assert sorted(m[2].replace("_", "") for m in modules) == sorted(s.replace("_", "") for s in stems)
     families = {p.parent.name for p in (ROOT / "deployer/operators").glob("*/__init__.py")}

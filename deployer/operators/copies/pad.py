@@ -174,10 +174,11 @@ def _gathered_back(node: Node, dy: str, b: GradientBuilder) -> None:
     """dX where elements of X are the pads: each element gets the sum of what its copies get, axis by axis."""
     x = b.type(node.inputs[0])
     places = places_of(node, x)
+    first = min((axis for axis, _ in places), default=0)
     for axis, ids in reversed(places):
         shape = list(b.type(dy).shape)
         shape[axis] = x.shape[axis]
-        target = b.grad(0) if axis == places[0][0] else b.temp("unpadded")
+        target = b.grad(0) if axis == first else b.temp("unpadded")
         operands = b.constant("shape", np.array(shape, np.int64)), b.constant("places", ids), dy
         b.emit("GatherGrad", operands, (target,), axis=axis)
         dy = target
