@@ -23,7 +23,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Operator, Sample
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
-from DeployTest.support.peers import truths
+from DeployTest.support.peers import is_narrow, truths
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},
@@ -96,6 +96,7 @@ def _wide(array: Array) -> type[np.generic]:
 
 def _element(array: Array) -> int:
     kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(bool): TensorProto.BOOL}
+    kinds |= {np.dtype(np.int32): TensorProto.INT32}
     return kinds.get(array.dtype, TensorProto.INT64)
 
 
@@ -106,7 +107,9 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
     of_bool = {f"x{position}" for position in truths(operator)}
     given = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
-    values = {n: x.astype(bool if n in of_bool else _wide(x)) for n, x in given.items()}
+    narrow = {f"x{position}" for position in range(len(names)) if version and is_narrow(operator, position)}
+    kinds = dict.fromkeys(narrow, np.int32) | dict.fromkeys(of_bool, bool)
+    values = {n: x.astype(kinds.get(n, _wide(x)) if x.dtype.kind != "f" else np.float32) for n, x in given.items()}
     attrs, static = dict(sample.attrs), set()
     for position, name in operator.static_inputs.items():
         if name in attrs and form.inputs[1] > position:

@@ -185,7 +185,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "a shape of floats": (reduction("Reshape", f32(3, 2)), "not a list of integers"),
     "no permutation": (reduction("Transpose", perm=[0, 0]), "no permutation"),
     "step 0": (reduction("Slice", *(np.array([n]) for n in (0, 1, 0, 0))), "(Slice)"),
-    "mode edge": (reduction("Pad", np.array([1, 0, 1, 0]), mode="edge"), "mode is 'edge'"),
+    "mode mirror": (reduction("Pad", np.array([1, 0, 1, 0]), mode="mirror"), "mode is 'mirror'"),
     "Dropout by NaN": (reduction("Dropout", np.float32(NAN)), "ratio is nan"),
     "Dropout of all": (reduction("Dropout", np.float32(1)), "ratio is 1.0"),
     "momentum NaN": (

@@ -27,6 +27,7 @@ FEW = 3
 UNKNOWN = {
     ("Cast", 1): "it has the name of a type, which nobody reads",
     ("Tile", 1): "its inputs tiles and axis are read by nobody",
+    ("Scatter", 11): "ONNX deprecates it there",
     ("Resize", 10): "it has other inputs, and pixels in another place",
     **dict.fromkeys((("LSTM", 1), ("GRU", 1), ("GRU", 3), ("RNN", 1)), "output_sequence says which outputs there are"),
 }

@@ -15,7 +15,7 @@ class Scatter(Operator):
     """ScatterElements, which ONNX has from version 11 on."""
 
     name = "Scatter"
-    versions = (9, 11)
+    versions = (9,)
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -31,7 +31,7 @@ class Scatter(Operator):
         return [Node(node.name, "ScatterElements", node.inputs, node.outputs, node.attrs)]
 
     def samples(self) -> Iterator[Sample]:
-        """Along an axis."""
+        """Along either axis."""
         r = rng(171)
-        ids = np.array([[1, 3], [0, 2], [4, 1]], np.int32)
-        yield Sample("columns", (normal(r, 3, 5), ids, normal(r, 3, 2)), {"axis": 1}, onnx=False)
+        ids = np.array([[1, 2, 0], [0, 1, 2], [2, 0, 1]], np.int32)
+        yield Sample("columns", (normal(r, 3, 3), ids, normal(r, 3, 3)), {"axis": 1}, onnx=False)
