@@ -17,8 +17,6 @@ MOST = 1 << 16
 """The most inputs and outputs of a node."""
 SHARED = ("R", "T")
 """The rate, and the number of updates before this one; after them all tensors, then all gradients, then the others."""
-SHAPES: tuple[tuple[int, ...], ...] = ((5, 7), (3,))
-"""The tensors of samples."""
 
 
 def preview_form(group: Sequence[str], required: Sequence[str] = (), **attributes: str) -> Form:
@@ -123,8 +121,8 @@ class TensorUpdates(Operator):
 
     def samples(self) -> Iterator[Sample]:
         """Two tensors and one, in the first update and a later one."""
-        r = rng(60)
-        for label, shapes, count in (("first", SHAPES, 0), ("later", SHAPES, 9), ("one", SHAPES[:1], 1)):
+        r, both = rng(60), [(5, 7), (3,)]
+        for label, shapes, count in (("first", both, 0), ("later", both, 9), ("one", both[:1], 1)):
             tensors = [normal(r, *shape) for _ in self.group for shape in shapes]
             kept = [np.square(x) for x in tensors[2 * len(shapes) :]]
             shared = np.array(0.125, np.float32), np.array(count, np.int32)

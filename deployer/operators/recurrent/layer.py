@@ -296,14 +296,14 @@ class RecurrentLayer(Operator):
                 if names != self.activations[0]:
                     own["activations"] = names * len(DIRECTIONS[str(attrs.get("direction", "forward"))])
                 label = "_".join([label, names[-1].lower(), str(attrs.get("direction", "forward")), *trial])
-                yield self._sample(label, given, own)
-        yield self._sample("lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
+                yield self._of_samples(label, given, own)
+        yield self._of_samples("lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
         for number, trial in enumerate((*self.trials, *self.written)):
             more = PEEPHOLES_GIVEN if self.peepholes else ""
             rare = {"direction": "bidirectional", "clip": 0.75, **self.rare, **trial}
-            yield self._sample(f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
+            yield self._of_samples(f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
 
-    def _sample(self, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
+    def _of_samples(self, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
         """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first.
 
         `given` are the letters of inputs that are there.
