@@ -24,7 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from deployer.fitting.fit import Fitted, fit
-from deployer.fitting.order import Order
+from deployer.training.order import Order
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
 from DeployTest.support.digit_images import digits
 from DeployTest.support.pages import renew

@@ -15,8 +15,8 @@ from deployer.core.errors import OptionProblem, UnsupportedOperator
 from deployer.fitting.export import export_weights
 from deployer.fitting.fit import Fitted
 from deployer.fitting.metrics import LOSS
-from deployer.fitting.order import Order
 from deployer.rates.course import read_course
+from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit
 from DeployTest.support.cases import compile_case

@@ -23,8 +23,8 @@ from deployer.core.errors import DatasetMismatch, FileProblem, GraphProblem, Opt
 from deployer.fitting.export import export_weights
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.metrics import ACCURACY, LOSS
-from deployer.fitting.order import Order
 from deployer.running.run import Outcome
+from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit, small_model
 from DeployTest.models.parts.dense import dense

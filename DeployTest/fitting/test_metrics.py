@@ -7,9 +7,9 @@ import pytest
 
 from deployer.core.operator import losses
 from deployer.fitting.metrics import ACCURACY, LOSS, metrics_of
-from deployer.fitting.order import Samples
 from deployer.fitting.task import Task
 from deployer.operators.loss.weighted_labels import IGNORED
+from deployer.training.order import Samples
 from DeployTest.fitting.runs import BATCH, small_model
 
 SCORES = np.array([[3, 1, 0], [0, 2, 1], [0, 1, 4], [1, 0, 0], [0, 5, 0], [0, 0, 1]], np.float32)

@@ -5,8 +5,8 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import TensorType
-from deployer.fitting.order import DROP, Order, Samples, split
-from deployer.fitting.sources import fitted_samples
+from deployer.training.batches import fitted_samples
+from deployer.training.order import DROP, Order, Samples, split
 
 pytestmark = [pytest.mark.host]
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from deployer.core.errors import DeployerWarning
 from deployer.frontend import parse
 from deployer.frontend.dataset import MARK
 from deployer.training.samples import write_npz
@@ -153,6 +154,22 @@ def test_samples_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(inputs["arr_0001"], data["target"][0])
     assert not [key for key in inputs if key.startswith("mb")]
     assert len(opened(reports[0].train)[1].samples) == 1
+
+
+def test_samples_are_put_into_batches(tmp_path: Path) -> None:
+    """Samples by themselves are what batches of them are; the first ones fill up the last batch, which is said."""
+    model = mlp(node("Relu", ("h",), ("y",)))
+    data = {"x": random(5, 3), "target": random(5, 4)}
+    whole = {name: np.stack([a[[0, 1]], a[[2, 3]], a[[4, 0]]]) for name, a in data.items()}
+    found: list[DeployerWarning] = []
+    first = built(tmp_path / "samples", model, trainable="w1", data=data, warn=found.append)
+    [warning] = found
+    assert "5 samples are no whole number of batches of 2" in warning.cause
+    second = built(tmp_path / "batches", model, trainable="w1", data=whole, warn=found.append)
+    even = built(tmp_path / "even", model, trainable="w1", data={n: a[:4] for n, a in data.items()}, warn=found.append)
+    assert len(found) == 1
+    assert (first.train / "inputs.npz").read_bytes() == (second.train / "inputs.npz").read_bytes()
+    assert len(opened(even.train)[1].samples) == 2
 
 
 def test_wide_weights_old_opset_and_spare_inputs(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
-from deployer.fitting.order import Order, Samples, split
 from deployer.fitting.pages.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, read_samples
@@ -30,6 +29,7 @@ from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.running import output
+from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
 

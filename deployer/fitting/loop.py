@@ -10,8 +10,8 @@ from deployer.core.operator import Array
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.engine import Pace, Trainer
 from deployer.fitting.history import EpochRow, mean_loss
-from deployer.fitting.order import Order
 from deployer.fitting.updates import Feed
+from deployer.training.order import Order
 from deployer.verify.checked import checked_passes
 
 DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"

@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
 from deployer.fitting.history import mean_loss
-from deployer.fitting.order import Samples
+from deployer.training.order import Samples
 from deployer.training.problem import TrainGraph
 
 LOSS, ACCURACY, ERROR = "loss", "accuracy", "mean_absolute_error"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from deployer.core.errors import OptionProblem, Warn
 from deployer.fitting.metrics import LOSS
-from deployer.fitting.order import FILL
 from deployer.fitting.sources import Source
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.rates.course import Course, read_course
 from deployer.rates.schedules import CONSTANT
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.training.groups import Group
+from deployer.training.order import FILL
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.settings import Given
 from deployer.training.update_graph import Limits

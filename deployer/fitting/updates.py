@@ -7,9 +7,9 @@ import numpy as np
 
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
-from deployer.fitting.order import Order, Samples
 from deployer.frontend.data_numbers import loss_counts
 from deployer.rates.windows import LEFTOVERS, mean_shares
+from deployer.training.order import Order, Samples
 
 
 @dataclass(frozen=True)

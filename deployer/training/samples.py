@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, OptionProblem
+from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
+from deployer.training.batches import fitted_samples
+from deployer.training.order import Order
 
 Samples = tuple[dict[str, Array], ...]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -81,17 +83,37 @@ def drawn_inputs(program: Program) -> dict[str, Array]:
     return {name: values.astype(types[name].dtype) for name, values in sample.items()}
 
 
-def read_samples(inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array]) -> Samples:
-    """Samples from an npz archive or arrays: one per data input, by name, samples along the first axis.
+def read_samples(
+    inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array], warn: Warn = python_warning
+) -> Samples:
+    """The data inputs of passes from an npz archive or arrays: one per data input, by name.
 
+    The first axis counts passes, where the others are the input's; else samples, as `fitted_samples` has it, which
+    are put into batches in their order. The first ones fill up the last batch, and `warn` is told.
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes, counts or numbers do not fit.
     """
     arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
-    listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items()) or "nothing"
+    if all(
+        name in arrays and arrays[name].shape[1:] == kind.shape and len(arrays[name]) for name, kind in inputs.items()
+    ):
+        return _passes(inputs, arrays, place)
+    samples = fitted_samples(arrays, inputs, place)
+    order = Order(samples.count, samples.batch, shuffled=False)
+    if order.left:
+        cause = f"{place}: {samples.count} samples are no whole number of batches of {samples.batch}"
+        fact = f"it has {order.left}, and is filled up with the first samples"
+        warn(DeployerWarning(cause, [("the last batch", fact)], "a number of samples that the batch divides"))
+    passes = (dict(zip(inputs, values, strict=True)) for values in samples.in_order())
+    return tuple(
+        {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in values.items()} for values in passes
+    )
+
+
+def _passes(inputs: Mapping[str, TensorType], arrays: Mapping[str, Array], place: str) -> Samples:
+    """Those of arrays that have an input's whole shape behind the first axis."""
+    listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items())
     for name, kind in inputs.items():
-        array = arrays.get(name)
-        kinds = "f" if kind.dtype == "float32" else "biu"
-        if array is None or array.shape[1:] != kind.shape or array.dtype.kind not in kinds or not len(array):
+        if arrays[name].dtype.kind not in ("f" if kind.dtype == "float32" else "biu"):
             raise DatasetMismatch(
                 f"{place} has no samples for {name!r}",
                 [("expected", f"{name} {kind.dtype}[samples, {list(kind.shape)}]"), ("found", listing)],

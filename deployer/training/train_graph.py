@@ -140,7 +140,9 @@ def build_train_graph(
     if data is not None and seed is not None and not (dropout and source.draws.drawing):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    drawn = numbers.read_samples(case.sampled, data) if data is not None else _draw_samples(case, samples, seed or 0)
+    drawn = (
+        numbers.read_samples(case.sampled, data, warn) if data is not None else _draw_samples(case, samples, seed or 0)
+    )
     sample_arrays = tuple({**sample, **dict.fromkeys(case.share, np.ones((), np.float32))} for sample in drawn)
     each = 1 if flush else n_accum
     batches = n_batches or each * math.ceil(len(sample_arrays) / each)
