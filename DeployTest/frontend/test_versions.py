@@ -29,6 +29,7 @@ UNKNOWN = {
     ("Tile", 1): "its inputs tiles and axis are read by nobody",
     ("Scatter", 11): "ONNX deprecates it there",
     ("Resize", 10): "it has other inputs, and pixels in another place",
+    ("Scatter", 11): "ONNX deprecates it: it is ScatterElements then",
     **dict.fromkeys((("LSTM", 1), ("GRU", 1), ("GRU", 3), ("RNN", 1)), "output_sequence says which outputs there are"),
 }
 """Versions that are refused, and why."""
@@ -36,9 +37,7 @@ UNKNOWN = {
 
 def _history() -> list[tuple[Operator, int]]:
     schemas = onnx.defs.get_all_schemas_with_history()
-    versions = sorted(
-        {(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry() and not s.deprecated}
-    )
+    versions = sorted({(s.name, s.since_version) for s in schemas if s.domain == "" and s.name in registry()})
     return [(registry()[name], version) for name, version in versions]
 
 
