@@ -29,7 +29,6 @@ UNKNOWN = {
     ("Tile", 1): "its inputs tiles and axis are read by nobody",
     ("Scatter", 11): "ONNX deprecates it there",
     ("Resize", 10): "it has other inputs, and pixels in another place",
-    ("Scatter", 11): "ONNX deprecates it: it is ScatterElements then",
     **dict.fromkeys((("LSTM", 1), ("GRU", 1), ("GRU", 3), ("RNN", 1)), "output_sequence says which outputs there are"),
 }
 """Versions that are refused, and why."""
