@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"deployer": "deployer", **{name: f"deployer/{name}" for name in ("targets", "templates", "tilers")}}
-SUFFIXES = (".py", ".toml", ".c", ".h", ".mako", ".ld", ".S")
+SUFFIXES = (".py", ".toml", ".c", ".h", ".mako", ".ld", ".S", ".txt")
 STARTED = time.perf_counter()
 
 
