@@ -15,6 +15,7 @@ from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
 from deployer.planning.tile_loop import NUMBERS
 from deployer.rates.run_time import update_numbers
+from deployer.rates.windows import Updates
 from deployer.verify.checked import moments, state_homes
 from deployer.verify.reference import as_float32
 
@@ -57,8 +58,9 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     footprint = " ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)
     order = plan.graphs
     training = "train" in order
-    flush, left = plan.running.flush, passes % accumulate
-    updates = passes // accumulate + int(flush and left > 0) if "optimizer" in order or plan.options.fused else 0
+    flush = plan.running.flush
+    windows = Updates(passes, accumulate, flush)
+    updates = windows.count if "optimizer" in order or plan.options.fused else 0
     results = plan.weights if training else plan.outputs
     each = "ACCUMULATE"
 
@@ -85,7 +87,7 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
         due=code("pass % ACCUMULATE == ACCUMULATE - 1" + (" || passes == PASSES" if flush else "")),
         made=code(f"(passes + ACCUMULATE - 1) / {each}" if flush else f"passes < {each} ? 1u : passes / {each}"),
-        each=c_comment(f"each, the last of {left}" if flush else "each"),
+        each=c_comment(f"each, the last of {windows.left}" if flush else "each"),
     )
 
 

@@ -16,6 +16,7 @@ from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
 from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
+from deployer.fitting.feed import Feed
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
@@ -24,10 +25,10 @@ from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, read_samples
 from deployer.fitting.stretches import Rates, build_stretch, rates_of
 from deployer.fitting.task import Run, Task
-from deployer.fitting.updates import Feed, Updates
 from deployer.fitting.verdicts import SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
+from deployer.rates.windows import Updates
 from deployer.running import output
 from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
@@ -176,7 +177,7 @@ class _Case:
 
     def updates(self, samples: Samples) -> Updates:
         """The updates of the whole run."""
-        return Updates(self.passes(samples), self.run.n_accum, self.run.leftover)
+        return Updates(self.passes(samples), self.run.n_accum, self.run.flush)
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""

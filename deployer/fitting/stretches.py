@@ -10,10 +10,10 @@ from deployer.core import artefact
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running
-from deployer.fitting.updates import Updates
 from deployer.frontend.dataset import NO_RATES
 from deployer.planning.plan_choice import Progress, silent
 from deployer.rates.course import Course
+from deployer.rates.windows import Updates
 from deployer.running import build, output
 from deployer.training.problem import Problem
 from deployer.verify.tolerances import TOLERANCES

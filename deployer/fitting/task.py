@@ -114,6 +114,11 @@ class Run:
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
             raise OptionProblem("validation_target has no effect", hint="leave it out: validation is no file")
 
+    @property
+    def flush(self) -> bool:
+        """Whether passes that are left at the end have an update of their own."""
+        return self.leftover == LEFTOVERS[1]
+
 
 def check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
     """Raise OptionProblem where a choice is none of those that there are."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from deployer.core.ir import Program
 from deployer.core.operator import Array
-from deployer.fitting.updates import Updates
 from deployer.frontend.dataset import NO_RATES, Dataset
+from deployer.rates.windows import Updates
 from deployer.verify.checks import Judge, PassCheck
 from deployer.verify.same_state import OnePass
 from deployer.verify.tolerances import TOLERANCES

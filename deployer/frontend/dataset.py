@@ -13,7 +13,7 @@ from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_counts, narrowed
-from deployer.rates.windows import LEFTOVERS, mean_shares
+from deployer.rates.windows import LEFTOVERS, Updates, mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
@@ -54,14 +54,18 @@ class Dataset:
     flush: bool = False
 
     @property
+    def _windows(self) -> Updates:
+        return Updates(self.n_batches, self.n_accum, self.flush)
+
+    @property
     def updates(self) -> int:
         """Number of runs of the optimizer graph."""
-        return self.n_batches // self.n_accum + int(self.flush and self.left > 0)
+        return self._windows.count
 
     @property
     def left(self) -> int:
         """Passes behind the last full update."""
-        return self.n_batches % self.n_accum
+        return self._windows.left
 
     def sample(self, index: int) -> tuple[Array, ...]:
         """The data inputs of forward pass `index`; after the last sample the first follows."""
@@ -73,7 +77,7 @@ class Dataset:
 
     def updates_after(self, index: int) -> bool:
         """Whether an update follows forward pass `index`."""
-        return (index + 1) % self.n_accum == 0 or (self.flush and index + 1 == self.n_batches)
+        return self._windows.follows(index)
 
     def rates_of(self, index: int) -> tuple[float, ...]:
         """The rate of each group in the update that pass `index` belongs to; none where rates are constants."""

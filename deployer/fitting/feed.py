@@ -1,4 +1,4 @@
-"""The updates of a run: which passes each has, and what its passes are fed, their share in it included."""
+"""What the passes of a run over epochs are fed: samples in an order, and their share in an update."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,59 +8,8 @@ import numpy as np
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.data_numbers import loss_counts
-from deployer.rates.windows import LEFTOVERS, mean_shares
+from deployer.rates.windows import Updates, mean_shares
 from deployer.training.order import Order, Samples
-
-
-@dataclass(frozen=True)
-class Updates:
-    """The updates of a run of so many `passes`: one after `each` of them, and of what is left one more if it `flush`es.
-
-    Without it a run of more passes goes on where this one ends, so that the last update is like the others.
-    """
-
-    passes: int
-    each: int
-    leftover: str = LEFTOVERS[0]
-
-    @property
-    def flush(self) -> bool:
-        """Whether passes that are left at the end have an update of their own."""
-        return self.leftover == LEFTOVERS[1]
-
-    @property
-    def left(self) -> int:
-        """Passes behind the last full update."""
-        return self.passes % self.each
-
-    @property
-    def count(self) -> int:
-        """Updates of the run."""
-        return self.passes // self.each + int(self.flush and self.left > 0)
-
-    def flushes(self, index: int) -> bool:
-        """Whether the pass of that index is followed by the update of what is left."""
-        return self.flush and self.left > 0 and index + 1 == self.passes
-
-    def window(self, index: int) -> range:
-        """The passes of the update that the pass of that index is in."""
-        first = index // self.each * self.each
-        last = first + self.each
-        return range(first, min(last, self.passes) if self.flush else last)
-
-    def note(self, made: int) -> str:
-        """What has become of passes behind the last full update, after so many; empty where there are none."""
-        left = made % self.each
-        if not left:
-            return ""
-        if self.flushes(made - 1):
-            return f"passes at the end with an update of their own, where others have {self.each}: {left}"
-        return f"passes at the end that fill no update of {self.each}: {left}"
-
-    @property
-    def origin(self) -> str:
-        """What the bits of a run follow from: the number of passes, too, where the last update depends on it."""
-        return f"{self.leftover} after {self.passes} passes" if self.flush else self.leftover
 
 
 @dataclass(frozen=True, eq=False)
