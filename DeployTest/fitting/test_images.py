@@ -3,6 +3,7 @@
 import json
 import struct
 import sys
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from deployer.fitting.sources import read_samples
 from DeployTest.support.command_line import deployer
 
 pytestmark = [pytest.mark.host]
-GRAY, COLOURS, GRAY_ALPHA = 0, 2, 4
+GRAY, COLOURS, PALETTE, GRAY_ALPHA = 0, 2, 3, 4
 """Kinds of pixels of the PNG specification."""
 HEIGHT, WIDTH = 3, 2
 LABELS = TensorType("int32", (2,))
@@ -88,6 +89,7 @@ FAULTS = {
     "cat/clear.png": (png(PIXELS[..., :2], GRAY_ALPHA), "has transparent pixels"),
     "cat/short.png": (png(PIXELS, COLOURS)[:-30], "is damaged or no image"),
     "cat/turned.png": (png(PIXELS, COLOURS).replace(b"IDAT", b"IDAX"), "is damaged or no image"),
+    "cat/pale.png": (png(PIXELS[..., 0], PALETTE), "has no palette for its pixels"),
     "cat/text.png": (b"no image", "is damaged or no image"),
     "cat/photo.jpg": (png(PIXELS, COLOURS), "is damaged or no image"),
     "cat/notes.txt": (b"", "is no image"),
@@ -104,6 +106,24 @@ def test_faults_by_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match=word) as error:
         read_samples(folder(tmp_path, **{name: content}), types(3))
     assert str(tmp_path / name.replace("/more/a.png", "/more")) in str(error.value)
+
+
+def test_whose_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a later Pillow deprecates is no damage, and an error of the reader's own is not the file's."""
+    images: Any = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    opened = images.open
+
+    def aging(*words: Any, **options: Any) -> Any:
+        warnings.warn("this goes away", DeprecationWarning, stacklevel=2)
+        return opened(*words, **options)
+
+    monkeypatch.setattr(images, "open", aging)
+    with pytest.warns(DeprecationWarning):
+        assert read_samples(folder(tmp_path), types(3)).count == 2
+    monkeypatch.undo()
+    monkeypatch.setattr("deployer.fitting.images.READ_MODES", None)
+    with pytest.raises(TypeError):
+        read_samples(tmp_path, types(3))
 
 
 def test_faults_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

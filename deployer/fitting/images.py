@@ -21,6 +21,8 @@ FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 FILE_BYTES = 1 << 26
 """The largest file of an image, in bytes: it is in memory as a whole."""
 OPAQUE = (255, 255)
+DAMAGE = (UserWarning, RuntimeWarning)
+"""Kinds of warnings of Pillow that say something against the file: of what it reads over, and of huge sizes."""
 PNG_DEPTH = 24
 """Where a PNG file has the bits of a channel (PNG specification, 11.2.2 IHDR): a reader may drop some in silence."""
 
@@ -98,14 +100,15 @@ def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
     content = path.read_bytes()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of sizes that no model takes, and of damage that could be read over
+            for kind in DAMAGE:
+                warnings.simplefilter("error", kind)
             image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
             reason = _reason(image, content, (width, height))
             image = image if reason else image.convert("RGBA") if image.has_transparency_data else image
             if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
                 reason = "has transparent pixels, whose colour is not said"
             pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
-    except Exception as error:  # what is wrong with a file has as many kinds as formats have parts
+    except (OSError, SyntaxError, ValueError, *DAMAGE, library.DecompressionBombError) as error:
         facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
         raise FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out") from None
     if pixels is None:
@@ -119,4 +122,6 @@ def _reason(image: Any, content: bytes, size: tuple[int, int]) -> str:
         return f"has {image.size[0]} x {image.size[1]} pixels, and nothing is scaled"
     if image.mode not in READ_MODES or (image.format == "PNG" and content[PNG_DEPTH] > 8):
         return f"has pixels of more than 8 bits, or of other colours ({image.mode})"
+    if image.mode in ("P", "PA") and image.palette is None:
+        return "has no palette for its pixels"
     return "holds several pictures" if getattr(image, "n_frames", 1) > 1 else ""
