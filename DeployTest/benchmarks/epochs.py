@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from deployer.fitting.fit import Fitted, Onlooker, fit
-from deployer.fitting.history import EpochRow
+from deployer.commands.fit import Lines
+from deployer.fitting.fit import fit
+from deployer.fitting.metrics import ACCURACY
+from deployer.running.terminal import Terminal
 from DeployTest.benchmarks.flat import processor
 from DeployTest.models import dscnn, resnet8
 from DeployTest.support.pages import renew
@@ -63,7 +64,7 @@ def pictures(draw: np.random.Generator, count: int, classes: int = 10) -> Sample
 
 
 @dataclass(frozen=True)
-class Course:
+class Recipe:
     """A net, where its samples come from, and its rate."""
 
     generate: Callable[..., Path]
@@ -71,7 +72,7 @@ class Course:
     rate: float
 
 
-COURSES = {"dscnn": Course(dscnn.generate, words, 0.002), "resnet8": Course(resnet8.generate, pictures, 0.005)}
+RECIPES = {"dscnn": Recipe(dscnn.generate, words, 0.002), "resnet8": Recipe(resnet8.generate, pictures, 0.005)}
 
 
 @dataclass(frozen=True)
@@ -86,31 +87,27 @@ class Row:
     checked: str
 
 
-class Lines(Onlooker):
-    """A line for each epoch."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def epoch(self, row: EpochRow) -> None:
-        """Print it."""
-        self.console.print(row.text)
-
-
 def prepared(name: str, folder: Path) -> None:
     """Write model and samples."""
     draw = np.random.default_rng(SEED + 1)
-    COURSES[name].generate(folder / "case", batch=BATCH, samples=1, n_batches=1)
+    RECIPES[name].generate(folder / "case", batch=BATCH, samples=1, n_batches=1)
     for file, count in (("train.npz", TRAINED), ("validation.npz", HELD_OUT)):
-        np.savez(folder / file, **COURSES[name].samples(draw, count))
+        np.savez(folder / file, **RECIPES[name].samples(draw, count))
 
 
-def run(name: str, folder: Path, onlooker: Onlooker) -> Fitted:
-    """The run: its report is in the folder `run`."""
+def measured(name: str, folder: Path, console: Terminal) -> Row:
+    """The run, whose report is in the folder `run`, as a row."""
+    began, shown = time.perf_counter(), Lines(console)
     files = folder / "case" / f"{name}.onnx", folder / "train.npz"
-    options: dict[str, Any] = {"learning_rate": COURSES[name].rate, "epochs": EPOCHS, "trainable": r"(weight|bias)$"}
-    options |= {"validation": folder / "validation.npz", "folder": folder / "run", "force": True, "onlooker": onlooker}
-    return fit(*files, "cross_entropy", "adamw", **options)
+    options: dict[str, Any] = {"learning_rate": RECIPES[name].rate, "epochs": EPOCHS, "trainable": r"(weight|bias)$"}
+    options |= {"validation": folder / "validation.npz", "folder": folder / "run", "force": True, "onlooker": shown}
+    try:
+        fitted = fit(*files, "cross_entropy", "adamw", **options)
+    finally:
+        shown.bar.stop()
+    losses = tuple(round(row.loss, 4) for row in fitted.rows)
+    accuracy = tuple(round(row.metrics[ACCURACY], 4) for row in fitted.rows)
+    return Row(name, losses, accuracy, round(time.perf_counter() - began, 1), fitted.verdict, fitted.checked)
 
 
 def main() -> None:
@@ -118,27 +115,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--data-only", action="store_true", help="write models and samples alone")
-    words, console, rows = parser.parse_args(), Console(), []
-    for name in COURSES:
-        folder = words.folder / name
+    a, console, rows = parser.parse_args(), Terminal(), []
+    for name in RECIPES:
+        folder = a.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         prepared(name, folder)
-        if words.data_only:
+        if a.data_only:
             continue
-        began = time.perf_counter()
-        fitted = run(name, folder, Lines(console))
-        losses, accuracy = ([round(x, 4) for x in values] for values in zip(*map(_ends, fitted.rows), strict=True))
-        passed = round(time.perf_counter() - began, 1)
-        rows.append(Row(name, tuple(losses), tuple(accuracy), passed, fitted.verdict, fitted.checked))
+        rows.append(measured(name, folder, console))
         console.print(f"{name}: {rows[-1]}; {folder / 'run' / 'report.html'}", soft_wrap=True)
     if rows:
         record = {"processor": processor(), "rows": [asdict(row) for row in rows]}
         RESULT.write_text(json.dumps(record, indent=1) + "\n")
         renew(PAGE, MARKS, page_table(record))
-
-
-def _ends(row: EpochRow) -> tuple[float, float]:
-    return row.loss, row.metrics["accuracy"]
 
 
 def page_table(record: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ import json
 import resource
 import statistics
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,10 +20,10 @@ from typing import Any
 from rich.console import Console
 
 from deployer.fitting.checkpoint import Place
-from deployer.fitting.fit import Onlooker, fit
+from deployer.fitting.fit import Onlooker
 from deployer.fitting.history import EpochRow
 from DeployTest.benchmarks.flat import processor
-from DeployTest.support.digit_images import digits
+from DeployTest.support.digit_images import digits, digits_source
 from DeployTest.support.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -82,13 +81,9 @@ class Watch(Onlooker):
 def by_us(module: Any, data: tuple[Any, Any], optimizer: str, batch: int, epochs: int) -> tuple[float, float]:
     """Passes per second, and the mean loss of the last epoch."""
     front: Any = importlib.import_module("deployer.torch")
-    torch: Any = importlib.import_module("torch")
-    with tempfile.TemporaryDirectory() as folder:
-        captured = front.capture(module, [torch.from_numpy(data[0][:batch])])
-        model, watch = captured.save(Path(folder) / "digits.onnx"), Watch()
-        options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "rest": "drop"}
-        place = Path(folder) / "run"
-        fitted = fit(model, data, "cross_entropy", optimizer, folder=place, onlooker=watch, **options)
+    watch = Watch()
+    options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "rest": "drop"}
+    fitted = front.train(module, data, "cross_entropy", optimizer, batch=batch, onlooker=watch, **options)
     return len(fitted.losses) / (watch.ended - watch.began), fitted.rows[-1].loss
 
 
@@ -139,7 +134,8 @@ def main() -> None:
             rows.append(row)
             console.print(f"{row.optimizer}, batches of {row.batch}: {row.ratio:.2f} times PyTorch's passes, {row}")
     torch: Any = importlib.import_module("torch")
-    record = {"processor": processor(), "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
+    record = {"processor": processor(), "torch": torch.__version__, "digits": digits_source()}
+    record |= {"rows": [asdict(row) for row in rows]}
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
     renew(PAGE, MARKS, page_table(record))
     slow = [f"{row.optimizer} in batches of {row.batch}" for row in rows if row.ratio < 1]
@@ -151,7 +147,8 @@ def page_table(record: Mapping[str, Any]) -> str:
     rows = [Row(**row) for row in record["rows"]]
     lines = [
         f"Passes per second of processor time, medians of {ROUNDS} rounds, one core ({record['processor']}), PyTorch",
-        f"{record['torch']}; in brackets the least and the largest ratio of a round.",
+        f"{record['torch']}; in brackets the least and the largest ratio of a round. The digits are",
+        f"{record['digits']}.",
         "",
         "| digits' CNN | `fit` | PyTorch | `fit` / PyTorch |",
         "|---|---|---|---|",

@@ -26,7 +26,7 @@ from rich.console import Console
 from deployer.fitting.fit import Fitted, fit
 from deployer.training.order import Order
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
-from DeployTest.support.digit_images import digits
+from DeployTest.support.digit_images import digits, digits_source
 from DeployTest.support.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -180,14 +180,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS, help="passes of a run; other numbers are not written")
     parser.add_argument("--checks", type=int, default=CHECKS, help="passes that are repeated in float64")
-    words, console, rows = parser.parse_args(), Console(), []
+    a, console, rows = parser.parse_args(), Console(), []
     for name in BATCHES:
         for optimizer in RATES:
-            rows.append(measured(name, optimizer, words.steps, words.checks))
+            rows.append(measured(name, optimizer, a.steps, a.checks))
             console.print(rows[-1])
-    if (words.steps, words.checks) == (STEPS, CHECKS):
+    if (a.steps, a.checks) == (STEPS, CHECKS):
         torch: Any = importlib.import_module("torch")
-        record = {"torch": torch.__version__, "rows": [asdict(row) for row in rows]}
+        record = {"torch": torch.__version__, "digits": digits_source(), "rows": [asdict(row) for row in rows]}
         RESULT.write_text(json.dumps(record, indent=1) + "\n")
         renew(PAGE, MARKS, page_table(record))
     wrong = [f"{row.net} by {row.optimizer}: {row.verdict}" for row in rows if row.verdict == "failed"]
@@ -199,7 +199,8 @@ def page_table(record: Mapping[str, Any]) -> str:
     lines = [
         f"{STEPS} passes, `fit` and PyTorch {record['torch']} in float32, each beside PyTorch in float64: the largest",
         "difference of a loss and of a final weight, and the root of the mean square of all weights'. Weights without",
-        "gradient, such as the biases of keys, are left out: AdamW moves them by rounding alone.",
+        "gradient, such as the biases of keys, are left out: AdamW moves them by rounding alone. The digits are",
+        f"{record['digits']}.",
         "",
         "| net | parameters, without gradient | loss | weights moved | passes checked | `fit`: loss | weight | typical "
         "| PyTorch: loss | weight | typical |",

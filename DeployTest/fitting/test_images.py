@@ -118,11 +118,11 @@ def test_whose_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return opened(*words, **options)
 
     monkeypatch.setattr(images, "open", aging)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="this goes away"):
         assert read_samples(folder(tmp_path), types(3)).count == 2
     monkeypatch.undo()
     monkeypatch.setattr("deployer.fitting.images.READ_MODES", None)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="NoneType"):
         read_samples(tmp_path, types(3))
 
 

@@ -1,6 +1,6 @@
 """What accounts for a net of the zoo that is off: it tells rounding from a fault. Needs PyTorch."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -9,9 +9,10 @@ pytest.importorskip("torch", reason="the zoo's peer is PyTorch, which is not ins
 
 import torch
 
+from deployer.core.operator import Array
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.suites.zoo_reasons import left_to_rounding
-from DeployTest.suites.zoo_torch import by_adamw, reach_of
+from DeployTest.suites.zoo_reasons import States, left_to_rounding
+from DeployTest.suites.zoo_torch import Trained, by_adamw, reach_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 RATE = 1e-3
@@ -41,27 +42,6 @@ def test_reach() -> None:
     assert reach[1] < TOLERANCES.weight / 10
 
 
-@dataclass(frozen=True)
-class Fake:
-    """A run that had these losses and parameters after each step."""
-
-    rows: list[dict[str, np.ndarray]]
-    losses: tuple[float, ...]
-
-    @property
-    def outcome(self) -> "Fake":
-        """It has the losses."""
-        return self
-
-    def states(self) -> list[dict[str, np.ndarray]]:
-        """The parameters after each step."""
-        return self.rows
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """Those in the end."""
-        return self.rows[-1]
-
-
 def test_a_fault_is_not_rounding() -> None:
     """An entry that rounding may move accounts for what it does; what is off by more, or elsewhere, is not accepted."""
     inputs, targets = data()
@@ -74,14 +54,13 @@ def test_a_fault_is_not_rounding() -> None:
     masks = {name: np.zeros(x.shape, bool) for name, x in held.items()}
     masks["weight"][place] = True
 
-    def again(states, taken):  # type: ignore[no-untyped-def]
+    def again(states: States, taken: Mapping[str, Array]) -> Trained:
         return by_adamw(layer(), "mse", inputs, targets, RATE, held=(states, taken))
 
     moved = again([held] * 6, masks)
     rows = [{name: x.copy() for name, x in moved.weights.items()} for _ in range(6)]
-    run = Fake(rows, tuple(moved.losses))
-    assert "rounding of gradients may move an entry" in left_to_rounding(run, gold, again)  # type: ignore[arg-type]
+    assert "rounding of gradients may move an entry" in left_to_rounding(rows, moved.losses, gold, again)
     wrong = [{**row, "bias": row["bias"] + 1e-3} for row in rows]
-    assert left_to_rounding(Fake(wrong, run.losses), gold, again) == ""  # type: ignore[arg-type]
+    assert left_to_rounding(wrong, moved.losses, gold, again) == ""
     gold.reach["weight"][place] = 0.25
-    assert left_to_rounding(run, gold, again) == ""  # type: ignore[arg-type]
+    assert left_to_rounding(rows, moved.losses, gold, again) == ""

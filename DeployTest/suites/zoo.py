@@ -144,7 +144,7 @@ def judge(name: str, optimizer: str, seed: int, folder: Path) -> Result:
 
 def because(run: Run, gold: Trained, again: Again) -> str:
     """What accounts for a right run that is off: a turned decision or, with AdamW, rounding of gradients."""
-    return turned(run, gold) or (left_to_rounding(run, gold, again) if gold.reach else "")
+    return turned(run, gold) or (left_to_rounding(run.states(), run.outcome.losses, gold, again) if gold.reach else "")
 
 
 def _again(

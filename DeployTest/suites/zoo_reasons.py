@@ -18,7 +18,8 @@ from deployer.verify.verdict import Expected
 from DeployTest.suites.zoo_torch import Trained
 from DeployTest.support.cases import Built
 
-Again = Callable[[Sequence[Mapping[str, Array]], Mapping[str, Array]], Trained]
+States = Sequence[Mapping[str, Array]]
+Again = Callable[[States, Mapping[str, Array]], Trained]
 """PyTorch's run once more, with entries under masks as they are after each step in a list of states."""
 WHOSE = "PyTorch's run"
 
@@ -33,14 +34,9 @@ class Run:
 
     def states(self) -> list[dict[str, Array]]:
         """The parameters after each step, by the module's names."""
-        steps = [self.outcome.states[index] for index in sorted(self.outcome.states)]
-        rows = [*(state for state in steps), self.outcome.arrays]
+        rows = [*(self.outcome.states[index] for index in sorted(self.outcome.states)), self.outcome.arrays]
         count = len(self.outcome.losses)
         return [{of: state[name] for name, of in self.names.items()} for state in rows[-count:]]
-
-    def weights(self) -> dict[str, Array]:
-        """The final parameters, by the module's names."""
-        return self.states()[-1]
 
 
 def turned(run: Run, gold: Trained) -> str:
@@ -55,20 +51,20 @@ def turned(run: Run, gold: Trained) -> str:
     return "; ".join(map(str, checks.explained)) if checks.trajectory_explained else ""
 
 
-def left_to_rounding(run: Run, gold: Trained, again: Again) -> str:
+def left_to_rounding(states: States, losses: Sequence[float], gold: Trained, again: Again) -> str:
     """The entries that rounding of their gradients may move further than the tolerance, where they account for the
-    difference; else empty.
+    difference; else empty. The run had these losses, and these parameters after each step by the module's names.
 
     Each must be no further off than rounding explains; and PyTorch's run with these entries as they are here agrees in
     all others, and in the losses.
     """
-    ours = {name: x.reshape(gold.weights[name].shape) for name, x in run.weights().items()}
+    ours = {name: x.reshape(gold.weights[name].shape) for name, x in states[-1].items()}
     apart = {name: np.abs(x - gold.weights[name]) for name, x in ours.items()}
     masks = {name: gold.open[name] | (gold.reach[name] > TOLERANCES.weight) for name in ours}
     if any((apart[name] > gold.reach[name])[mask].any() for name, mask in masks.items()):
         return ""
-    same = again(run.states(), masks)
-    loss = max(abs(a - b) for a, b in zip(run.outcome.losses, same.losses, strict=True))
+    same = again(states, masks)
+    loss = max(abs(a - b) for a, b in zip(losses, same.losses, strict=True))
     weight = max(float(np.abs(x - same.weights[name])[~masks[name]].max(initial=0.0)) for name, x in ours.items())
     if not (loss <= TOLERANCES.loss and weight <= TOLERANCES.weight):
         return ""

@@ -60,7 +60,7 @@ class Plot:
     def _axis(self, values: Sequence[float]) -> "_Axis":
         wanted = [*values, *([] if self.bound is None else [self.bound])]
         if not self.powers:
-            low = min(0.0, *wanted, 0.0) if self.from_zero else min(wanted)
+            low = min(0.0, *wanted) if self.from_zero else min(wanted)
             return _linear(low, max(wanted), True)
         positive = [value for value in wanted if value > 0] or [1.0]
         low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))

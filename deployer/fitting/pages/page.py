@@ -45,12 +45,12 @@ def fit_page(
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     curves = {"training": thinned(losses, per_epoch, POINTS)}
     if LOSS in metrics:
-        curves["validation"] = _course(rows, LOSS)
+        curves["validation"] = _points(rows, LOSS)
     parts = [_verdict(record), _heading("Loss"), Plot("loss", "epochs", curves).svg]
     for name in metrics:
         if name != LOSS:
             title = name.replace("_", " ").capitalize()
-            plot = Plot(name, "epochs", {"validation": _course(rows, name)}, from_zero=False)
+            plot = Plot(name, "epochs", {"validation": _points(rows, name)}, from_zero=False)
             parts += [_heading(title), plot.svg]
     heads = ["epoch", "passes", "loss", "rate", *(f"validation {name}" for name in metrics)]
     table = _table(heads, [_row_cells(row, metrics) for row in rows])
@@ -74,7 +74,7 @@ def _verdict(record: Mapping[str, Any]) -> str:
     return f'<h1 class="{verdict}">{verdict}</h1>' + "".join(f"<p>{html_text(line)}</p>" for line in lines)
 
 
-def _course(rows: Sequence[EpochRow], name: str) -> list[tuple[float, float]]:
+def _points(rows: Sequence[EpochRow], name: str) -> list[tuple[float, float]]:
     return [(row.epoch, row.metrics[name]) for row in rows if name in row.metrics]
 
 
