@@ -23,8 +23,8 @@ class Feed:
     samples: Samples
     order: Order
     updates: Updates
+    program: Program
     share: TensorType | None = None
-    program: Program | None = None
 
     def bare(self, index: int) -> tuple[Array, ...]:
         """The data inputs of the pass of that index, whose share counts as 1."""
@@ -46,7 +46,6 @@ class Feed:
 
     def _shares(self, first: int, last: int) -> Iterator[tuple[int, float]]:
         """The share of each pass of the updates that these passes are in, in float64."""
-        assert self.program is not None
         at = self.updates.window(first).start
         while at < last:
             window = self.updates.window(at)

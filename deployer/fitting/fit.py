@@ -187,7 +187,7 @@ class _Case:
         """What the passes of the run read."""
         graph = self.problem.graph
         share = next((graph.data[name] for name in graph.share), None)
-        return Feed(samples, self.order(samples), self.updates(samples), share, program)
+        return Feed(samples, self.order(samples), self.updates(samples), program, share)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """What the bits of a run follow from, by name: digests, and the options that matter."""

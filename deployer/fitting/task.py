@@ -49,7 +49,7 @@ class Task:
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for an accumulation that is none."""
-        check_choice("accumulate", self.accumulate, ACCUMULATIONS)
+        _check_choice("accumulate", self.accumulate, ACCUMULATIONS)
 
     def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
         """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
@@ -108,7 +108,7 @@ class Run:
             number = getattr(self, name)
             if number is not None and number < low:
                 raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
-        check_choice("leftover", self.leftover, LEFTOVERS)
+        _check_choice("leftover", self.leftover, LEFTOVERS)
         if self.overfit is not None and self.validation is not None:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
@@ -120,7 +120,7 @@ class Run:
         return self.leftover == LEFTOVERS[1]
 
 
-def check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
+def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
     """Raise OptionProblem where a choice is none of those that there are."""
     if choice not in choices:
         raise OptionProblem(f"{name} is {choice!r}", hint=f"one of {', '.join(choices)}")
