@@ -59,9 +59,12 @@ def test_run(case: Path, tmp_path: Path, capsys: Capture) -> None:
     assert (found.out, found.err) == ("", "")
 
 
-def test_error(tmp_path: Path, capsys: Capture) -> None:
-    """An error is a line, too, with the exit code; the text for people stays on standard error."""
-    assert deployer("train", "-t", tmp_path / "none", "--json") == 2
+@pytest.mark.parametrize("words", [("--json",), ("--js",), ("--config", "options.toml")])
+def test_error(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """An error is a line, too, with the exit code, however lines are asked for; people's text is on standard error."""
+    monkeypatch.chdir(tmp_path)
+    Path("options.toml").write_text("[train]\njson = true\n")
+    assert deployer("train", "-t", tmp_path / "none", *words) == 2
     found = capsys.readouterr()
     record = json.loads(found.out)
     assert (record["event"], record["exit_code"], record["kind"]) == ("error", 2, "FileProblem")
