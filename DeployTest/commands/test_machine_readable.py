@@ -3,6 +3,7 @@
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -130,6 +131,14 @@ def test_completion(shell: str, capsys: Capture) -> None:
     if which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_other_commands_need_no_shells(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """What knows shells is loaded for `completion` alone, and for its help."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert deployer("targets") == 0
+    assert deployer("completion", "bash") == 2
+    assert "the package shtab is not installed" in capsys.readouterr().err
 
 
 def test_arguments_are_named() -> None:

@@ -106,7 +106,8 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     for command in commands.choices.values():
         _add_common(command)
     for name, text, argument, choices in PRINTERS:
-        commands.add_parser(name, help=text, description=text).add_argument(argument, choices=choices)
+        p = commands.add_parser(name, help=text, description=text)
+        p.add_argument(argument, choices=choices, metavar=argument, help="one of %(choices)s")
     for command in commands.choices.values():
         command.set_defaults(**dict.fromkeys(silent))
     return top
