@@ -10,21 +10,31 @@ PIPE_WIDTH = 140
 """The width of tables, in columns, without a terminal."""
 
 
+class _Call:
+    """A call of the command; `json` is whether it prints lines of JSON, as far as its words have been read."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+        self.json = "--json" in words
+
+    def run(self) -> int:
+        """Do what the words ask for; the exit code."""
+        arguments = parsed(self.words)
+        from deployer.commands import actions
+        from deployer.running.terminal import Shown, Terminal
+
+        options = vars(arguments)
+        self.json = bool(options.get("json"))
+        shows: Shown = "json" if self.json else "nothing" if options.get("quiet") else "text"
+        console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH, shows=shows)
+        return actions.dispatch(arguments, console)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    return ending.guarded(words, lambda: _command(words))
-
-
-def _command(words: Sequence[str]) -> int:
-    arguments = parsed(words)
-    from deployer.commands import actions
-    from deployer.running.terminal import Shown, Terminal
-
-    words_of = vars(arguments)
-    shows: Shown = "json" if words_of.get("json") else "nothing" if words_of.get("quiet") else "text"
-    console = Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH, shows=shows)
-    return actions.dispatch(arguments, console)
+    call = _Call(words)
+    return ending.guarded(words, call.run, lambda: call.json)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -33,6 +34,6 @@ def _plain(app: object, name: str, source: list[str]) -> None:
     source[0] = REPOSITORY.sub(r"\1 (`\2`)", source[0])
 
 
-def setup(app):  # type: ignore[no-untyped-def]
+def setup(app: Any) -> None:
     """Register what reads the pages."""
     app.connect("source-read", _plain)

@@ -45,6 +45,21 @@ def test_overruled(written: Write) -> None:
         assert (a.l1, a.buffering) == (32000, "double")
 
 
+def test_overruled_values(written: Write) -> None:
+    """Of an option that may be repeated all values go, of options that exclude each other the file's."""
+    path = written('[compile]\nbudget = ["L1=1", "L2=2"]\nopt-out = ["Gemm"]\nsinglebuffer = true\nquiet = true\n')
+    a = parsed(["compile", "-t", "case", "--config", str(path), "--budget=L1=3", "--doublebuffer", "--json"])
+    assert (a.budget, a.opt_out, a.buffering) == ([("L1", 3)], ["Gemm"], "double")
+    assert (a.json, a.quiet) == (True, False)
+
+
+def test_shortened(written: Write) -> None:
+    """Words that the command line takes in a shorter form are not overlooked."""
+    path = written('[train]\nl1 = "64k"\nbuffering = "double"\n')
+    a = parsed(["train", "-t", "case", "--conf", str(path), "--buf=single"])
+    assert (a.l1, a.buffering) == (64000, "single")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

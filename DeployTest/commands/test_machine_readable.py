@@ -3,6 +3,7 @@
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -59,9 +60,12 @@ def test_run(case: Path, tmp_path: Path, capsys: Capture) -> None:
     assert (found.out, found.err) == ("", "")
 
 
-def test_error(tmp_path: Path, capsys: Capture) -> None:
-    """An error is a line, too, with the exit code; the text for people stays on standard error."""
-    assert deployer("train", "-t", tmp_path / "none", "--json") == 2
+@pytest.mark.parametrize("words", [("--json",), ("--js",), ("--config", "options.toml")])
+def test_error(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """An error is a line, too, with the exit code, however lines are asked for; people's text is on standard error."""
+    monkeypatch.chdir(tmp_path)
+    Path("options.toml").write_text("[train]\njson = true\n")
+    assert deployer("train", "-t", tmp_path / "none", *words) == 2
     found = capsys.readouterr()
     record = json.loads(found.out)
     assert (record["event"], record["exit_code"], record["kind"]) == ("error", 2, "FileProblem")
@@ -127,6 +131,14 @@ def test_completion(shell: str, capsys: Capture) -> None:
     if which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_other_commands_need_no_shells(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """What knows shells is loaded for `completion` alone, and for its help."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert deployer("targets") == 0
+    assert deployer("completion", "bash") == 2
+    assert "the package shtab is not installed" in capsys.readouterr().err
 
 
 def test_arguments_are_named() -> None:

@@ -111,6 +111,14 @@ FAULTS: dict[str, tuple[Model, dict[str, Any], pytest.RaisesExc]] = {
         {"trainable": "w1", "data": {"x": random(2, 2, 3)}},
         raises(DatasetMismatch, "'target'", "x float32"),
     ),
+    "data_without_an_axis": (
+        mlp(
+            node("Mul", ("h", "scale"), ("y",)),
+            inputs=(value("x", (2, 3)), value("scale", ())),
+        ),
+        {"trainable": "w1", "data": {"x": random(2, 2, 3), "scale": random(), "target": random(2, 2, 4)}},
+        raises(DatasetMismatch, "no samples for 'scale'", "scale float32[]"),
+    ),
     "data_of_wrong_shape": (
         RELU,
         {"trainable": "w1", "data": {"x": random(2, 2, 4), "target": random(2, 2, 4)}},

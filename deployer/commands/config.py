@@ -3,11 +3,11 @@
 import argparse
 import difflib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from deployer.commands.values import path
+from deployer.commands.late import LateParser
 from deployer.core.errors import FileProblem, OptionProblem
 
 OPTION = "--config"
@@ -16,31 +16,59 @@ MOST_BYTES = 1 << 20
 NOT_IN_FILES = ("config", "help", "version")
 
 
-Options = Callable[[str], Mapping[str, argparse.Action]]
-"""The options of a command, each by its words."""
+def with_config(words: Sequence[str], commands: Mapping[str, LateParser]) -> list[str]:
+    """The words of the command line, and before them those of its `--config` file that they do not overrule.
 
-
-def with_config(words: Sequence[str], commands: Collection[str], options: Options) -> list[str]:
-    """The words of the command line behind those that its `--config` file has for the command, which they overrule.
-
-    FileProblem for a file that cannot be read, OptionProblem for a key that is no option of the command.
+    An option of the command line overrules the file's values of the same argument, all of them where it may be
+    repeated, and of arguments that exclude it. FileProblem for a file that cannot be read, OptionProblem for a key that
+    is no option of the command.
     """
     if not words or words[0] not in commands:
         return list(words)
-    finder = argparse.ArgumentParser(prog=f"deployer {words[0]}", add_help=False, allow_abbrev=False)
-    finder.add_argument(OPTION, type=path)
-    file = finder.parse_known_args(words[1:])[0].config
-    if file is None:
+    command = commands[words[0]]
+    command.complete()
+    given = _given(words[1:], command._option_string_actions.values())
+    if not given.get("config"):
         return list(words)
-    return [words[0], *_words(file, words[0], commands, options), *words[1:]]
+    overruled = set(given)
+    for group in command._mutually_exclusive_groups:
+        places = {action.dest for action in group._group_actions}
+        overruled |= places if places & given.keys() else set()
+    return [words[0], *_words(Path(given["config"]), words[0], commands, overruled), *words[1:]]
 
 
-def _words(file: Path, command: str, commands: Collection[str], options: Options) -> Iterator[str]:
+class _Finder(argparse.ArgumentParser):
+    """A parser whose errors can be caught."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message."""
+        raise argparse.ArgumentError(None, message)
+
+
+def _given(words: Sequence[str], actions: Iterable[argparse.Action]) -> dict[str, Any]:
+    """The options among the words, as argparse finds them, also shortened ones; values are texts by argument.
+
+    Nothing where the words cannot be read: the command's own parser tells why.
+    """
+    finder = _Finder(add_help=False, argument_default=argparse.SUPPRESS)
+    for action in dict.fromkeys(actions):
+        if action.nargs == 0:
+            finder.add_argument(*action.option_strings, dest=action.dest, action="store_const", const=True)
+        else:
+            finder.add_argument(*action.option_strings, dest=action.dest, nargs=action.nargs)
+    try:
+        return vars(finder.parse_known_args(words)[0])
+    except argparse.ArgumentError:
+        return {}
+
+
+def _words(file: Path, command: str, commands: Mapping[str, LateParser], overruled: Collection[str]) -> Iterator[str]:
     tables = _tables(file)
     for name in tables:
         if name not in commands:
             raise OptionProblem(f"{file}: [{name}] is no command", hint=_nearest(name, commands, "a command"))
-    known = {word.removeprefix("--"): action for word, action in options(command).items() if word.startswith("--")}
+    actions = commands[command]._option_string_actions
+    known = {word.removeprefix("--"): action for word, action in actions.items() if word.startswith("--")}
     known = {key: action for key, action in known.items() if key not in NOT_IN_FILES}
     for key, value in tables.get(command, {}).items():
         if key not in known:
@@ -48,18 +76,18 @@ def _words(file: Path, command: str, commands: Collection[str], options: Options
             raise OptionProblem(f"{file}: [{command}] {key} is no option that a file may have", hint=hint)
         takes = known[key].nargs != 0
         for item in value if isinstance(value, list) else [value]:
-            yield from _word(file, command, key, item, takes)
+            word = _word(file, command, key, item, takes)
+            yield from word if known[key].dest not in overruled else ()
 
 
-def _word(file: Path, command: str, key: str, item: object, takes: bool) -> Iterator[str]:
+def _word(file: Path, command: str, key: str, item: object, takes: bool) -> list[str]:
     """The word of one value; a switch is there where it is true."""
     if takes and isinstance(item, str | int | float) and not isinstance(item, bool):
-        yield f"--{key}={item}"
-    elif not takes and isinstance(item, bool):
-        yield from [f"--{key}"] * item
-    else:
-        wanted = "a text, a number, or a list of these" if takes else "true or false"
-        raise OptionProblem(f"{file}: [{command}] {key} is not {wanted}")
+        return [f"--{key}={item}"]
+    if not takes and isinstance(item, bool):
+        return [f"--{key}"] * item
+    wanted = "a text, a number, or a list of these" if takes else "true or false"
+    raise OptionProblem(f"{file}: [{command}] {key} is not {wanted}")
 
 
 def _tables(file: Path) -> dict[str, dict[str, Any]]:

@@ -33,10 +33,11 @@ MOST_INPUTS = 50
 """The suffixes of files whose digests a report shows."""
 
 
-def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
+def guarded(words: Sequence[str], command: Callable[[], int], lines: Callable[[], bool] = lambda: False) -> int:
     """Run a command; its exit code, or that of the error it ended with, which is printed on standard error.
 
-    `words` are its command line, for the report. Nothing is raised but SystemExit.
+    `words` are its command line, for the report. Where `lines` says so then, standard output has the error, too, as a
+    line of JSON. Nothing is raised but SystemExit.
     """
     _steady_streams()
     try:
@@ -52,7 +53,7 @@ def guarded(words: Sequence[str], command: Callable[[], int]) -> int:
         tell("interrupted")
         return INTERRUPTED
     except Exception as error:
-        return _ended(_user_error(error), words)
+        return _ended(_user_error(error), words, lines())
 
 
 def _user_error(error: Exception) -> DeployerError:
@@ -76,14 +77,14 @@ def _user_error(error: Exception) -> DeployerError:
             return unforeseen
 
 
-def _ended(error: DeployerError, words: Sequence[str]) -> int:
+def _ended(error: DeployerError, words: Sequence[str], line: bool) -> int:
     """Print the error; a fault of the compiler itself also gets a report. The exit code."""
     text = str(error)
     if error.exit_code == InternalError.exit_code:
         place = write_report(error, words)
         text += f"\n  {'report':<14} {place}" if place else "\n  no report could be written"
     tell(text)
-    if "--json" in words:
+    if line:
         with suppress(OSError, ValueError):
             record = {"event": "error", "exit_code": error.exit_code, "kind": error.title, "cause": error.cause}
             print(json_line({**record, "facts": dict(error.facts), "hint": error.hint}), flush=True)

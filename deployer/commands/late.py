@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from deployer.core.safe_text import escaped
 
@@ -22,7 +22,7 @@ class LateParser(argparse.ArgumentParser):
             late(self)
             self.set_defaults(**self._defaults)
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse with all options."""
         self.complete()
         return super().parse_known_args(args, namespace)

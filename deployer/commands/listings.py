@@ -54,7 +54,8 @@ OPERATOR_HEADINGS = ("operator", "versions, domain", "runs as", "gradient")
 def operator_rows() -> list[OperatorRow]:
     """All operators in the order of their names.
 
-    Internal ones are no part of a forward model: they replace others, belong to a backward pass, or update weights.
+    A forward model has operators of ONNX, and losses. The others are internal to what is made of it: they replace
+    others, belong to a backward pass, or update weights.
     """
     rows = []
     for name, operator in registry().items():
@@ -63,7 +64,7 @@ def operator_rows() -> list[OperatorRow]:
         custom = (operator.domain or "default domain") if operator.custom else ""
         versions = tuple(sorted({*operator.versions, *operator.older}))
         reason = None if has else str(operator.no_gradient)
-        internal = not (versions or (custom and has))
+        internal = not (versions or operator.loss)
         rows.append(OperatorRow(name, versions, custom, kind, bool(has), reason, internal))
     return rows
 

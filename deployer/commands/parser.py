@@ -1,7 +1,6 @@
 """The options of every command: how the command line is read."""
 
 import argparse
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from deployer import __version__
@@ -10,14 +9,7 @@ from deployer.commands.fit_options import add_export_options, add_fit_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
-from deployer.commands.values import (
-    finite,
-    numbers,
-    path,
-    positive,
-    seed,
-    whole,
-)
+from deployer.commands.values import finite, numbers, path, positive, seed, whole
 from deployer.rates.windows import ACCUMULATIONS
 
 SETTING = "setting:"
@@ -114,7 +106,8 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     for command in commands.choices.values():
         _add_common(command)
     for name, text, argument, choices in PRINTERS:
-        commands.add_parser(name, help=text, description=text).add_argument(argument, choices=choices)
+        p = commands.add_parser(name, help=text, description=text)
+        p.add_argument(argument, choices=choices, metavar=argument, help="one of %(choices)s")
     for command in commands.choices.values():
         command.set_defaults(**dict.fromkeys(silent))
     return top
@@ -133,16 +126,10 @@ def complete_parser() -> argparse.ArgumentParser:
     return top
 
 
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; `given` holds the names of those on the command line, even where they equal the default."""
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments; `given` holds the names of those that are not left out, even where they equal the default."""
     top = parser()
-    commands = commands_of(top)
-
-    def options(name: str) -> dict[str, argparse.Action]:
-        commands[name].complete()
-        return commands[name]._option_string_actions
-
-    argv = with_config(sys.argv[1:] if argv is None else argv, commands, options)
+    argv = with_config(argv, commands_of(top))
     arguments = top.parse_args(argv)
     bare = vars(parser(tuple(vars(arguments))).parse_args(argv))
     arguments.given = frozenset(name for name, value in bare.items() if value is not None)

@@ -67,7 +67,7 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
         for file in ("network", "input.bin"):
             (folder / file).symlink_to((directory / file).resolve())
         (folder / "list.bin").write_bytes(np.array(words, np.uint32).tobytes())
-        flags = [LIST, str(folder / "list.bin"), VALUES, str(folder / "values.bin")]
+        flags = [LIST, "list.bin", VALUES, "values.bin"]  # in the folder, which the program runs in
         supervised(command_line(target.name, tools, folder, flags), folder, plan)
         content = (folder / "values.bin").read_bytes()
     values: dict[int, dict[str, Array]] = {}

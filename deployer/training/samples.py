@@ -93,9 +93,7 @@ def read_samples(
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes, counts or numbers do not fit.
     """
     arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
-    if all(
-        name in arrays and arrays[name].shape[1:] == kind.shape and len(arrays[name]) for name, kind in inputs.items()
-    ):
+    if all(name in arrays and _counts_passes(arrays[name], kind) for name, kind in inputs.items()):
         return _passes(inputs, arrays, place)
     samples = fitted_samples(arrays, inputs, place)
     order = Order(samples.count, samples.batch, shuffled=False)
@@ -107,6 +105,11 @@ def read_samples(
     return tuple(
         {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in values.items()} for values in passes
     )
+
+
+def _counts_passes(array: Array, kind: TensorType) -> bool:
+    """Whether the array has an axis, which is not empty, before the axes of the input."""
+    return array.ndim > 0 and len(array) > 0 and array.shape[1:] == kind.shape
 
 
 def _passes(inputs: Mapping[str, TensorType], arrays: Mapping[str, Array], place: str) -> Samples:
