@@ -20,8 +20,8 @@ def dense_case(folder: Path) -> Path:
     return simple_mlp.generate(folder)
 
 
-def normed_model(path: Path) -> Path:
-    """Write the forward model, whose names C, Markdown and a shell would take for their own."""
+def normed_model(path: Path, read: str = INPUT) -> Path:
+    """Write the forward model that reads `read`; its names C, Markdown and a shell would take for their own."""
     draw = np.random.default_rng(7)
     arrays = {
         '*/ "first"': draw.standard_normal((3, 2, 3, 3)).astype(np.float32),
@@ -36,7 +36,7 @@ def normed_model(path: Path) -> Path:
     first, last = '*/ "first"', "a|`b`\n%s"
     norm = ("h", "scale", "bias", "mean", "var")
     nodes = [
-        helper.make_node("Conv", (INPUT, first), ("h",), "conv", pads=(1, 1, 1, 1)),
+        helper.make_node("Conv", (read, first), ("h",), "conv", pads=(1, 1, 1, 1)),
         helper.make_node("BatchNormalization", norm, ("n", "mean_after", "var_after"), "norm", training_mode=1),
         helper.make_node("Relu", ("n",), ("r",), "relu"),
         helper.make_node("GlobalAveragePool", ("r",), ("p",), "pool"),
@@ -44,7 +44,7 @@ def normed_model(path: Path) -> Path:
         helper.make_node("Dropout", ("f", "ratio", "trains"), ("d",), "drop"),
         helper.make_node("Gemm", ("d", last), ("scores",), "dense", transB=1),
     ]
-    ends = [(INPUT, IMAGE), ("scores", (BATCH, CLASSES))]
+    ends = [(read, IMAGE), ("scores", (BATCH, CLASSES))]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends]
     constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "normed", values[:1], values[1:], constants)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from deployer.core.errors import OptionProblem
 from deployer.firmware.names import check_name
 from deployer.firmware.state import fnv1a
+from deployer.rates.course import read_course
+from deployer.training.train_graph import build_train_graph
 from DeployTest.firmware import nets
 from DeployTest.models.parts import convnet
 from DeployTest.support.command_line import deployer, options, refused
@@ -65,18 +68,30 @@ def test_names(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("name", ["math", "stdint", "atomic", "mtx", "install", "test"])
+@pytest.mark.parametrize("name", ["math", "stdint", "atomic", "mtx", "install", "test", "edit_cache", "preinstall"])
 def test_taken_names(name: str) -> None:
     """Names of C's headers and functions, and of what build tools call theirs."""
     with pytest.raises(OptionProblem, match="is one of C's or of build tools'"):
         check_name(name)
 
 
+def test_names_of_samples(tmp_path: Path) -> None:
+    """The arrays of the example have different names, whatever the inputs are called."""
+    model = nets.normed_model(tmp_path / "net.onnx", "order")
+    course = read_course("cosine")
+    case = build_train_graph(model, "cross_entropy", "sgd", 0.01, "", tmp_path, course=course).train
+    assert deployer("package", case, "--name", "net", "-o", tmp_path / "lib") == 0
+    names = re.findall(r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/samples.h").read_text(), re.MULTILINE)
+    assert len(names) == 4
+    assert len({*names}) == 4, names
+
+
 def test_refusals(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A request that cannot be met says what to ask for instead, and leaves no folder."""
     folder = tmp_path / "lib"
     start = ("package", case, "-o", folder, "--name")
-    assert "name of a file inside" in refused(capsys, *start, "gemm_f32")
+    for name in ("gemm_f32", "samples"):
+        assert "name of a file inside" in refused(capsys, *start, name)
     assert "no node of the training graph computes 'nothing'" in refused(capsys, *start, "net", "--predict", "nothing")
     assert "a library works in one" in refused(capsys, *start, "net", "-p", "host")
     assert "has the budgets 5 B and 6 B" in refused(capsys, *start, "net", "--budget", "RAM=5", "--budget", "RAM=6")

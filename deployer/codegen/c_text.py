@@ -219,3 +219,9 @@ def float_literal(value: float) -> str:
     if nearest == int(nearest) and abs(nearest) < 1e6:
         return f"{nearest:.1f}f"
     return f"{nearest.hex()}f /* {nearest:.9g} */"
+
+
+def decimal_literal(value: float) -> str:
+    """The float32 nearest to a finite value as a C literal; nine digits have all its bits."""
+    text = f"{value:.9g}"
+    return f"{text}f" if {".", "e"} & set(text) else f"{text}.0f"

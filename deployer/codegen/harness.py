@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.c_names import Names
+from deployer.codegen.c_text import decimal_literal
 from deployer.codegen.render import loaded_homes, number_count
 from deployer.core.ir import Program
 from deployer.core.operator import Array
@@ -72,7 +73,7 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         passes=passes,
         accumulate=accumulate,
         updates=updates,
-        tolerance=_float_constant(plan.running.tolerance),
+        tolerance=code(decimal_literal(plan.running.tolerance)),
         loaded=sized(loaded_homes(plan)),
         data=sized(data_homes(plan)),
         results=sized([*(plan.home(plan.storage_of[n]) for n in results), *plan.accumulators]),
@@ -146,16 +147,15 @@ def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
     )
 
 
-def _float_constant(value: float) -> CText:
-    """A float constant of C, with a decimal point or an exponent."""
-    text = f"{value:.9g}"
-    return code(f"{text}f" if {".", "e"} & set(text) else f"{text}.0f")
+def data_read(plan: Plan) -> list[str]:
+    """The data inputs that some step reads, in the program's order."""
+    homes = {h.storage for h in plan.homes}
+    return [n for n in plan.data if plan.storage_of[n] in homes]
 
 
 def data_homes(plan: Plan) -> list[Home]:
     """Homes of the data inputs that some step reads, in the program's order."""
-    homes = {h.storage: h for h in plan.homes}
-    return [homes[plan.storage_of[n]] for n in plan.data if plan.storage_of[n] in homes]
+    return [plan.home(plan.storage_of[n]) for n in data_read(plan)]
 
 
 def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
@@ -163,7 +163,7 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
     before an update the numbers that it reads.
     """
     parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
-    indices = [plan.data.index(n) for n in plan.data if any(h.storage == plan.storage_of[n] for h in plan.homes)]
+    indices = [plan.data.index(n) for n in data_read(plan)]
     dumped = set(moments(plan.running))
     for index in range(dataset.n_batches):
         parts.append(as_float32(np.array(dataset.expected_losses[index])).tobytes())
@@ -178,11 +178,7 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
 def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -> bytes:
     """The inference harness's input file: constants and weights, then the data inputs."""
     parts = [_content(program, h.storage, inputs) for h in loaded_homes(plan)]
-    parts += [
-        _packed(program, name, inputs[name])
-        for name in plan.data
-        if plan.storage_of[name] in {h.storage for h in plan.homes}
-    ]
+    parts += [_packed(program, name, inputs[name]) for name in data_read(plan)]
     return b"".join(parts)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import float_literal
-from deployer.codegen.harness import data_homes
+from deployer.codegen.harness import data_homes, data_read
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.render import number_count
 from deployer.core.errors import OptionProblem
@@ -89,8 +89,7 @@ def shape_text(kind: TensorType) -> str:
 
 def input_views(plan: Plan, program: Program) -> tuple[TensorView, ...]:
     """The data inputs that some step reads."""
-    names, homes = Names(plan), {home.storage for home in data_homes(plan)}
-    read = [name for name in plan.data if plan.storage_of[name] in homes]
+    names, read = Names(plan), data_read(plan)
     return tuple(
         _tensor(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
         for name, suffix in zip(read, unique(read), strict=True)

@@ -27,6 +27,8 @@ GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimi
 """The functions that run the graphs of a plan."""
 ONCE = (1,)
 """What a template goes through once where it prints something at all."""
+SAMPLES = "samples.h"
+"""The example's samples, in its own folder, where an include looks first."""
 NEEDED = ("exact_f32.h", "fma_f32.c")
 """How a library finds out how its machine rounds, and a way out where that is another one."""
 
@@ -72,7 +74,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
     sources = kernel_sources(kernels, target.toolchain, made.name, NEEDED)
-    check_name(made.name, sources)
+    check_name(made.name, (*sources, SAMPLES))
     view = _View(made)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
     own = {
@@ -82,7 +84,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         f"src/{made.name}_weights.h": "weights.h",
         f"src/{made.name}_weights.c": "weights.c",
         "examples/main.c": "main.c",
-        "examples/samples.h": "samples.h",
+        f"examples/{SAMPLES}": SAMPLES,
         "README.md": "README.md",
         "library.properties": "library.properties",
     }

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from deployer.core.errors import OptionProblem
+from deployer.core.ir import GraphNames
 from deployer.core.safe_text import CText, c_suffix, code, identifier, is_identifier
 
 LONGEST = 24
@@ -35,12 +36,6 @@ def check_name(name: str, files: Collection[str] = ()) -> CText:
 
 def unique(texts: Iterable[str]) -> Iterator[CText]:
     """The texts as ends of identifiers, in small letters, each another one."""
-    taken: set[str] = set()
+    names = GraphNames(set())
     for text in texts:
-        base = name = str(c_suffix(text)).lower()
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name)
-        yield code(name)
+        yield code(names.fresh(c_suffix(text).lower()))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deployer.codegen.c_text import decimal_literal
+from deployer.codegen.harness import data_read
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan
@@ -14,7 +16,6 @@ from deployer.frontend.dataset import Dataset
 
 MOST_BYTES = 1 << 20
 """Samples of so many bytes are printed; the program makes as many passes as it has samples for, if they are more."""
-
 
 ON_A_LINE = 8
 """Numbers on a line of C."""
@@ -40,19 +41,19 @@ class SamplesView:
     order: tuple[CText, ...]
     passes: int
     rates: tuple[CText, ...]
-    updates: int
     left: int
 
 
 def samples_view(plan: Plan, program: Program, dataset: Dataset) -> SamplesView:
     """The samples in the order of the passes, each once."""
     inputs = input_views(plan, program)
-    read = [program.data.index(name) for name in _read(plan, program)]
+    read = data_read(plan)
     known: dict[bytes, int] = {}
     samples: list[list[Array]] = []
     order = []
     for index in range(dataset.n_batches):
-        sample = [np.asarray(dataset.sample(index)[i], program.tensors[program.data[i]].type.dtype) for i in read]
+        given = dict(zip(plan.data, dataset.sample(index), strict=True))
+        sample = [np.asarray(given[name], program.tensors[name].type.dtype) for name in read]
         content = b"".join(array.tobytes() for array in sample)
         if content not in known:
             if samples and (len(samples) + 1) * len(content) > MOST_BYTES:
@@ -69,14 +70,8 @@ def samples_view(plan: Plan, program: Program, dataset: Dataset) -> SamplesView:
         order=listed([str(number) for number in order]),
         passes=len(order),
         rates=tuple(code("{" + ", ".join(map(_number, row)) + "}") for row in rates.tolist()),
-        updates=len(rates),
         left=int(dataset.flush and len(order) == dataset.n_batches and dataset.left > 0),
     )
-
-
-def _read(plan: Plan, program: Program) -> list[str]:
-    homes = {home.storage for home in plan.homes}
-    return [name for name in program.data if plan.storage_of[name] in homes]
 
 
 def _row(array: Array) -> tuple[CText, ...]:
@@ -89,6 +84,4 @@ def listed(numbers: Sequence[str]) -> tuple[CText, ...]:
 
 
 def _number(value: float | int) -> str:
-    """A number of C; nine digits have all bits of a float."""
-    text = str(value) if isinstance(value, int) else f"{value:.9g}"
-    return text if isinstance(value, int) else f"{text}f" if {".", "e"} & set(text) else f"{text}.0f"
+    return str(value) if isinstance(value, int) else decimal_literal(value)

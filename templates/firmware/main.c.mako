@@ -29,7 +29,7 @@ static void take_sample(uint32_t sample) {
 static ${v.name}_status_t take_rates(uint32_t update) {
     ${v.name}_status_t status = ${v.upper}_OK;
     for (uint32_t group = 0; group < ${v.upper}_RATES && status == ${v.upper}_OK; group++)
-        status = ${v.name}_set_learning_rate(&model, group, sample_rates[update][group]);
+        status = ${v.name}_set_learning_rate(&model, group, update_rates[update][group]);
     return status;
 }
 % endfor
@@ -38,7 +38,7 @@ int main(void) {
     if (failed(${v.name}_init(&model))) return 1;
     for (uint32_t pass = 0; pass < SAMPLE_PASSES; pass++) {
         float loss;
-        take_sample(sample_order[pass]);
+        take_sample(pass_samples[pass]);
         if (failed(${v.name}_train_step(&model, &loss))) return 1;
         print_value("loss", pass, loss);
         if (${v.due}) {
@@ -49,7 +49,7 @@ int main(void) {
         }
     }
 % for t in v.output:
-    take_sample(sample_order[0]);
+    take_sample(pass_samples[0]);
     if (failed(${v.name}_predict(&model))) return 1;
     for (uint32_t i = 0; i < ${v.upper}_OUTPUT_SIZE && i < 16u; i++)
         print_value("output", i, (float)${v.name}_output(&model)[i]);

@@ -6,14 +6,14 @@
 
 #define SAMPLE_PASSES ${v.samples.passes}u
 
-static const uint32_t sample_order[SAMPLE_PASSES] = {
+static const uint32_t pass_samples[SAMPLE_PASSES] = {
 % for line in v.samples.order:
     ${line}
 % endfor
 };
 % for _ in v.rated:
 
-static const float sample_rates[][${v.rates}] = {
+static const float update_rates[][${v.rates}] = {
 % for line in v.samples.rates:
     ${line},
 % endfor
