@@ -263,6 +263,32 @@ def test_training_graph_of_an_old_model(tmp_path: Path) -> None:
     assert INT64 in {t.data_type for t in model_file.graph.initializer}
 
 
+@pytest.mark.parametrize("opset", [18, 20])
+def test_scale_of_a_group(opset: int, tmp_path: Path) -> None:
+    """Before version 21 of the set GroupNormalization has a scale and a bias per group; a training graph keeps that."""
+    from deployer.training import train_graph
+
+    r = np.random.default_rng(8)
+    factors = [constant(name, r.standard_normal(2).astype(np.float32)) for name in ("scale", "bias")]
+    weight = constant("w", r.standard_normal((4, 4, 1, 1)).astype(np.float32))
+    nodes = (
+        node("Conv", ("x", "w"), ("h",)),
+        node("GroupNormalization", ("h", "scale", "bias"), ("y",), num_groups=2),
+    )
+    model = chain(*nodes, x=(2, 4, 3, 5), initializers=[weight, *factors], opsets=(("", opset),))
+    path = model.save(tmp_path / "groups.onnx")
+    x = r.standard_normal((2, 2, 4, 3, 5)).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(str(path)).run(None, {"x": x[0]})
+    assert_close("GroupNormalization", run_inference(infer(tmp_path, model), {"x": x[0]})["y"], expected)
+    data = {"x": x, "target": np.zeros_like(x)}
+    report = train_graph.build_train_graph(path, "mse", "sgd", 1e-3, "", tmp_path, data=data)
+    first = np.mean(np.square(expected.astype(np.float64))).astype(np.float32)
+    assert_close("MSELoss", np.array(report.losses[0], np.float32), np.array(first))
+    wrong = [weight, *(constant(name, np.ones(4, np.float32)) for name in ("scale", "bias"))]
+    with raises(ShapeMismatch, "(GroupNormalization): scale and bias are not of shape [2]"):
+        infer(tmp_path, replace(model, initializers=tuple(wrong)))
+
+
 def _context(model: onnx.ModelProto) -> onnx.checker.C.CheckerContext:
     context = onnx.checker.C.CheckerContext()
     context.ir_version = model.ir_version

@@ -1,5 +1,6 @@
 """Positions, orders and tables by numbers: equal elements, NaN, and numbers that are no row."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Sample, registry
+from deployer.operators.copies.pad import SOURCES
 from DeployTest.support.command_line import deployer
 from DeployTest.support.kernel_bench import run_step, step_of
 from DeployTest.support.kernel_runs import KernelRuns
@@ -121,3 +123,13 @@ def test_a_network_trains(tmp_path: Path) -> None:
     assert all(
         f"{name}_f32" in text for name in ("scatter_elements", "reduce_prod_grad", "top_k", "cum_sum", "sin_grad")
     )
+
+
+@pytest.mark.parametrize("mode", SOURCES)
+def test_pads_of_elements(mode: str) -> None:
+    """Elements of X come into its pads from where numpy takes them, for all pads that may be."""
+    for size in range(1, 6):
+        most = size - 1 if mode == "reflect" else size
+        for before, after in product(range(most + 1), repeat=2):
+            expected = np.pad(np.arange(size), (before, after), mode)
+            np.testing.assert_array_equal(SOURCES[mode](np.arange(-before, size + after), size), expected)

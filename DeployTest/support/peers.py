@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.frontend.node_checks import MISFITS
 from deployer.operators.declared import Declared
@@ -34,12 +34,9 @@ def run_by_onnx(step: Step) -> list[Array]:
             del attrs[attribute]
             types = [step.types[n] if n else None for n in step.node.inputs]
             constants.append(numpy_helper.from_array(as_input(step.operator, step.node, types, attribute), attribute))
-    of_bool = {step.node.inputs[position] for position in truths(step.operator)}
-    narrow = {name for i, name in enumerate(step.node.inputs) if is_narrow(step.operator, i)}
-    values = {
-        n: x.astype(bool if n in of_bool else np.int64) if x.dtype == np.int32 and n not in narrow else x
-        for n, x in step.values.items()
-    }
+    version = version_of(step.operator)
+    given = [(i, n) for i, n in enumerate(step.node.inputs) if n]
+    values = {n: as_in_file(step.operator, version, i, step.values[n]) for i, n in given}
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
     ]
@@ -47,8 +44,7 @@ def run_by_onnx(step: Step) -> list[Array]:
     node = helper.make_node(step.node.op, names, list(step.node.outputs))
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    opset = max(OPSET, min(step.operator.versions, default=OPSET))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset_of(step.operator))], ir_version=10)
     text = onnx.shape_inference.infer_shapes(model).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -56,6 +52,17 @@ def run_by_onnx(step: Step) -> list[Array]:
     return [
         x.astype(np.int32) if x.dtype in (np.int64, bool) else x for x in map(np.asarray, session.run(None, values))
     ]
+
+
+def opset_of(operator: Operator) -> int:
+    """The opset of a model with the operator: OPSET, or the first that has it in a version known here."""
+    return max(OPSET, min(operator.versions, default=OPSET))
+
+
+def version_of(operator: Operator) -> int:
+    """ONNX's version of the operator in that opset; 0 where ONNX has none."""
+    known = onnx.defs.has(operator.name)
+    return int(onnx.defs.get_schema(operator.name, opset_of(operator)).since_version) if known else 0
 
 
 def truths(operator: Operator) -> set[int]:
@@ -79,33 +86,26 @@ def as_in_file(operator: Operator, version: int, position: int, x: Array) -> Arr
 
 
 def as_input(operator: Operator, node: Node, types: Sequence[TensorType | None], attribute: str) -> Array:
-    """An attribute that ONNX has as an input: a list, of one number too, but where that has to be alone."""
+    """An attribute that ONNX has as an input: an integer is a list of one, but where it has to be alone."""
     setting = node.attrs[attribute]
-    listed = _as_list(setting)
-    kind = np.float32 if any(isinstance(number, float) for number in listed) else np.int64
-    if isinstance(setting, float):
-        return np.asarray(setting, kind)
+    if isinstance(setting, int) and _takes(operator, replace(node, attrs={**node.attrs, attribute: (setting,)}), types):
+        setting = (setting,)
+    array = np.asarray(setting)
+    return array.astype(np.float32 if array.dtype.kind == "f" and array.size else np.int64)
+
+
+def _takes(operator: Operator, node: Node, types: Sequence[TensorType | None]) -> bool:
+    """Whether the operator accepts the node."""
     try:
-        operator.infer(replace(node, attrs={**node.attrs, attribute: tuple(listed)}), types)  # type: ignore[arg-type]
+        operator.infer(node, types)
     except (DeployerError, *MISFITS):
-        return np.asarray(setting, kind)
-    return np.asarray(listed, kind)
-
-
-def is_narrow(operator: Operator, position: int) -> bool:
-    """Whether the input at a position may be of int32 in ONNX, and not of int64."""
-    formal = onnx.defs.get_schema(operator.name, max(operator.versions)).inputs if operator.versions else ()
-    types = formal[position].types if position < len(formal) else set()
-    return "tensor(int32)" in types and "tensor(int64)" not in types
+        return False
+    return True
 
 
 def gives_truths(operator: Operator) -> bool:
     """Whether the result is of bool in ONNX."""
     return isinstance(operator, Declared) and operator.formula.kind == "truth"
-
-
-def _as_list(value: AttrValue) -> list[object]:
-    return list(value) if isinstance(value, tuple) else [value]
 
 
 def torch_module() -> Any:

@@ -126,10 +126,11 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
 
 def _check_elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> None:
     """Check the types of a node's inputs; a list without elements has none of a wrong type."""
-    floats = {name for name in node.inputs if name in state.types and state.types[name].dtype == "float32"}
-    known = dict.fromkeys(floats, int(TensorProto.FLOAT)) | {n: k for n, k in state.elements.items() if n not in floats}
     empty = {name for name in node.inputs if name in state.constants and not state.constants[name].size}
-    check_elements(node, versions, {name: known[name] for name in node.inputs if name in known.keys() - empty})
+    inputs = set(node.inputs) - empty
+    known = {name: state.elements[name] for name in inputs & state.elements.keys()}
+    floats = {name for name in inputs & state.types.keys() if state.types[name].dtype == "float32"}
+    check_elements(node, versions, known | dict.fromkeys(floats, int(TensorProto.FLOAT)))
 
 
 def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:

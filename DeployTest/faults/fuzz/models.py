@@ -1,7 +1,7 @@
 """Valid forward models, drawn: operators from the registry with their samples, chained where the types allow it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -11,11 +11,10 @@ from onnx import helper, numpy_helper
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
-from DeployTest.support.peers import as_in_file, as_input, gives_truths
+from DeployTest.support.peers import OPSET, as_in_file, as_input, gives_truths, version_of
 
 from .draw import Draw
 
-OPSET = 21
 LARGEST = 4096
 """Elements of a value; a larger sample makes a slow input and no other one."""
 Entry = tuple[Operator, Sample]
@@ -57,7 +56,8 @@ class Chain:
         operator, sample = entry
         at = len(self.nodes)
         arrays, linked = self._linked(operator, sample)
-        stored = [None if x is None else as_in_file(operator, _version(operator), i, x) for i, x in enumerate(arrays)]
+        version = version_of(operator)
+        stored = [None if x is None else as_in_file(operator, version, i, x) for i, x in enumerate(arrays)]
         names = [self._operand(f"v{at}_{i}", x, i in linked) for i, x in enumerate(stored)]
         outputs = [f"o{at}_{i}" for i in range(sample.outputs)]
         node = Node(f"n{at}", operator.name, tuple(names), tuple(outputs), dict(sample.attrs))
@@ -112,9 +112,8 @@ class Chain:
                 continue
             names += [""] * (position + 1 - len(names))
             names[position] = f"{node.name}_{attribute}"
-            setting = attrs.pop(attribute)
-            given = replace(node, attrs={**node.attrs, attribute: setting})
-            self.constants[names[position]] = as_input(operator, given, types, attribute)
+            del attrs[attribute]
+            self.constants[names[position]] = as_input(operator, node, types, attribute)
         domain = "" if onnx.defs.has(node.op) else "com.microsoft"
         return helper.make_node(node.op, names, node.outputs, node.name, domain=domain, **attrs)
 
@@ -134,12 +133,6 @@ class Chain:
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="fuzz")
-
-
-def _version(operator: Operator) -> int:
-    """ONNX's version of the operator in a drawn model, 0 where ONNX has none."""
-    opset = max(OPSET, min(operator.versions, default=OPSET))
-    return int(onnx.defs.get_schema(operator.name, opset).since_version) if onnx.defs.has(operator.name) else 0
 
 
 def _wide(dtype: str) -> str:

@@ -17,6 +17,9 @@ from deployer.core.operator import Array, GradientBuilder, Sample, Work, registe
 from deployer.operators.elementwise import Binary, binary_kernel, binary_samples, limited
 from deployer.operators.inputs import arrays, operands
 
+ROOT = 0.5
+"""The exponent by which -0 becomes 0 and minus infinity infinity; the root of these is -0 and NaN."""
+
 
 @register
 class Pow(Binary):
@@ -29,9 +32,9 @@ class Pow(Binary):
     kernel = binary_kernel("pow_f32")
 
     def apply(self, a: Array, b: Array) -> Array:
-        """A ^ B."""
+        """A ^ B as in C's Annex F; numpy takes the root for an exponent of 0.5 that all share, -0 and NaN included."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.power(a, b))
+            return np.where((b == ROOT) & np.isin(a, (0.0, -math.inf)), np.abs(a), np.power(a, b))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape, of A's type; a float's exponent may be an integer."""

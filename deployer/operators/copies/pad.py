@@ -1,6 +1,6 @@
 """Pad: a constant around X, or elements of X; negative pads cut X."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -20,11 +20,17 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
+from deployer.operators.copies.selection import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
 from deployer.operators.inputs import arrays, check_scalar, normal, operands
 from deployer.operators.view import normalized_axes
 
-MODES = ("constant", "edge", "reflect", "wrap")
+SOURCES: Mapping[str, Callable[[Array, int], Array]] = {
+    "edge": lambda at, size: np.clip(at, 0, size - 1),
+    "reflect": lambda at, size: size - 1 - np.abs(size - 1 - np.abs(at)),
+    "wrap": lambda at, size: at % size,
+}
+"""By mode, where in an axis of that size the elements come from that stand at places before, in and behind it."""
+MODES = ("constant", *SOURCES)
 EXACT = 1 << 53
 """Below, floats hold every integer."""
 
@@ -96,7 +102,7 @@ class Pad(Picking):
         """Identity without pads; a Gather along each axis where elements of X are the pads."""
         places = places_of(node, operands(node, inputs, 1)[0])
         if places:
-            return _gathers(node, places)
+            return gathered(node, node.inputs[0], [(axis, ids.tolist()) for axis, ids in places], "padded")
         if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
             return None
         return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
@@ -147,27 +153,14 @@ def places_of(node: Node, x: TensorType) -> list[tuple[int, Array]]:
     mode, rows = node.attr_str("mode", "constant"), []
     for axis, p in enumerate(_picks(node, x) if mode != "constant" else ()):
         before, after = -p.first, p.count + p.first - p.size
+        repeats = mode == "edge" and p.size > 0
         most = p.size - 1 if mode == "reflect" else p.size
-        if min(before, after) < 0 or (mode != "edge" and max(before, after) > most):
+        if min(before, after) < 0 or (not repeats and max(before, after) > most):
             why = f"mode is {mode!r}, and pads {before} and {after} of {p.size} elements"
-            raise unsupported(node, why, f"pads from 0 to {most}")
+            raise unsupported(node, why, "pads from 0 on" if repeats else f"pads from 0 to {most}")
         if before or after:
-            places: Array = np.pad(np.arange(p.size), (before, after), mode)  # type: ignore[call-overload]
-            rows.append((axis, places))
+            rows.append((axis, SOURCES[mode](np.arange(-before, p.size + after), p.size)))
     return rows
-
-
-def _gathers(node: Node, places: Sequence[tuple[int, Array]]) -> list[Node]:
-    """A Gather along each of the axes."""
-    nodes, name = list[Node](), node.inputs[0]
-    for number, (axis, ids) in enumerate(places, 1):
-        given, result = f"{node.name}/places{axis}", f"{node.name}/padded{axis}"
-        last = number == len(places)
-        nodes.append(Node(given, "Constant", (), (given,), {"value_ints": tuple(ids.tolist())}))
-        outputs = node.outputs if last else (result,)
-        nodes.append(Node(node.name if last else result, "Gather", (name, given), outputs, {"axis": axis}))
-        name = result
-    return nodes
 
 
 def _gathered_back(node: Node, dy: str, b: GradientBuilder) -> None:

@@ -40,6 +40,23 @@ class Pick:
         return (self.first, self.count) == (0, self.size) and (self.step == 1 or self.count == 1)
 
 
+Places = Sequence[tuple[int, Sequence[int]]]
+"""For some axes, the place in X of each element along it."""
+
+
+def gathered(node: Node, source: str, places: Places, label: str) -> list[Node]:
+    """A Gather along each of these axes, from `source` to the node's output; `label` names the values in between."""
+    nodes = list[Node]()
+    for axis, along in places:
+        last = axis == places[-1][0]
+        ids, result = f"{node.name}/places{axis}", f"{node.name}/{label}{axis}"
+        nodes.append(Node(ids, "Constant", (), (ids,), {"value_ints": tuple(along)}))
+        outputs = node.outputs if last else (result,)
+        nodes.append(Node(node.name if last else result, "Gather", (source, ids), outputs, {"axis": axis}))
+        source = result
+    return nodes
+
+
 def merged(picks: Iterable[Pick]) -> tuple[Pick, ...]:
     """The same picks over as few axes as possible.
 

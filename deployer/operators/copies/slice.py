@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.access import Access, Window
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, mismatch, register, rng, unsupported
-from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
+from deployer.operators.copies.selection import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.view import normalized_axes
 
@@ -143,12 +143,5 @@ def _turned(node: Node, picks: Sequence[Pick], axes: Sequence[int]) -> list[Node
         "axes": tuple(range(len(picks))),
         "steps": tuple(p.step for p in picks),
     }
-    nodes = [Node(name, "Slice", node.inputs[:1], (name,), attrs)]
-    for axis in axes:
-        ids, result = f"{node.name}/places{axis}", f"{node.name}/turned{axis}"
-        last = axis == axes[-1]
-        nodes.append(Node(ids, "Constant", (), (ids,), {"value_ints": tuple(range(picks[axis].count))[::-1]}))
-        outputs = node.outputs if last else (result,)
-        nodes.append(Node(node.name if last else result, "Gather", (name, ids), outputs, {"axis": axis}))
-        name = result
-    return nodes
+    forward = Node(name, "Slice", node.inputs[:1], (name,), attrs)
+    return [forward, *gathered(node, name, [(axis, range(picks[axis].count)[::-1]) for axis in axes], "turned")]

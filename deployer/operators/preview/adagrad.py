@@ -36,13 +36,13 @@ class Adagrad(TensorUpdates):
         decay = node.attr_float("decay_factor", 0.0)
         if not decay:
             return node.inputs[:1]
-        count = sums.emit("Cast", node.inputs[1], to=TensorProto.FLOAT)
-        return (sums.emit("Div", node.inputs[0], sums.emit("Add", sums.emit("Mul", count, decay), 1.0)),)
+        count = sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT)
+        return (sums.of("Div", node.inputs[0], sums.of("Add", sums.of("Mul", count, decay), 1.0)),)
 
     def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
         """The sum of squares, and the step by its root."""
         x, g, h, new_x, new_h = names
         g = self.regularized(node, sums, x, g)
-        sums.emit("Add", h, sums.emit("Mul", g, g), output=new_h)
-        root = sums.emit("Add", sums.emit("Sqrt", new_h), node.attr_float("epsilon", EPSILON))
-        sums.emit("Sub", x, sums.emit("Div", sums.emit("Mul", g, shared[0]), root), output=new_x)
+        sums.of("Add", h, sums.of("Mul", g, g), output=new_h)
+        root = sums.of("Add", sums.of("Sqrt", new_h), node.attr_float("epsilon", EPSILON))
+        sums.of("Sub", x, sums.of("Div", sums.of("Mul", g, shared[0]), root), output=new_x)

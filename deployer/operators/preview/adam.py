@@ -48,11 +48,11 @@ class Adam(TensorUpdates):
 
     def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
         """R' where there was an update, else R."""
-        count = sums.emit("Cast", node.inputs[1], to=TensorProto.FLOAT)
-        made = sums.emit("Max", count, 1.0)
+        count = sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT)
+        made = sums.of("Max", count, 1.0)
         first, second = (_complement(sums, made, _number(node, name)) for name in ("alpha", "beta"))
-        corrected = sums.emit("Mul", node.inputs[0], sums.emit("Div", sums.emit("Sqrt", second), first))
-        return (sums.emit("Where", sums.emit("Greater", count, 0.0), corrected, node.inputs[0]),)
+        corrected = sums.of("Mul", node.inputs[0], sums.of("Div", sums.of("Sqrt", second), first))
+        return (sums.of("Where", sums.of("Greater", count, 0.0), corrected, node.inputs[0]),)
 
     def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
         """Both moments, and the step by them."""
@@ -60,12 +60,12 @@ class Adam(TensorUpdates):
         alpha, beta, epsilon, _, after = (_number(node, name) for name in NUMBERS)
         g = self.regularized(node, sums, x, g)
         sums.weighted(alpha, v, 1 - alpha, g, new_v)
-        sums.weighted(beta, h, 1 - beta, sums.emit("Mul", g, g), new_h)
-        root = sums.emit("Add", sums.emit("Sqrt", new_h), epsilon)
-        step = sums.emit("Div", sums.emit("Mul", new_v, shared[0]), root)
-        moved = sums.emit("Sub", x, step, output="" if after else new_x)
+        sums.weighted(beta, h, 1 - beta, sums.of("Mul", g, g), new_h)
+        root = sums.of("Add", sums.of("Sqrt", new_h), epsilon)
+        step = sums.of("Div", sums.of("Mul", new_v, shared[0]), root)
+        moved = sums.of("Sub", x, step, output="" if after else new_x)
         if after:
-            sums.emit("Mul", moved, 1 - after, output=new_x)
+            sums.of("Mul", moved, 1 - after, output=new_x)
 
 
 def _number(node: Node, name: str) -> float:
@@ -76,5 +76,5 @@ def _complement(sums: Sums, count: str, share: float) -> str:
     """1 - share^T, as accurate for a share near 1: 2 t / (1 + t) with t = tanh(-T log(share) / 2)."""
     if not share:
         return sums.number(1.0)
-    t = sums.emit("Tanh", sums.emit("Mul", count, -math.log(share) / 2))
-    return sums.emit("Div", sums.emit("Mul", t, 2.0), sums.emit("Add", t, 1.0))
+    t = sums.of("Tanh", sums.of("Mul", count, -math.log(share) / 2))
+    return sums.of("Div", sums.of("Mul", t, 2.0), sums.of("Add", t, 1.0))

@@ -38,16 +38,16 @@ class Momentum(TensorUpdates):
 
     def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
         """R, and the share of the gradient, which is 1 in the first update."""
-        begun = sums.emit("Greater", sums.emit("Cast", node.inputs[1], to=TensorProto.FLOAT), 0.0)
-        return node.inputs[0], sums.emit("Where", begun, node.attr_float("beta", 0.0), 1.0)
+        begun = sums.of("Greater", sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT), 0.0)
+        return node.inputs[0], sums.of("Where", begun, node.attr_float("beta", 0.0), 1.0)
 
     def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
         """The momentum, and the step along it."""
         (x, g, v, new_x, new_v), alpha = names, node.attr_float("alpha", 0.0)
         g = self.regularized(node, sums, x, g)
-        sums.emit("Add", sums.emit("Mul", v, alpha), sums.emit("Mul", g, shared[1]), output=new_v)
-        step = sums.emit("Add", g, sums.emit("Mul", new_v, alpha)) if _leads(node) else new_v
-        sums.emit("Sub", x, sums.emit("Mul", step, shared[0]), output=new_x)
+        sums.of("Add", sums.of("Mul", v, alpha), sums.of("Mul", g, shared[1]), output=new_v)
+        step = sums.of("Add", g, sums.of("Mul", new_v, alpha)) if _leads(node) else new_v
+        sums.of("Sub", x, sums.of("Mul", step, shared[0]), output=new_x)
 
 
 def _leads(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, rng
+from deployer.operators.construction import Construction
 from deployer.operators.inputs import arrays, floats, normal
 
 DOMAIN = "ai.onnx.preview.training"
@@ -25,27 +26,17 @@ def preview_form(group: Sequence[str], required: Sequence[str] = (), **attribute
     return Form((inputs, MOST), (outputs, MOST), attributes, frozenset(required))
 
 
-@dataclass
-class Sums:
-    """Nodes under construction; the value of each has the name of its node."""
+class Sums(Construction):
+    """The nodes of an update."""
 
-    prefix: str
-    nodes: list[Node] = field(default_factory=list)
-
-    def emit(self, op: str, *inputs: str | float, output: str = "", **attrs: AttrValue) -> str:
+    def of(self, op: str, *operands: str | float, output: str = "", **attrs: AttrValue) -> str:
         """Append a node over values and numbers; returns its output."""
-        names = tuple(x if isinstance(x, str) else self.number(x) for x in inputs)
-        name = f"{self.prefix}/{op.lower()}{len(self.nodes)}"
-        self.nodes.append(Node(name, op, names, (output or name,), attrs))
-        return output or name
-
-    def number(self, value: float) -> str:
-        """A constant."""
-        return self.emit("Constant", value_float=value)
+        names = [x if isinstance(x, str) else self.number(x) for x in operands]
+        return self.emit(op, names, output, **attrs)
 
     def weighted(self, share: float, x: str, other: float, y: str, output: str = "") -> str:
         """share x + other y."""
-        return self.emit("Add", self.emit("Mul", x, share), self.emit("Mul", y, other), output=output)
+        return self.of("Add", self.of("Mul", x, share), self.of("Mul", y, other), output=output)
 
 
 class TensorUpdates(Operator):
@@ -95,7 +86,7 @@ class TensorUpdates(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The rate once, then each tensor."""
         sums = Sums(node.name)
-        shared = [sums.emit("Reshape", name, shape=()) for name in node.inputs[: len(SHARED)]]
+        shared = [sums.of("Reshape", name, shape=()) for name in node.inputs[: len(SHARED)]]
         node = replace(node, inputs=(*shared, *node.inputs[len(SHARED) :]))
         rate = self.rate(node, sums)
         names = [*node.outputs, *[""] * (len(self.group) * len(node.inputs))]
@@ -117,7 +108,7 @@ class TensorUpdates(Operator):
     def regularized(self, node: Node, sums: Sums, x: str, g: str) -> str:
         """G + norm_coefficient X."""
         share = node.attr_float("norm_coefficient", 0.0)
-        return sums.emit("Add", sums.emit("Mul", x, share), g) if share else g
+        return sums.of("Add", sums.of("Mul", x, share), g) if share else g
 
     def samples(self) -> Iterator[Sample]:
         """Two tensors and one, in the first update and a later one."""

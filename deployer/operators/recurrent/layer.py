@@ -123,9 +123,9 @@ class RecurrentLayer(Operator):
         written = not all(self.has_recurrence(node, manner) for manner in self.manners(node))
         if written and sizes.time > MOST_STEPS:
             why = f"it has {sizes.time} steps of a form that is written out step by step"
-            forms = ", ".join(activation for activation in self.activations[0])
+            usual = ", ".join(self.activations[0])
             raise unsupported(
-                node, why, f"at most {MOST_STEPS} steps; or {forms} without clip, input_forget and peepholes"
+                node, why, f"at most {MOST_STEPS} steps; or {usual} without clip, input_forget and peepholes"
             )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

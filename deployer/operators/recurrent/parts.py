@@ -1,9 +1,8 @@
 """What the nodes of a recurrent layer are made with: its sizes, values in between, and masks of steps."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from deployer.core.ir import AttrValue, Node
+from deployer.operators.construction import Construction
 
 
 @dataclass(frozen=True)
@@ -28,24 +27,11 @@ class Masks:
 
 
 @dataclass
-class Parts:
-    """Nodes under construction; a value in between has the name of its node. `masks` are there with lengths."""
+class Parts(Construction):
+    """The nodes of a layer; `masks` are there with lengths."""
 
-    prefix: str
     sizes: Sizes
     masks: Masks | None = None
-    nodes: list[Node] = field(default_factory=list)
-
-    def several(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: AttrValue) -> None:
-        """Append a node with these outputs."""
-        name = f"{self.prefix}/{op.lower()}{len(self.nodes)}"
-        self.nodes.append(Node(name, op, tuple(inputs), tuple(outputs), attrs))
-
-    def emit(self, op: str, inputs: Sequence[str], output: str = "", **attrs: AttrValue) -> str:
-        """Append a node; returns its output."""
-        output = output or f"{self.prefix}/{op.lower()}{len(self.nodes)}"
-        self.several(op, inputs, (output,), **attrs)
-        return output
 
     def part(self, name: str, axis: int, begin: int, end: int) -> str:
         """Elements from begin to end along an axis."""
@@ -56,10 +42,6 @@ class Parts:
         parts = [f"{name}/{i}" for i in range(count)]
         self.several("Split", (name,), parts, axis=axis, split=(self.sizes.units,) * count)
         return parts
-
-    def number(self, value: float) -> str:
-        """A constant."""
-        return self.emit("Constant", (), value_float=value)
 
     def steps(self, first: int, count: int) -> str:
         """A constant: the integers from `first` on, as [time, 1, 1]."""
