@@ -25,7 +25,7 @@ from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
 from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
-from deployer.verify.plan import verify_plan
+from deployer.verify.plan import check_room, verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
 from DeployTest.models import transformer
@@ -238,23 +238,31 @@ WRONG: dict[str, Callable[[Plan], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_wrong_tables_are_refused(fault: str, models_root: Path) -> None:
-    """The verifier refuses such a tiling, and the plan that says the same."""
+    """The verifier refuses the plan."""
     tiling, plan = shared(models_root)
-    verify_tiling(tiling)
-    verify_plan(plan, tiling)
-    verify_plan_alone(plan)
-    wrong = replace(tiling, tables=WRONG[fault](plan))
-    changed = replace(plan, tables=wrong.tables)
-    for check in (lambda: verify_tiling(wrong), lambda: verify_plan_alone(changed)):
-        with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
-            check()
+    with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
+        check_room(replace(plan, tables=WRONG[fault](plan)), target_for(tiling.lifetimes.schedule))
 
 
 def test_other_sizes_are_refused(models_root: Path) -> None:
     """Steps of one kernel that share a table have the same sizes; the argument is named that has not."""
-    _, plan = shared(models_root)
+    tiling, plan = shared(models_root)
     with pytest.raises(VerifyFailed, match=r"\[table\] step \d+ .* has the table of step \d+, in which '\w+' is "):
-        verify_plan_alone(replace(plan, tables=of_other_sizes(plan)))
+        check_room(replace(plan, tables=of_other_sizes(plan)), target_for(tiling.lifetimes.schedule))
+
+
+def test_every_judge_looks_at_tables(models_root: Path) -> None:
+    """Tiling and plan are right, and wrong with a step too few, together or alone."""
+    tiling, plan = shared(models_root)
+    verify_plan_alone(plan)
+    tables = plan.tables[:-1]
+    for check in (
+        lambda: verify_tiling(replace(tiling, tables=tables)),
+        lambda: verify_plan(replace(plan, tables=tables), tiling),
+        lambda: verify_plan_alone(replace(plan, tables=tables)),
+    ):
+        with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
+            check()
 
 
 def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
@@ -266,4 +274,4 @@ def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
     changed = replace(step, cycles=sum(step.tile_cycles) + sum(waits))
     wrong = replace(plan, steps=tuple(changed if s is step else s for s in plan.steps))
     with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[cycles\]"):
-        verify_plan(wrong, tiling)
+        check_room(wrong, target_for(tiling.lifetimes.schedule))
