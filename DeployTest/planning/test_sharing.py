@@ -11,6 +11,7 @@ import pytest
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
+from deployer.core.operator import Const
 from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_for
 from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
@@ -19,7 +20,7 @@ from deployer.planning.loop_program import Assign
 from deployer.planning.lower import has_address, lower
 from deployer.planning.plan_choice import place_tiling, plan_with_tables
 from deployer.planning.schedule import make_schedule
-from deployer.planning.sharing import with_shared_tables
+from deployer.planning.sharing import shared_tables, with_shared_tables
 from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
@@ -115,6 +116,24 @@ def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models
     small = replace(tiling, table_bytes=shared(models_root)[1].table_bytes - 4)
     assert with_shared_tables(small, priced) is None
     assert with_shared_tables(replace(tiling, groups=()), priced) is None
+
+
+def test_zeros_of_two_signs_are_two_sizes(models_root: Path) -> None:
+    """A table that keeps 0.0 is none for a step whose argument is -0.0."""
+    tiling, runs, _ = grouped(models_root)
+    schedule = tiling.lifetimes.schedule
+    name = next(n for s in schedule.steps for n, v in s.args.items() if isinstance(v, Const) and v.value == 0.0)
+    steps = [s for s in schedule.steps if name in s.args]
+    one, other = next(
+        (a, b) for a in steps for b in steps if a is not b and shared(models_root)[1].tables[b.index] == a.index
+    )
+    changed = {one.index: 0.0, other.index: -0.0}
+    marked = tuple(
+        replace(s, args={**s.args, name: Const(changed[s.index])}) if s.index in changed else s for s in schedule.steps
+    )
+    lives = replace(tiling.lifetimes, schedule=replace(schedule, steps=marked))
+    tables = shared_tables(replace(tiling, lifetimes=lives), runs.kinds)
+    assert tables[one.index] != tables[other.index]
 
 
 @pytest.mark.parametrize("slower", [0, 1])
