@@ -11,6 +11,7 @@ import pytest
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
+from deployer.core.operator import Const
 from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_for
 from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
@@ -19,13 +20,13 @@ from deployer.planning.loop_program import Assign
 from deployer.planning.lower import has_address, lower
 from deployer.planning.plan_choice import place_tiling, plan_with_tables
 from deployer.planning.schedule import make_schedule
-from deployer.planning.sharing import with_shared_tables
+from deployer.planning.sharing import shared_tables, with_shared_tables
 from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
 from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
-from deployer.verify.plan import verify_plan
+from deployer.verify.plan import check_room, verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
 from DeployTest.models import transformer
@@ -115,6 +116,24 @@ def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models
     small = replace(tiling, table_bytes=shared(models_root)[1].table_bytes - 4)
     assert with_shared_tables(small, priced) is None
     assert with_shared_tables(replace(tiling, groups=()), priced) is None
+
+
+def test_zeros_of_two_signs_are_two_sizes(models_root: Path) -> None:
+    """A table that keeps 0.0 is none for a step whose argument is -0.0."""
+    tiling, runs, _ = grouped(models_root)
+    schedule = tiling.lifetimes.schedule
+    name = next(n for s in schedule.steps for n, v in s.args.items() if isinstance(v, Const) and v.value == 0.0)
+    steps = [s for s in schedule.steps if name in s.args]
+    one, other = next(
+        (a, b) for a in steps for b in steps if a is not b and shared(models_root)[1].tables[b.index] == a.index
+    )
+    changed = {one.index: 0.0, other.index: -0.0}
+    marked = tuple(
+        replace(s, args={**s.args, name: Const(changed[s.index])}) if s.index in changed else s for s in schedule.steps
+    )
+    lives = replace(tiling.lifetimes, schedule=replace(schedule, steps=marked))
+    tables = shared_tables(replace(tiling, lifetimes=lives), runs.kinds)
+    assert tables[one.index] != tables[other.index]
 
 
 @pytest.mark.parametrize("slower", [0, 1])
@@ -238,23 +257,31 @@ WRONG: dict[str, Callable[[Plan], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_wrong_tables_are_refused(fault: str, models_root: Path) -> None:
-    """The verifier refuses such a tiling, and the plan that says the same."""
+    """The verifier refuses the plan."""
     tiling, plan = shared(models_root)
-    verify_tiling(tiling)
-    verify_plan(plan, tiling)
-    verify_plan_alone(plan)
-    wrong = replace(tiling, tables=WRONG[fault](plan))
-    changed = replace(plan, tables=wrong.tables)
-    for check in (lambda: verify_tiling(wrong), lambda: verify_plan_alone(changed)):
-        with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
-            check()
+    with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
+        check_room(replace(plan, tables=WRONG[fault](plan)), target_for(tiling.lifetimes.schedule))
 
 
 def test_other_sizes_are_refused(models_root: Path) -> None:
     """Steps of one kernel that share a table have the same sizes; the argument is named that has not."""
-    _, plan = shared(models_root)
+    tiling, plan = shared(models_root)
     with pytest.raises(VerifyFailed, match=r"\[table\] step \d+ .* has the table of step \d+, in which '\w+' is "):
-        verify_plan_alone(replace(plan, tables=of_other_sizes(plan)))
+        check_room(replace(plan, tables=of_other_sizes(plan)), target_for(tiling.lifetimes.schedule))
+
+
+def test_every_judge_looks_at_tables(models_root: Path) -> None:
+    """Tiling and plan are right, and wrong with a step too few, together or alone."""
+    tiling, plan = shared(models_root)
+    verify_plan_alone(plan)
+    tables = plan.tables[:-1]
+    for check in (
+        lambda: verify_tiling(replace(tiling, tables=tables)),
+        lambda: verify_plan(replace(plan, tables=tables), tiling),
+        lambda: verify_plan_alone(replace(plan, tables=tables)),
+    ):
+        with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
+            check()
 
 
 def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
@@ -266,4 +293,4 @@ def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
     changed = replace(step, cycles=sum(step.tile_cycles) + sum(waits))
     wrong = replace(plan, steps=tuple(changed if s is step else s for s in plan.steps))
     with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[cycles\]"):
-        verify_plan(wrong, tiling)
+        check_room(wrong, target_for(tiling.lifetimes.schedule))

@@ -20,7 +20,8 @@ def shared_tables(tiling: Tiling, kinds: Sequence[int]) -> tuple[int, ...]:
     known, first = dict[Hashable, Hashable](), dict[Hashable, int]()
     tables = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        key = (kinds[step.index], *step.args.items(), loop_key(choice), loop_key(choice.stage))
+        # As texts, arguments that are 0.0 and -0.0 differ.
+        key = (kinds[step.index], repr(step.args), loop_key(choice), loop_key(choice.stage))
         if key not in known:
             program = lower(drafted(step, choice))
             kept = tuple((name, value) for name, value in program.arguments if not has_address(value))

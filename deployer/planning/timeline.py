@@ -1,7 +1,7 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.core.access import Span
 from deployer.core.cost import Clock, kernel_cost, kernel_cycles
@@ -16,6 +16,8 @@ from deployer.tilers.levels.geometry import kinds, loop_key
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
 Tiles = list[dict[str, Span]]
+SHARING = "sharing"
+"""What marks the keys of runs of steps that share their table."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,16 @@ class StepRun:
     staging: Staging | None
 
 
-def simulate(
-    step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0, shares: bool = False
-) -> StepRun:
+def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0) -> StepRun:
     """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set.
 
-    The step begins with the fetch of that many bytes of argument tables, or sets the addresses of one that it shares.
+    The step begins with the fetch of that many bytes of argument tables.
     """
-    draft = drafted(step, choice)
     kernels = _kernels(step, choice, target, list(choice.walk(step.access)))
     clock = Clock(target.hops, target.contention if choice.buffering == "double" else 0)
     clock.run(target.step + fetch_cycles(fetched, target, clock.contention))
-    clock.run(target.address * fixed_addresses(draft) * shares)
     run = ProgramRun(clock, kernels, {FLAG.name: int(fresh)})
-    run.block(lower(draft, fetched).body)
+    run.block(lower(drafted(step, choice), fetched).body)
     staging = None
     if choice.stage is not None:
         stage, moved = choice.stage, run.moved[USUAL]
@@ -77,12 +75,18 @@ class StepRuns:
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
         """The run of a step of the schedule."""
-        fetched, shares = self.fetched.get(step.index, 0), step.index in self.sharing
-        cost = fetched, shares
-        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), cost)
+        fetched = self.fetched.get(step.index, 0)
+        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
-            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched, shares)
-        return self._runs[key]
+            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
+        return self._sharing(step, choice, key) if step.index in self.sharing else self._runs[key]
+
+    def _sharing(self, step: Step, choice: StepTiling, key: Hashable) -> StepRun:
+        """The run of that key, if the step first sets the addresses of a table that it shares."""
+        if (SHARING, key) not in self._runs:
+            run, cycles = self._runs[key], self.target.address * fixed_addresses(drafted(step, choice))
+            self._runs[SHARING, key] = replace(run, cycles=run.cycles + cycles)
+        return self._runs[SHARING, key]
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:
