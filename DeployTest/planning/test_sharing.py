@@ -12,7 +12,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
 from deployer.core.operator import Const
-from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_for
+from deployer.core.plan import Options, Plan, PlanStep, Step, Tiling, target_for
 from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
 from deployer.planning.lifetimes import find_lifetimes
@@ -24,6 +24,7 @@ from deployer.planning.sharing import shared_tables, with_shared_tables
 from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
+from deployer.tilers.levels.geometry import loop_key
 from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
 from deployer.verify.plan import check_room, verify_plan
@@ -119,21 +120,30 @@ def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models
 
 
 def test_zeros_of_two_signs_are_two_sizes(models_root: Path) -> None:
-    """A table that keeps 0.0 is none for a step whose argument is -0.0."""
+    """A table that keeps 0.0 is none for a step whose argument is -0.0 and that has all else in common."""
     tiling, runs, _ = grouped(models_root)
     schedule = tiling.lifetimes.schedule
-    name = next(n for s in schedule.steps for n, v in s.args.items() if isinstance(v, Const) and v.value == 0.0)
-    steps = [s for s in schedule.steps if name in s.args]
-    one, other = next(
-        (a, b) for a in steps for b in steps if a is not b and shared(models_root)[1].tables[b.index] == a.index
+    alike: dict[object, list[Step]] = {}
+    for step, choice in zip(schedule.steps, tiling.steps, strict=True):
+        key = runs.kinds[step.index], repr(step.args), loop_key(choice), loop_key(choice.stage)
+        alike.setdefault(key, []).append(step)
+    name, one, other = next(
+        (name, *steps[:2])
+        for steps in alike.values()
+        for name, kind in steps[0].kernel.scalars
+        if kind == "f32" and isinstance(steps[0].args[name], Const) and len(steps) > 1
     )
-    changed = {one.index: 0.0, other.index: -0.0}
-    marked = tuple(
-        replace(s, args={**s.args, name: Const(changed[s.index])}) if s.index in changed else s for s in schedule.steps
-    )
-    lives = replace(tiling.lifetimes, schedule=replace(schedule, steps=marked))
-    tables = shared_tables(replace(tiling, lifetimes=lives), runs.kinds)
-    assert tables[one.index] != tables[other.index]
+
+    def tables_with(zeros: dict[int, float]) -> tuple[int, ...]:
+        steps = list(schedule.steps)
+        for at, zero in zeros.items():
+            steps[at] = replace(steps[at], args={**steps[at].args, name: Const(zero)})
+        lives = replace(tiling.lifetimes, schedule=replace(schedule, steps=tuple(steps)))
+        return shared_tables(replace(tiling, lifetimes=lives), runs.kinds)
+
+    for zero in (0.0, -0.0):
+        assert tables_with({one.index: zero, other.index: zero})[other.index] == one.index
+        assert tables_with({one.index: zero, other.index: -zero})[other.index] == other.index
 
 
 @pytest.mark.parametrize("slower", [0, 1])

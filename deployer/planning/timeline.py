@@ -16,8 +16,6 @@ from deployer.tilers.levels.geometry import kinds, loop_key
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
 Tiles = list[dict[str, Span]]
-SHARING = "sharing"
-"""What marks the keys of runs of steps that share their table."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +72,15 @@ class StepRuns:
         return others
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
-        """The run of a step of the schedule."""
+        """The run of a step of the schedule; one that shares its table first sets the addresses in it."""
         fetched = self.fetched.get(step.index, 0)
         key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
             self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
-        return self._sharing(step, choice, key) if step.index in self.sharing else self._runs[key]
-
-    def _sharing(self, step: Step, choice: StepTiling, key: Hashable) -> StepRun:
-        """The run of that key, if the step first sets the addresses of a table that it shares."""
-        if (SHARING, key) not in self._runs:
-            run, cycles = self._runs[key], self.target.address * fixed_addresses(drafted(step, choice))
-            self._runs[SHARING, key] = replace(run, cycles=run.cycles + cycles)
-        return self._runs[SHARING, key]
+        run = self._runs[key]
+        if step.index not in self.sharing:
+            return run
+        return replace(run, cycles=run.cycles + self.target.address * fixed_addresses(drafted(step, choice)))
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:
