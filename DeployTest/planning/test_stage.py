@@ -27,10 +27,10 @@ from DeployTest.support.cases import (
     result_hash,
     worst_difference,
 )
+from DeployTest.support.planted import planted
 from DeployTest.support.small_graphs import chain, infer, node
 from DeployTest.support.tolerances import table
 from DeployTest.verify.plan_edits import refused, small_plan
-from DeployTest.verify.test_planted_faults import planted
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
 TOLERANCE = table()["training"]["weight"]

@@ -195,6 +195,12 @@ def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     return judging.judged(built.case, built.plan, outcome, TOLERANCES.weight)[0].faults
 
 
+def check_clock(built: Built, outcome: Outcome) -> None:
+    """The simulator took the plan's cycles for each graph of a training case."""
+    cycles = [int(outcome.bench[name]) for name in ("train_cycles", "opt_cycles")]
+    assert cycles == [built.plan.cycles(graph) for graph in built.plan.graphs]
+
+
 _canonical: dict[str, str] = {}
 
 

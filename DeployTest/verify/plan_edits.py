@@ -230,6 +230,15 @@ def in_step(p: Plan, name: str, /, **changes: Any) -> Plan:
     return replace(p, steps=steps)
 
 
+def kernels_alone(p: Plan, name: str) -> Plan:
+    """The plan in which a step takes the cycles of its kernels and waits, and none for its argument table."""
+
+    def cycles(s: PlanStep) -> int:
+        return sum((*s.tile_cycles, *s.timeline.ingress_wait, *s.timeline.egress_wait))
+
+    return in_step(p, name, cycles=cycles)
+
+
 Which = Callable[[PlanStep, PlanOperand], bool]
 
 
