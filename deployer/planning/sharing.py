@@ -43,5 +43,5 @@ def with_shared_tables(tiling: Tiling, runs: StepRuns) -> tuple[Tiling, StepRuns
     size = shared_bytes(tables, schedule.steps, runs.target)
     if size > tiling.table_bytes:
         return None
-    shared, others = replace(tiling, table_bytes=size, groups=(), tables=tables), runs.with_tables(schedule, tables)
+    shared, others = replace(tiling, table_bytes=size, groups=(), tables=tables), runs.with_tables(tables)
     return (shared, others) if hardly_longer(predicted(shared, others), predicted(tiling, runs)) else None

@@ -1,6 +1,7 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from deployer.core.access import Span
@@ -65,10 +66,10 @@ class StepRuns:
         self.fetched, self.sharing = fetched_bytes(groups, schedule.steps, target), frozenset(sharers(tables))
         self._runs: dict[Hashable, StepRun] = {}
 
-    def with_tables(self, schedule: Schedule, tables: Sequence[int]) -> "StepRuns":
-        """Those of the same schedule with these tables that steps share, and no groups."""
-        others = StepRuns(schedule, self.target, (), tables)
-        others._runs = self._runs
+    def with_tables(self, tables: Sequence[int]) -> "StepRuns":
+        """Those of the same schedule with these tables that steps share, and no groups; both know each other's runs."""
+        others = copy(self)
+        others.fetched, others.sharing = {}, frozenset(sharers(tables))
         return others
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
