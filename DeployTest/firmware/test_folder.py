@@ -11,7 +11,7 @@ from deployer.firmware.names import check_name
 from deployer.firmware.state import fnv1a
 from DeployTest.firmware import nets
 from DeployTest.models.parts import convnet
-from DeployTest.support.command_line import deployer, options, refused
+from DeployTest.support.building.command_line import deployer, options, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]

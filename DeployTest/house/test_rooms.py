@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from DeployTest.house.test_layout import MAPPED, ROOT, code
-from DeployTest.support.cases import case_dir
+from DeployTest.support.building.cases import case_dir
 
 pytestmark = [pytest.mark.host]
 DATA = {"targets", "templates", "__version__"}

@@ -31,8 +31,8 @@ from deployer.verify.plan import check_room, verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
 from DeployTest.models import transformer
-from DeployTest.support.cases import Built, check_clock, faults, result_hash
-from DeployTest.support.planted import changed
+from DeployTest.support.building.cases import Built, check_clock, faults, result_hash
+from DeployTest.support.building.planted import changed
 from DeployTest.verify.plan_edits import kernels_alone, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

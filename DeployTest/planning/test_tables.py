@@ -22,8 +22,8 @@ from deployer.tilers.levels.tables import fetched_bytes, group_spans, resident_t
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
-from DeployTest.support.cases import Built, check_clock, load_case, result_hash
-from DeployTest.support.planted import changed
+from DeployTest.support.building.cases import Built, check_clock, load_case, result_hash
+from DeployTest.support.building.planted import changed
 from DeployTest.verify.plan_edits import kernels_alone, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

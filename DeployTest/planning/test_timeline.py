@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployer.core import target as targets
-from DeployTest.support.cases import check_clock, compile_case, load_case
+from DeployTest.support.building.cases import check_clock, compile_case, load_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

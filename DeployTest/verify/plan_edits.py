@@ -18,7 +18,7 @@ from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program
 from deployer.core.plan import Buffering, LevelUse, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.planning import lifetimes, schedule
-from DeployTest.support.small_graphs import BOOL, Case, Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import BOOL, Case, Model, constant, node, value
 
 L1 = 3000
 RESIDENT = ("b1", "y")

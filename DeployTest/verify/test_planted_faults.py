@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deployer.core.errors import RunFailed
-from DeployTest.support.cases import Built, compile_case, load_case
-from DeployTest.support.planted import planted
+from DeployTest.support.building.cases import Built, compile_case, load_case
+from DeployTest.support.building.planted import planted
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
 

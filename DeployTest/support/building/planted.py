@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer import pipeline
-from DeployTest.support.cases import Built
+from DeployTest.support.building.cases import Built
 
 
 def changed(built: Built, change: Callable[[str], str], file: str = "TrainingNetwork.c") -> Built:

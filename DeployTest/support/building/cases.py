@@ -20,7 +20,7 @@ from deployer.running.run import Outcome
 from deployer.verify import verdict
 from deployer.verify.tolerances import TOLERANCES
 
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parents[2]
 SHARED = HERE.parent.parent / "shared" / "data"
 CANONICAL_L1 = 240000
 STRATEGY = {"singlebuffer": "single", "doublebuffer": "double", "auto": "auto"}
