@@ -37,7 +37,7 @@ check: $(READY)
 	cd out/types && MYPYPATH=. $(CURDIR)/$(PY) -m mypy --config-file ../../pyproject.toml
 
 package: $(READY)
-	$(PY) DeployTest/support/check_package.py
+	$(PY) DeployTest/support/building/check_package.py
 
 docs: $(READY) # the site, from docs/ into out/site, in an environment of its own
 	test -x out/docs-environment/bin/python || $(PYTHON) -m venv out/docs-environment

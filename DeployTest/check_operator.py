@@ -7,7 +7,7 @@ import argparse
 import sys
 
 from deployer.core.operator import registry
-from DeployTest.support.operator_contract import check_operator, operators
+from DeployTest.support.kernels.operator_contract import check_operator, operators
 from DeployTest.support.tolerances import class_of
 
 

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from DeployTest.support.summary import Rows, write_summary
+from DeployTest.support.documents.summary import Rows, write_summary
 
 MARKERS = {
     "host": "runs on the host",

@@ -8,10 +8,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from DeployTest.support import accuracy
-from DeployTest.support.accuracy import Row, measure
-from DeployTest.support.accuracy_cases import CASES
-from DeployTest.support.peers import torch_module
+from DeployTest.support.kernels import accuracy
+from DeployTest.support.kernels.accuracy import Row, measure
+from DeployTest.support.kernels.accuracy_cases import CASES
+from DeployTest.support.references.peers import torch_module
 
 
 def main(words: Sequence[str] | None = None) -> int:

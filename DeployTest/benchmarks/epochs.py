@@ -21,7 +21,7 @@ from deployer.fitting.metrics import ACCURACY
 from deployer.running.terminal import Terminal
 from DeployTest.benchmarks.flat import processor
 from DeployTest.models import dscnn, resnet8
-from DeployTest.support.pages import renew
+from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fit.md"

@@ -23,8 +23,8 @@ from deployer.fitting.checkpoint import Place
 from deployer.fitting.fit import Onlooker
 from deployer.fitting.history import EpochRow
 from DeployTest.benchmarks.flat import processor
-from DeployTest.support.digit_images import digits, digits_source
-from DeployTest.support.pages import renew
+from DeployTest.support.documents.pages import renew
+from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fit.md"
@@ -111,7 +111,7 @@ def by_torch(module: Any, data: tuple[Any, Any], optimizer: str, batch: int, epo
 def measured(optimizer: str, batch: int, epochs: int) -> Row:
     """A row."""
     torch: Any = importlib.import_module("torch")
-    nets: Any = importlib.import_module("DeployTest.support.torch_nets")
+    nets: Any = importlib.import_module("DeployTest.support.references.torch_nets")
     torch.set_num_threads(1)
     x, y = digits()
     data, rates, losses = (x[:TRAINED], y[:TRAINED]), dict[Any, list[float]](), dict[Any, float]()

@@ -33,8 +33,8 @@ from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
 from DeployTest.models import autoencoder, transformer
-from DeployTest.support.cases import load_case, result_hash
-from DeployTest.support.pages import renew
+from DeployTest.support.building.cases import load_case, result_hash
+from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"
@@ -162,7 +162,7 @@ def torch_step(model: str, case: Case) -> Callable[[], None] | None:
         torch: Any = importlib.import_module("torch")
     except ImportError:
         return None
-    nets: Any = importlib.import_module("DeployTest.support.torch_nets")
+    nets: Any = importlib.import_module("DeployTest.support.references.torch_nets")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     loss: Any = torch.nn.functional.cross_entropy

@@ -17,7 +17,7 @@ from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.cycle_tables import end, write_rows
+from DeployTest.support.documents.cycle_tables import end, write_rows
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]

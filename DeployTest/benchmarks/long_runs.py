@@ -26,8 +26,8 @@ from rich.console import Console
 from deployer.fitting.fit import Fitted, fit
 from deployer.training.order import Order
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
-from DeployTest.support.digit_images import digits, digits_source
-from DeployTest.support.pages import renew
+from DeployTest.support.documents.pages import renew
+from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fit.md"
@@ -91,7 +91,8 @@ def net(name: str) -> tuple[Any, Data]:
     torch.manual_seed(SEED)
     if name == "digits":
         x, y = digits()
-        return importlib.import_module("DeployTest.support.torch_nets").digits(False), (x[:TRAINED], y[:TRAINED])
+        net = importlib.import_module("DeployTest.support.references.torch_nets").digits(False)
+        return net, (x[:TRAINED], y[:TRAINED])
     nets: Any = importlib.import_module("DeployTest.suites.zoo_sequences")
     module = nets.GPT(SYMBOLS, WIDTH, LENGTH)
     for table in (module.words, module.places):

@@ -25,9 +25,9 @@ from deployer.core.artefact import digest
 from deployer.core.plan import Options
 from DeployTest.benchmarks.drawn import compare
 from DeployTest.models import mobilenet_v1, resnet8, transformer
-from DeployTest.support.cases import SHARED, Built, faults
-from DeployTest.support.other_levels import ROOMY, add_targets
-from DeployTest.support.pages import renew
+from DeployTest.support.building.cases import SHARED, Built, faults
+from DeployTest.support.building.other_levels import ROOMY, add_targets
+from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"

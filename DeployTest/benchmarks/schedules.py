@@ -29,10 +29,10 @@ from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.models.parts.dense import dense
-from DeployTest.support.cases import Built
-from DeployTest.support.pages import renew
-from DeployTest.support.torch_schedules import COURSES, torch_scheduler
-from DeployTest.support.updates import UPDATES, Update, narrow
+from DeployTest.support.building.cases import Built
+from DeployTest.support.documents.pages import renew
+from DeployTest.support.references.torch_schedules import COURSES, torch_scheduler
+from DeployTest.support.references.updates import UPDATES, Update, narrow
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
 MARKS = ("<!-- schedules -->", "<!-- end of schedules -->")

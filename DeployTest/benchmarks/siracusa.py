@@ -18,8 +18,8 @@ from rich.console import Console
 
 from deployer.core import target as targets
 from deployer.core.operator import operator_of
-from DeployTest.support.cases import Built, compile_case, load_case, result_hash, worst_difference
-from DeployTest.support.pages import renew
+from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
+from DeployTest.support.documents.pages import renew
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")

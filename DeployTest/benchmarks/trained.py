@@ -25,10 +25,10 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
-from DeployTest.support.built_cases import built, opened
-from DeployTest.support.cycle_tables import end, write_rows
-from DeployTest.support.pages import renew
-from DeployTest.support.small_graphs import INT64, Model, constant, node, value
+from DeployTest.support.documents.cycle_tables import end, write_rows
+from DeployTest.support.documents.pages import renew
+from DeployTest.support.graphs.built_cases import built, opened
+from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
 
 RESULT = Path(__file__).with_name("trained_siracusa.json")
 LIMITS = Path(__file__).with_name("trained.toml")

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from deployer import pipeline
 from DeployTest.benchmarks.siracusa import BYTES_PER_CYCLE
-from DeployTest.support.cases import compile_case, faults
-from DeployTest.support.cycle_tables import end, write_rows
-from DeployTest.support.pages import renew
+from DeployTest.support.building.cases import compile_case, faults
+from DeployTest.support.documents.cycle_tables import end, write_rows
+from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_name("updates_siracusa.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"

@@ -23,9 +23,9 @@ from deployer.verify.same_state import recorded_passes
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.models import dscnn, mobilenet_v1
 from DeployTest.models.parts.generator import Generate
-from DeployTest.support.cases import Built, compile_case, worst_difference
-from DeployTest.support.pages import renew
-from DeployTest.support.turned import recorded_run
+from DeployTest.support.building.cases import Built, compile_case, worst_difference
+from DeployTest.support.documents.pages import renew
+from DeployTest.support.graphs.turned import recorded_run
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "verdict.md"
 MARKS = ("<!-- verdicts -->", "<!-- end of verdicts -->")

@@ -23,7 +23,7 @@ from deployer.tilers.addresses.branch_and_bound import pack
 from deployer.tilers.addresses.placement import lower_bound, place
 from deployer.tilers.levels.grid import tile_sizes
 from DeployTest.planning.test_placement import random_buffers
-from DeployTest.support.cases import HERE, case_dir, load_case
+from DeployTest.support.building.cases import HERE, case_dir, load_case
 
 pytestmark = [pytest.mark.training]
 DIGESTS = HERE / "goldens" / "digests"

@@ -9,8 +9,8 @@ from deployer import pipeline
 from deployer.codegen import generate
 from deployer.core.plan import Options
 from deployer.frontend import check, parse
-from DeployTest.support.cases import HERE, compile_case, load_case
-from DeployTest.support.small_graphs import Model, chain, constant, node
+from DeployTest.support.building.cases import HERE, compile_case, load_case
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, node
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 GOLDENS = HERE / "goldens"

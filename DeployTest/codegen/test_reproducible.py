@@ -10,8 +10,8 @@ from deployer import pipeline
 from deployer.commands.ending import report
 from deployer.core import target
 from deployer.running import build
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import generated, script
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import generated, script
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])

@@ -25,7 +25,7 @@ from deployer.planning.loop_program import (
     Transfer,
     Wait,
 )
-from DeployTest.support.cases import canonical_hash, compile_case, load_case, result_hash
+from DeployTest.support.building.cases import canonical_hash, compile_case, load_case, result_hash
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

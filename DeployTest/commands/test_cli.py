@@ -12,8 +12,8 @@ from deployer.commands.run_options import BUFFERINGS
 from deployer.core.operator import registry
 from deployer.core.target import load, names
 from deployer.tilers.strategies.strategy import registry as strategies
-from DeployTest.support.cases import SHARED, case_dir, needs_shared
-from DeployTest.support.command_line import BENCH, ERRORS, LOSS, bits, deployer, figures, generated, script
+from DeployTest.support.building.cases import SHARED, case_dir, needs_shared
+from DeployTest.support.building.command_line import BENCH, ERRORS, LOSS, bits, deployer, figures, generated, script
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

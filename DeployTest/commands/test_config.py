@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deployer.commands.parser import parsed
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
 
 Write = Callable[[str], Path]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from DeployTest.support.command_line import deployer, figures, generated, refused
-from DeployTest.support.small_graphs import INT64, Model, constant, node, value
+from DeployTest.support.building.command_line import deployer, figures, generated, refused
+from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 

@@ -13,8 +13,8 @@ import pytest
 from deployer import __version__
 from deployer.commands import listings
 from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
-from DeployTest.support.cases import HERE, case_dir
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import HERE, case_dir
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

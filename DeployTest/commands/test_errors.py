@@ -17,8 +17,8 @@ from deployer.core.errors import (
 from deployer.core.plan import Options
 from deployer.planning import lifetimes, schedule, tile
 from deployer.tilers.strategies.strategy import registry
-from DeployTest.support.cases import case_dir, load_case
-from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.building.cases import case_dir, load_case
+from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -19,8 +19,8 @@ from deployer.core.errors import RunFailed, UserError
 from deployer.core.plan import Plan
 from deployer.running.memory_map import memory_map
 from DeployTest.commands.hostile_names import ATTACK, MARK, PIECES, UNPRINTABLE, rename_case, renamed, shape, tokens
-from DeployTest.support.cases import Built, case_dir, compile_case, load_case
-from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.building.cases import Built, case_dir, compile_case, load_case
+from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 FORMS: dict[str, Callable[[str, int], str]] = {

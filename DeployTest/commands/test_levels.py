@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.json_edits import resealed
-from DeployTest.support.other_levels import DEEP, FLAT, NAMED, add_targets
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.building.json_edits import resealed
+from DeployTest.support.building.other_levels import DEEP, FLAT, NAMED, add_targets
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -16,7 +16,7 @@ from deployer.commands.parser import PRINTERS, commands_of, parser
 from deployer.core.artefact import load
 from deployer.core.plan import Plan, Tiling
 from DeployTest.models import simple_mlp
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
 
 Capture = pytest.CaptureFixture[str]
 

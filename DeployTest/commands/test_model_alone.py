@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from DeployTest.fitting.runs import small_model
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.small_graphs import INT64, Model, node, value
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.graphs.small_graphs import INT64, Model, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 

@@ -13,8 +13,8 @@ import pytest
 from deployer import pipeline
 from deployer.running import objects
 from deployer.running.objects import Recipe
-from DeployTest.support.cases import HERE, case_dir
-from DeployTest.support.command_line import bits, deployer, refused
+from DeployTest.support.building.cases import HERE, case_dir
+from DeployTest.support.building.command_line import bits, deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 COMPILER = '#!/bin/sh\nexec gcc "$@"\n'

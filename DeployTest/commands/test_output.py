@@ -9,8 +9,8 @@ import pytest
 from deployer.calibration.calibrate import restored_on_failure
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.running import output
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import deployer, generated, refused
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import deployer, generated, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MANIFEST = Path(output.OWN) / output.MANIFEST

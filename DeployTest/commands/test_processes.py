@@ -15,8 +15,8 @@ import pytest
 
 from deployer.running import output
 from DeployTest.commands.test_output import contents
-from DeployTest.support.cases import HERE, case_dir
-from DeployTest.support.command_line import deployer, generated, refused
+from DeployTest.support.building.cases import HERE, case_dir
+from DeployTest.support.building.command_line import deployer, generated, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.json_edits import resealed
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.building.json_edits import resealed
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

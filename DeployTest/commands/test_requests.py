@@ -9,8 +9,8 @@ import pytest
 
 from deployer.commands.requests import check_tolerance
 from deployer.core.errors import OptionProblem
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -20,8 +20,8 @@ from DeployTest.commands.hostile_names import MARK, PIECES, rename_case
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.models import simple_mlp
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from deployer.rates.course import read_course
 from deployer.training.train_graph import build_train_graph
 from DeployTest.firmware import nets
 from DeployTest.models.parts import convnet
-from DeployTest.support.command_line import deployer, options, refused
+from DeployTest.support.building.command_line import deployer, options, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from deployer.core.target import native
 from deployer.fitting.export import export_weights
 from deployer.training.samples import write_npz
 from DeployTest.firmware import nets
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -19,7 +19,7 @@ from deployer.rates.course import read_course
 from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit
-from DeployTest.support.cases import compile_case
+from DeployTest.support.building.cases import compile_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 IGNORED = {"ignore-index": 2}

@@ -28,8 +28,8 @@ from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit, small_model
 from DeployTest.models.parts.dense import dense
-from DeployTest.support.cases import compile_case
-from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.building.cases import compile_case
+from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

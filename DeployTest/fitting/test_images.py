@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
 from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host]
 GRAY, COLOURS, PALETTE, GRAY_ALPHA = 0, 2, 3, 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployer.fitting import fit
-from DeployTest.support.command_line import options
+from DeployTest.support.building.command_line import options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from DeployTest.support.digit_images import digits
+from DeployTest.support.graphs.digit_images import digits
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -23,7 +23,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
-from DeployTest.support.peers import as_in_file, as_input
+from DeployTest.support.references.peers import as_in_file, as_input
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},

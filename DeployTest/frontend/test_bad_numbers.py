@@ -13,9 +13,9 @@ from deployer.core.errors import DatasetMismatch
 from deployer.frontend.dataset import load
 from deployer.running.run import Outcome
 from deployer.training.train_graph import build_train_graph
-from DeployTest.support.built_cases import mlp, random
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import INT64, TRAIN, Case, node, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.built_cases import mlp, random
+from DeployTest.support.graphs.small_graphs import INT64, TRAIN, Case, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

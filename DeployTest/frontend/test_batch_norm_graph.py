@@ -8,8 +8,8 @@ import pytest
 from onnx import NodeProto
 
 from deployer.core.errors import NotDifferentiable
-from DeployTest.support.built_cases import built, check_differences, graph_of, opened, random
-from DeployTest.support.small_graphs import Model, constant, node, raises, value
+from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
+from DeployTest.support.graphs.small_graphs import Model, constant, node, raises, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 STATISTICS = ("mean", "var")

@@ -12,7 +12,7 @@ from deployer.frontend import check, parse
 from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import data_inputs, load, load_inference
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import (
+from DeployTest.support.graphs.small_graphs import (
     BUFFER,
     DATA,
     INT64,

@@ -11,8 +11,8 @@ import pytest
 
 from deployer.core.errors import DeployerWarning, ShapeMismatch
 from deployer.core.ir import Program
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.small_graphs import (
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.graphs.small_graphs import (
     BOOL,
     BUFFER,
     INT64,

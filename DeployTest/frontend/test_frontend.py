@@ -19,7 +19,7 @@ from deployer.frontend.dataset import data_inputs, load
 from deployer.frontend.raw_graph import Source
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference, run_training, with_oracle
-from DeployTest.support.small_graphs import (
+from DeployTest.support.graphs.small_graphs import (
     BOOL,
     BUFFER,
     DATA,

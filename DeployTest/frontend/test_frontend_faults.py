@@ -21,7 +21,7 @@ from deployer.core.errors import (
 from deployer.core.plan import Options
 from deployer.frontend import parse
 from deployer.verify.program import verify_program
-from DeployTest.support.small_graphs import (
+from DeployTest.support.graphs.small_graphs import (
     BUFFER,
     INT64,
     OPTIMIZER,

@@ -14,7 +14,7 @@ from deployer.core.ir import Program
 from deployer.frontend import check, parse
 from deployer.training import train_graph
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import Model, chain, constant, node, raises
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, node, raises
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.models]

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, raises, value
+from DeployTest.support.graphs.small_graphs import INT64, Model, chain, constant, infer, node, raises, value
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 UINT8 = onnx.TensorProto.UINT8

@@ -8,7 +8,7 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch
 from deployer.verify.reference import run_inference
-from DeployTest.support.small_graphs import chain, constant, infer, node, raises
+from DeployTest.support.graphs.small_graphs import chain, constant, infer, node, raises
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 NAN, INF = float("nan"), float("inf")

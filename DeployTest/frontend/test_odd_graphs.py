@@ -10,8 +10,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from deployer.verify.reference import run_inference
-from DeployTest.support.command_line import refused
-from DeployTest.support.small_graphs import (
+from DeployTest.support.building.command_line import refused
+from DeployTest.support.graphs.small_graphs import (
     BUFFER,
     INT64,
     OPTIMIZER,

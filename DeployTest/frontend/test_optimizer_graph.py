@@ -14,9 +14,9 @@ from deployer.core.errors import DeployerError, GraphProblem, OptionProblem, Sha
 from deployer.core.operator import registry
 from deployer.operators.update import sgd
 from deployer.verify.program import verify_program
-from DeployTest.support import runtime_cases
-from DeployTest.support.runtime_cases import MICROSOFT, SIZES, adamw, sequence
-from DeployTest.support.small_graphs import (
+from DeployTest.support.graphs import runtime_cases
+from DeployTest.support.graphs.runtime_cases import MICROSOFT, SIZES, adamw, sequence
+from DeployTest.support.graphs.small_graphs import (
     BUFFER,
     INT64,
     OPTIMIZER,

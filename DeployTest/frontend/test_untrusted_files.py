@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 
 from deployer.core import limits
 from deployer.frontend import archive, check, parse
-from DeployTest.support.command_line import refused
-from DeployTest.support.small_graphs import INT64, TRAIN, Case, Model, chain, constant, node, value
+from DeployTest.support.building.command_line import refused
+from DeployTest.support.graphs.small_graphs import INT64, TRAIN, Case, Model, chain, constant, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

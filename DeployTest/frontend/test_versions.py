@@ -13,7 +13,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Operator, registry
 from deployer.verify.reference import run_inference
 from DeployTest.frontend.file_nodes import FileNode, file_node, ours, theirs, variants
-from DeployTest.support.small_graphs import BOOL, INT64, Model, chain, constant, infer, node, raises, value
+from DeployTest.support.graphs.small_graphs import BOOL, INT64, Model, chain, constant, infer, node, raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.models]

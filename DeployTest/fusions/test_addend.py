@@ -12,9 +12,9 @@ from deployer.core.plan import Options
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
-from DeployTest.support.cases import compile_case, load_case, result_hash
-from DeployTest.support.kernel_bench import bits, canonical, run_step, step_of
-from DeployTest.support.small_graphs import Model, chain, constant, infer, node, ops, value
+from DeployTest.support.building.cases import compile_case, load_case, result_hash
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, ops, value
+from DeployTest.support.kernels.kernel_bench import bits, canonical, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

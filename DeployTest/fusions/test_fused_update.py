@@ -12,8 +12,8 @@ from deployer.core.plan import Options
 from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
-from DeployTest.support.cases import case_dir, compile_case, crossed, load_case, result_hash
-from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.building.cases import case_dir, compile_case, crossed, load_case, result_hash
+from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

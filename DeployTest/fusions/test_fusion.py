@@ -19,9 +19,9 @@ from deployer.running import build, run
 from deployer.running.report import step_cells
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
-from DeployTest.support.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
-from DeployTest.support.kernel_bench import bits, run_step, step_of
-from DeployTest.support.small_graphs import Model, chain, constant, infer, node, ops, value
+from DeployTest.support.building.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, ops, value
+from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -10,8 +10,8 @@ from deployer.codegen.c_names import Memory
 from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, target_of
 from DeployTest.host.overflow import UNFIT, Stray, build_with_plant, overflows, program_of, run_with_stray, samples
-from DeployTest.support.cases import Built, compile_case, load_case
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import Built, compile_case, load_case
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -12,8 +12,8 @@ import pytest
 from deployer.core import target
 from deployer.core.errors import ToolFailed
 from deployer.running import build
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import bits, deployer, refused
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import bits, deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

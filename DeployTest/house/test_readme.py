@@ -11,7 +11,7 @@ from deployer.core.operator import optimizers
 from deployer.core.target import names
 from deployer.training.attached_loss import loss_choices
 from DeployTest.models import autoencoder, simple_mlp
-from DeployTest.support.command_line import deployer, options
+from DeployTest.support.building.command_line import deployer, options
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from DeployTest.support import site_pages
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.documents import site_pages
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
@@ -25,7 +25,7 @@ def _blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 def test_current() -> None:
-    """Tables and messages are as `python -m DeployTest.support.site_pages` would write them."""
+    """Tables and messages are as `python -m DeployTest.support.documents.site_pages` would write them."""
     assert site_pages.stale() == []
 
 

@@ -5,9 +5,20 @@ import importlib.util
 import numpy as np
 import pytest
 
-from DeployTest.support.accuracy import ABSENT, BROKEN, KEPT, OURS, Error, Row, allowed, documented, error, measure
-from DeployTest.support.accuracy_cases import CASES, Case
-from DeployTest.support.peers import run_by_torch, torch_module
+from DeployTest.support.kernels.accuracy import (
+    ABSENT,
+    BROKEN,
+    KEPT,
+    OURS,
+    Error,
+    Row,
+    allowed,
+    documented,
+    error,
+    measure,
+)
+from DeployTest.support.kernels.accuracy_cases import CASES, Case
+from DeployTest.support.references.peers import run_by_torch, torch_module
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

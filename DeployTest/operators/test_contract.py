@@ -14,8 +14,8 @@ from deployer.core.target import TARGETS_DIR
 from deployer.operators.declared import printed_kernels
 from deployer.operators.views.compile_time import Folded
 from DeployTest import check_operator as command
-from DeployTest.support.kernel_runs import KernelRuns
-from DeployTest.support.operator_contract import check_operator, operators
+from DeployTest.support.kernels.kernel_runs import KernelRuns
+from DeployTest.support.kernels.operator_contract import check_operator, operators
 from DeployTest.support.tolerances import class_of, sources_of, table
 
 FAMILIES = Path(deployer.operators.__file__ or "").parent

@@ -14,10 +14,10 @@ from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative
 from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
 from deployer.formulas.values import evaluate
 from deployer.operators.declared import Declared, Pointwise, Spread, X
-from DeployTest.support.command_line import deployer
-from DeployTest.support.kernel_bench import run_step, step_of
-from DeployTest.support.peers import run_by_onnx
-from DeployTest.support.small_graphs import chain, constant, node
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.small_graphs import chain, constant, node
+from DeployTest.support.kernels.kernel_bench import run_step, step_of
+from DeployTest.support.references.peers import run_by_onnx
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

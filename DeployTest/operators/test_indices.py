@@ -9,11 +9,11 @@ import pytest
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Sample, registry
 from deployer.operators.copies.pad import SOURCES
-from DeployTest.support.command_line import deployer
-from DeployTest.support.kernel_bench import run_step, step_of
-from DeployTest.support.kernel_runs import KernelRuns
-from DeployTest.support.peers import run_by_onnx
-from DeployTest.support.small_graphs import chain, constant, node
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.small_graphs import chain, constant, node
+from DeployTest.support.kernels.kernel_bench import run_step, step_of
+from DeployTest.support.kernels.kernel_runs import KernelRuns
+from DeployTest.support.references.peers import run_by_onnx
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 EQUAL = np.array([[2, 3, 3, 1, 3, 2], [0, 0, 0, 0, 0, 0], [1, 2, 3, 3, 2, 1]], np.float32)

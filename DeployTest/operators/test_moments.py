@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deployer.core.operator import Array, Sample, registry
-from DeployTest.support.kernel_bench import bits, lawful, run_step, step_of
+from DeployTest.support.kernels.kernel_bench import bits, lawful, run_step, step_of
 
 pytestmark = pytest.mark.host
 SHAPES = ((1, 8, 64), (3, 4, 7), (97, 4), (2, 4, 31, 9), (1, 2, 9216))

@@ -9,8 +9,8 @@ import pytest
 from deployer import pipeline
 from deployer.verify.reference import run_inference
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.support.cases import SHARED, needs_shared
-from DeployTest.support.command_line import bits, deployer
+from DeployTest.support.building.cases import SHARED, needs_shared
+from DeployTest.support.building.command_line import bits, deployer
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.models]

@@ -14,9 +14,9 @@ from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
 from deployer.operators.views.compile_time import Folded
-from DeployTest.support.gradients import EvaluatingBuilder, evaluate
-from DeployTest.support.kernel_bench import Step, bits, lawful, run_step, step_of
-from DeployTest.support.peers import run_by_onnx
+from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
+from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, run_step, step_of
+from DeployTest.support.references.peers import run_by_onnx
 from DeployTest.support.tolerances import assert_close, bound
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from deployer.core.target import TARGETS_DIR
-from DeployTest.support.small_graphs import chain, constant, node
+from DeployTest.support.graphs.small_graphs import chain, constant, node
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -12,7 +12,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Sample, registry
 from deployer.operators.products import PRODUCTS, block_of, is_single, quantum_of
 from deployer.tilers.levels.grid import grid_of, tile_sizes
-from DeployTest.support.kernel_bench import COMMON, Step, bits, run_step, step_of
+from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, run_step, step_of
 
 pytestmark = pytest.mark.host
 Pair = tuple[np.float32, np.float32]

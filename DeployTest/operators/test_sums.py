@@ -8,7 +8,7 @@ import pytest
 
 from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.core.operator import Array, Sample, registry
-from DeployTest.support.kernel_bench import COMMON, Step, bits, run_step, step_of
+from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, run_step, step_of
 from DeployTest.support.tolerances import table
 
 pytestmark = pytest.mark.host

@@ -8,7 +8,7 @@ import pytest
 from deployer.core.access import Around, Mirror, Reach, Window, Windowed
 from deployer.core.operator import Sample, registry
 from deployer.operators.convolution.geometry import regions
-from DeployTest.support.kernel_bench import step_of
+from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 MIDDLE, ENDLESS = 60, 10**6

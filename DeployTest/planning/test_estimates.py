@@ -18,7 +18,7 @@ from deployer.core.target import Target, load
 from deployer.planning.timeline import simulate
 from deployer.tilers.levels import candidates
 from deployer.tilers.levels.grid import grid_at
-from DeployTest.support.cases import load_case
+from DeployTest.support.building.cases import load_case
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

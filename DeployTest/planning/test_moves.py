@@ -16,10 +16,21 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Sample, registry
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
-from DeployTest.support.built_cases import built, check_differences, mlp, opened, random
-from DeployTest.support.command_line import deployer
-from DeployTest.support.kernel_bench import bits, run_step, step_of
-from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, ops, opset_for, raises, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.built_cases import built, check_differences, mlp, opened, random
+from DeployTest.support.graphs.small_graphs import (
+    INT64,
+    Model,
+    chain,
+    constant,
+    infer,
+    node,
+    ops,
+    opset_for,
+    raises,
+    value,
+)
+from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

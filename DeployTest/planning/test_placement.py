@@ -21,7 +21,7 @@ from deployer.tilers.addresses.branch_and_bound import (
     pack,
 )
 from deployer.tilers.addresses.placement import Item, Placement, lower_bound, place
-from DeployTest.support.small_graphs import DATA
+from DeployTest.support.graphs.small_graphs import DATA
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -12,8 +12,8 @@ from deployer.core.plan import Options
 from deployer.frontend.dataset import load
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.verify.reference import run_training
-from DeployTest.support.cases import load_case
-from DeployTest.support.small_graphs import BOOL, BUFFER, TRAIN, Case, Model, constant, node, value, with_nodes
+from DeployTest.support.building.cases import load_case
+from DeployTest.support.graphs.small_graphs import BOOL, BUFFER, TRAIN, Case, Model, constant, node, value, with_nodes
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MODELS = ("simple_mlp", "autoencoder", "dscnn", "resnet8")

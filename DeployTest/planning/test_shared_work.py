@@ -24,7 +24,7 @@ from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Choice, Problem, _fill, _Numbers, greedy
 from DeployTest.planning.test_placement import buffers
 from DeployTest.planning.test_tilers import problems
-from DeployTest.support.cases import load_case
+from DeployTest.support.building.cases import load_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 POINTS = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20), st.booleans()), min_size=40, max_size=40)

@@ -11,7 +11,8 @@ import pytest
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
-from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_for
+from deployer.core.operator import Const
+from deployer.core.plan import Options, Plan, PlanStep, Step, Tiling, target_for
 from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
 from deployer.planning.lifetimes import find_lifetimes
@@ -19,17 +20,20 @@ from deployer.planning.loop_program import Assign
 from deployer.planning.lower import has_address, lower
 from deployer.planning.plan_choice import place_tiling, plan_with_tables
 from deployer.planning.schedule import make_schedule
-from deployer.planning.sharing import with_shared_tables
+from deployer.planning.sharing import shared_tables, with_shared_tables
 from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
+from deployer.tilers.levels.geometry import loop_key
 from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
-from deployer.verify.plan import verify_plan
+from deployer.verify.plan import check_room, verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
 from DeployTest.models import transformer
-from DeployTest.support.cases import Built, faults, result_hash
+from DeployTest.support.building.cases import Built, check_clock, faults, result_hash
+from DeployTest.support.building.planted import changed
+from DeployTest.verify.plan_edits import kernels_alone, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 L1, ROOM = 8000, 5000
@@ -117,6 +121,33 @@ def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models
     assert with_shared_tables(replace(tiling, groups=()), priced) is None
 
 
+def test_zeros_of_two_signs_are_two_sizes(models_root: Path) -> None:
+    """A table that keeps 0.0 is none for a step whose argument is -0.0 and that has all else in common."""
+    tiling, runs, _ = grouped(models_root)
+    schedule = tiling.lifetimes.schedule
+    alike: dict[object, list[Step]] = {}
+    for step, choice in zip(schedule.steps, tiling.steps, strict=True):
+        key = runs.kinds[step.index], repr(step.args), loop_key(choice), loop_key(choice.stage)
+        alike.setdefault(key, []).append(step)
+    name, one, other = next(
+        (name, *steps[:2])
+        for steps in alike.values()
+        for name, kind in steps[0].kernel.scalars
+        if kind == "f32" and isinstance(steps[0].args[name], Const) and len(steps) > 1
+    )
+
+    def tables_with(zeros: dict[int, float]) -> tuple[int, ...]:
+        steps = list(schedule.steps)
+        for at, zero in zeros.items():
+            steps[at] = replace(steps[at], args={**steps[at].args, name: Const(zero)})
+        lives = replace(tiling.lifetimes, schedule=replace(schedule, steps=tuple(steps)))
+        return shared_tables(replace(tiling, lifetimes=lives), runs.kinds)
+
+    for zero in (0.0, -0.0):
+        assert tables_with({one.index: zero, other.index: zero})[other.index] == one.index
+        assert tables_with({one.index: zero, other.index: -zero})[other.index] == other.index
+
+
 @pytest.mark.parametrize("slower", [0, 1])
 def test_shared_rather_than_resident(slower: int, models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shared tables replace resident ones where the update is no cycle longer, though it gain less than groups must."""
@@ -147,8 +178,7 @@ def outcome_of(built: Built) -> Outcome:
     """A run under full guards; the simulator's clock is the plan's."""
     pipeline.build_case(built.plan, built.directory)
     outcome = built.run("--dma-order", "random", "--guards", "full")
-    cycles = [int(outcome.bench[name]) for name in ("train_cycles", "opt_cycles")]
-    assert cycles == [built.plan.cycles(graph) for graph in built.plan.graphs]
+    check_clock(built, outcome)
     return outcome
 
 
@@ -188,13 +218,7 @@ FAULTS: dict[Callable[[str], str], str] = {
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_fault_is_named(fault: Callable[[str], str], models_root: Path, tmp_path: Path) -> None:
     """An address that a step does not set, and a table that is not the step's, end the run with the argument's name."""
-    built = written(models_root, tmp_path, *shared(models_root))
-    source = tmp_path / "TrainingNetwork.c"
-    right = source.read_text()
-    wrong = fault(right)
-    assert wrong != right
-    source.write_text(wrong)
-    pipeline.build_case(built.plan, tmp_path)
+    built = changed(written(models_root, tmp_path, *shared(models_root)), fault)
     with pytest.raises(RunFailed, match=FAULTS[fault]):
         built.run()
 
@@ -238,23 +262,30 @@ WRONG: dict[str, Callable[[Plan], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_wrong_tables_are_refused(fault: str, models_root: Path) -> None:
-    """The verifier refuses such a tiling, and the plan that says the same."""
+    """The verifier refuses the plan."""
     tiling, plan = shared(models_root)
-    verify_tiling(tiling)
-    verify_plan(plan, tiling)
-    verify_plan_alone(plan)
-    wrong = replace(tiling, tables=WRONG[fault](plan))
-    changed = replace(plan, tables=wrong.tables)
-    for check in (lambda: verify_tiling(wrong), lambda: verify_plan_alone(changed)):
-        with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[table\]"):
-            check()
+    wrong = replace(plan, tables=WRONG[fault](plan))
+    refused("table", lambda: check_room(wrong, target_for(tiling.lifetimes.schedule)))
 
 
 def test_other_sizes_are_refused(models_root: Path) -> None:
     """Steps of one kernel that share a table have the same sizes; the argument is named that has not."""
-    _, plan = shared(models_root)
+    tiling, plan = shared(models_root)
     with pytest.raises(VerifyFailed, match=r"\[table\] step \d+ .* has the table of step \d+, in which '\w+' is "):
-        verify_plan_alone(replace(plan, tables=of_other_sizes(plan)))
+        check_room(replace(plan, tables=of_other_sizes(plan)), target_for(tiling.lifetimes.schedule))
+
+
+def test_every_judge_looks_at_tables(models_root: Path) -> None:
+    """Tiling and plan are right, and wrong with a step too few, together or alone."""
+    tiling, plan = shared(models_root)
+    verify_plan_alone(plan)
+    tables = plan.tables[:-1]
+    for check in (
+        lambda: verify_tiling(replace(tiling, tables=tables)),
+        lambda: verify_plan(replace(plan, tables=tables), tiling),
+        lambda: verify_plan_alone(replace(plan, tables=tables)),
+    ):
+        refused("table", check)
 
 
 def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
@@ -262,8 +293,4 @@ def test_addresses_without_cycles_are_refused(models_root: Path) -> None:
     tiling, plan = shared(models_root)
     step = next(plan.steps[i] for i in sharers(plan.tables) if fixed_addresses(plan.steps[i]))
     assert len(own(step)) == fixed_addresses(step)
-    waits = (*step.timeline.ingress_wait, *step.timeline.egress_wait)
-    changed = replace(step, cycles=sum(step.tile_cycles) + sum(waits))
-    wrong = replace(plan, steps=tuple(changed if s is step else s for s in plan.steps))
-    with pytest.raises(VerifyFailed, match=r"^VerifyFailed: \[cycles\]"):
-        verify_plan(wrong, tiling)
+    refused("cycles", lambda: check_room(kernels_alone(plan, step.name), target_for(tiling.lifetimes.schedule)))

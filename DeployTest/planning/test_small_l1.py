@@ -8,7 +8,7 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import RunFailed
 from deployer.core.plan import Options, Tiling
-from DeployTest.support.windowed_cases import LARGE, Windowed, small_l1
+from DeployTest.support.graphs.windowed_cases import LARGE, Windowed, small_l1
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 LARGE_L1, SMALL_L2 = 200000, 9000

@@ -17,7 +17,7 @@ from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.staging import stage_costs
 from deployer.verify.tiling import verify_tiling
-from DeployTest.support.cases import (
+from DeployTest.support.building.cases import (
     Built,
     canonical_hash,
     case_dir,
@@ -27,10 +27,10 @@ from DeployTest.support.cases import (
     result_hash,
     worst_difference,
 )
-from DeployTest.support.small_graphs import chain, infer, node
+from DeployTest.support.building.planted import planted
+from DeployTest.support.graphs.small_graphs import chain, infer, node
 from DeployTest.support.tolerances import table
 from DeployTest.verify.plan_edits import refused, small_plan
-from DeployTest.verify.test_planted_faults import planted
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.l3]
 TOLERANCE = table()["training"]["weight"]

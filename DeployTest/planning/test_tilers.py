@@ -40,7 +40,7 @@ from deployer.tilers.levels.model import Choice, Problem, feasible, objective
 from deployer.tilers.levels.staging import Costs
 from deployer.tilers.strategies.strategy import register
 from deployer.tilers.strategies.strategy import registry as strategies
-from DeployTest.support.kernel_bench import lawful
+from DeployTest.support.kernels.kernel_bench import lawful
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

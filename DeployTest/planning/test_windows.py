@@ -6,7 +6,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.plan import Options
-from DeployTest.support.windowed_cases import CASES, EMPTY, Windowed, drawn
+from DeployTest.support.graphs.windowed_cases import CASES, EMPTY, Windowed, drawn
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 L1 = 200000

@@ -22,8 +22,8 @@ from deployer.planning.rival import Ahead, Rival
 from deployer.planning.schedule import make_schedule
 from deployer.planning.workers import Stopped, Workers, rare_collections
 from deployer.tilers.levels.model import Choice, Problem
-from DeployTest.support.cases import case_dir, load_case
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import case_dir, load_case
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

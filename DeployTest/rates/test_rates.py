@@ -18,10 +18,10 @@ from deployer.rates.schedules import SCHEDULES, TABLE
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
-from DeployTest.support.built_cases import opened
-from DeployTest.support.command_line import bits, deployer, generated, refused
-from DeployTest.support.kernel_bench import step_of
-from DeployTest.support.torch_schedules import COURSES, torch_rates
+from DeployTest.support.building.command_line import bits, deployer, generated, refused
+from DeployTest.support.graphs.built_cases import opened
+from DeployTest.support.kernels.kernel_bench import step_of
+from DeployTest.support.references.torch_schedules import COURSES, torch_rates
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 UPDATES, RATE = 100, 0.01

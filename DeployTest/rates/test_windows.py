@@ -13,8 +13,8 @@ from deployer.training.samples import write_npz
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.reference import run_training
 from DeployTest.models.parts.dense import dense
-from DeployTest.support.built_cases import opened
-from DeployTest.support.command_line import deployer, refused
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.graphs.built_cases import opened
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -31,7 +31,7 @@ from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
-from DeployTest.support.pages import renew
+from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "onnx-tests.md"
 MARKS = ("<!-- score -->", "<!-- end of score -->")

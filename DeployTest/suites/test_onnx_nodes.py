@@ -26,7 +26,7 @@ from DeployTest.suites.onnx_nodes import (
     with_constants,
 )
 from DeployTest.suites.records import HALF, INEXACT_RECORDS, meaning
-from DeployTest.support.pages import generated
+from DeployTest.support.documents.pages import generated
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 

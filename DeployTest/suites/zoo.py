@@ -32,8 +32,8 @@ from DeployTest.suites import zoo_dense, zoo_images, zoo_sequences
 from DeployTest.suites.zoo_base import ZOO, Net
 from DeployTest.suites.zoo_reasons import Again, Run, left_to_rounding, turned
 from DeployTest.suites.zoo_torch import Trained, by_adamw, by_sgd
-from DeployTest.support.cases import Built, compile_case, faults
-from DeployTest.support.pages import renew
+from DeployTest.support.building.cases import Built, compile_case, faults
+from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 MARKS = ("<!-- zoo -->", "<!-- end of zoo -->")

@@ -16,7 +16,7 @@ from deployer.running.run import Outcome
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 from DeployTest.suites.zoo_torch import Trained
-from DeployTest.support.cases import Built
+from DeployTest.support.building.cases import Built
 
 States = Sequence[Mapping[str, Array]]
 Again = Callable[[States, Mapping[str, Array]], Trained]

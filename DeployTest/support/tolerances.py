@@ -19,8 +19,8 @@ from deployer.operators.declared import printed_kernels
 from deployer.operators.elementwise import Broadcasting, Flat
 from deployer.operators.views.compile_time import Folded
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.support.kernel_bench import step_of
-from DeployTest.support.kernel_runs import KernelRuns
+from DeployTest.support.kernels.kernel_bench import step_of
+from DeployTest.support.kernels.kernel_runs import KernelRuns
 
 ROUNDING = re.compile(r"fmaf|(?:math|trig)_f32\.h|sum_f32\.h|[+*]= [^;)]*;")
 """What rounds more than once in the C of a kernel: fused operations, functions, and sums and products as they grow."""

@@ -20,8 +20,8 @@ from deployer.core.plan import Options, Tiling
 from deployer.core.target import SmallProgram, Target
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
-from DeployTest.support.cases import load_case
-from DeployTest.support.other_levels import FLAT, NAMED, add_targets
+from DeployTest.support.building.cases import load_case
+from DeployTest.support.building.other_levels import FLAT, NAMED, add_targets
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

@@ -18,9 +18,9 @@ from deployer.running.kernels import COMMON, source_folders
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
-from DeployTest.support.cases import Built, case_dir, faults, load_case, result_hash
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.other_levels import BARE, add_targets
+from DeployTest.support.building.cases import Built, case_dir, faults, load_case, result_hash
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.building.other_levels import BARE, add_targets
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NATIVE = "host_flat"

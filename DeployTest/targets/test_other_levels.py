@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from deployer.core import target as targets
-from DeployTest.support.cases import case_dir
-from DeployTest.support.command_line import bits, deployer
-from DeployTest.support.other_levels import DEEP, FLAT, NAMED, add_targets
+from DeployTest.support.building.cases import case_dir
+from DeployTest.support.building.command_line import bits, deployer
+from DeployTest.support.building.other_levels import DEEP, FLAT, NAMED, add_targets
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 CALLED = {"TCDM": "L1", "SRAM": "L2", "PSRAM": "L3", "tcdm": "l1", "sram": "l2", "psram": "l3"}

@@ -11,7 +11,7 @@ import pytest
 from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.errors import PlacementInfeasible
-from DeployTest.support.cases import (
+from DeployTest.support.building.cases import (
     STRATEGY,
     Entry,
     case_dir,
@@ -21,8 +21,8 @@ from DeployTest.support.cases import (
     result_hash,
     worst_difference,
 )
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.summary import record
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.documents.summary import record
 from DeployTest.support.tolerances import table
 from DeployTest.targets.simulators import TARGETS, needs_compiler, needs_simulator
 

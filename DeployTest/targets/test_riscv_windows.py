@@ -6,7 +6,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.plan import Options
-from DeployTest.support.windowed_cases import EMPTY, Windowed, drawn, has_empty_box, small_l1
+from DeployTest.support.graphs.windowed_cases import EMPTY, Windowed, drawn, has_empty_box, small_l1
 from DeployTest.targets.simulators import TARGETS, needs_simulator
 from DeployTest.targets.test_riscv_hal import noise, run_script
 from DeployTest.targets.transfer_script import Script

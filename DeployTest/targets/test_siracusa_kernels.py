@@ -21,8 +21,8 @@ from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
 from deployer.operators.products import PRODUCTS
 from deployer.running import build, run
-from DeployTest.support import kernel_bench
-from DeployTest.support.kernel_bench import Step, canonical, lawful, step_of
+from DeployTest.support.kernels import kernel_bench
+from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 

@@ -11,8 +11,8 @@ from deployer.core import target as targets
 from deployer.core.plan import Options
 from deployer.running import build
 from deployer.running.kernels import COMMON, source_folders
-from DeployTest.support.cases import load_case, result_hash
-from DeployTest.support.command_line import refused
+from DeployTest.support.building.cases import load_case, result_hash
+from DeployTest.support.building.command_line import refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NATIVE = "host_flat"

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from deployer.frontend import parse
 from deployer.training.train_graph import build_train_graph
-from DeployTest.support.built_cases import (
+from DeployTest.support.graphs.built_cases import (
     DENSE,
     LAST,
     Array,
@@ -25,7 +25,7 @@ from DeployTest.support.built_cases import (
     produced,
     random,
 )
-from DeployTest.support.small_graphs import DATA, FLOAT, INT64, Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import DATA, FLOAT, INT64, Model, constant, node, value
 from DeployTest.support.tolerances import assert_close, table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

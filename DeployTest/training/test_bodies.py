@@ -12,9 +12,9 @@ from deployer.core.errors import DeployerWarning, UnsupportedOperator
 from deployer.core.operator import registry
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
-from DeployTest.support.built_cases import built, check_differences, graph_of, opened, random
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import Model, chain, constant, node, raises, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, node, raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.filterwarnings("ignore::UserWarning")]

@@ -12,8 +12,8 @@ from onnx import numpy_helper
 from deployer import pipeline
 from deployer.frontend import parse
 from DeployTest.models import resnet8
-from DeployTest.support.built_cases import CONVOLUTIONAL, generate
-from DeployTest.support.cases import compile_case, faults, result_hash, worst_difference
+from DeployTest.support.building.cases import compile_case, faults, result_hash, worst_difference
+from DeployTest.support.graphs.built_cases import CONVOLUTIONAL, generate
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -24,7 +24,7 @@ TOLERANCE = table()["training"]
 def test_training_is_pytorchs(name: str, tmp_path: Path) -> None:
     """The same net, written from its published table, trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    nets = importlib.import_module("DeployTest.support.torch_nets")
+    nets = importlib.import_module("DeployTest.support.references.torch_nets")
     module, options = CONVOLUTIONAL[name]
     folder = generate(name, tmp_path)
     net = getattr(nets, module.__name__.rpartition(".")[2])(options.get("batch_norm", True))

@@ -11,9 +11,9 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.operators.philox import drawn
 from deployer.training.train_graph import Report
 from deployer.verify.reference import run_training
-from DeployTest.support.built_cases import built, check_differences, graph_of, opened, random
-from DeployTest.support.command_line import bits, deployer
-from DeployTest.support.small_graphs import Model, chain, constant, infer, node, raises, value
+from DeployTest.support.building.command_line import bits, deployer
+from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
+from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, raises, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 TRAINS, RATIOS = constant("trains", np.array(True)), (0.5, 0.25)

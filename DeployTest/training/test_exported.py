@@ -10,8 +10,8 @@ import pytest
 
 from deployer.core.errors import DeployerWarning
 from deployer.training.train_graph import build_train_graph
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import Model, node, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.small_graphs import Model, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -11,9 +11,9 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch, ShapeMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
-from DeployTest.support.built_cases import built, check_differences, graph_of, mlp, opened, random
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import INT64, Model, chain, constant, infer, node, ops, raises, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, mlp, opened, random
+from DeployTest.support.graphs.small_graphs import INT64, Model, chain, constant, infer, node, ops, raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -13,9 +13,9 @@ from deployer.core.errors import DatasetMismatch, DeployerWarning, GraphProblem,
 from deployer.core.operator import losses
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.reference import run_training
-from DeployTest.support.built_cases import check_differences, gradients, graph_of, opened, random
-from DeployTest.support.command_line import bits, deployer, refused
-from DeployTest.support.small_graphs import INT64, Model, constant, node, value
+from DeployTest.support.building.command_line import bits, deployer, refused
+from DeployTest.support.graphs.built_cases import check_differences, gradients, graph_of, opened, random
+from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

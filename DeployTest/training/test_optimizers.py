@@ -13,11 +13,11 @@ from deployer.core.operator import Operator, Sample
 from deployer.frontend import parse
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
-from DeployTest.support.built_cases import opened
-from DeployTest.support.command_line import bits, deployer, refused
-from DeployTest.support.kernel_bench import run_step, step_of
+from DeployTest.support.building.command_line import bits, deployer, refused
+from DeployTest.support.graphs.built_cases import opened
+from DeployTest.support.kernels.kernel_bench import run_step, step_of
+from DeployTest.support.references.updates import RATE, UPDATES, narrow
 from DeployTest.support.tolerances import assert_close, table
-from DeployTest.support.updates import RATE, UPDATES, narrow
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 Array = np.ndarray[Any, Any]

@@ -15,9 +15,9 @@ from deployer.core.errors import DatasetMismatch, ShapeMismatch, UnsupportedOper
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Tiling
-from DeployTest.support.built_cases import built, check_differences, opened
-from DeployTest.support.cases import Built, compile_case, faults, result_hash
-from DeployTest.support.small_graphs import Model, constant, node, value
+from DeployTest.support.building.cases import Built, compile_case, faults, result_hash
+from DeployTest.support.graphs.built_cases import built, check_differences, opened
+from DeployTest.support.graphs.small_graphs import Model, constant, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

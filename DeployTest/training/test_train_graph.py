@@ -13,7 +13,7 @@ from deployer.frontend import parse
 from deployer.frontend.dataset import MARK
 from deployer.training.samples import write_npz
 from deployer.verify.reference import run_training
-from DeployTest.support.built_cases import (
+from DeployTest.support.graphs.built_cases import (
     GENERATED,
     LAST,
     built,
@@ -24,7 +24,7 @@ from DeployTest.support.built_cases import (
     opened,
     random,
 )
-from DeployTest.support.small_graphs import BOOL, FLOAT, INT64, node, value
+from DeployTest.support.graphs.small_graphs import BOOL, FLOAT, INT64, node, value
 from DeployTest.support.tolerances import table
 
 DOUBLE, UINT8 = onnx.TensorProto.DOUBLE, onnx.TensorProto.UINT8

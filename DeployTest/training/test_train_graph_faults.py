@@ -20,8 +20,8 @@ from deployer.core.errors import (
 from deployer.core.operator import registry
 from deployer.training.autodiff import Rule
 from deployer.training.train_graph import build_train_graph
-from DeployTest.support.built_cases import built, mlp, random
-from DeployTest.support.small_graphs import INT64, Model, chain, constant, node, raises, value
+from DeployTest.support.graphs.built_cases import built, mlp, random
+from DeployTest.support.graphs.small_graphs import INT64, Model, chain, constant, node, raises, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

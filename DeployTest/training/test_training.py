@@ -7,7 +7,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.plan import Options
-from DeployTest.support.cases import (
+from DeployTest.support.building.cases import (
     STRATEGY,
     Entry,
     canonical_hash,
@@ -20,7 +20,7 @@ from DeployTest.support.cases import (
     result_hash,
     worst_difference,
 )
-from DeployTest.support.summary import record
+from DeployTest.support.documents.summary import record
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

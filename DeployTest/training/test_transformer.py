@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from deployer import pipeline
 from DeployTest.models import transformer
-from DeployTest.support.cases import compile_case, faults, result_hash
+from DeployTest.support.building.cases import compile_case, faults, result_hash
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_training_is_pytorchs(folder: Path) -> None:
     """The same block trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    net = importlib.import_module("DeployTest.support.torch_nets").Encoder(
+    net = importlib.import_module("DeployTest.support.references.torch_nets").Encoder(
         transformer.WIDTH, transformer.HIDDEN, transformer.CLASSES
     )
     graph = onnx.load(str(folder.with_name("transformer.onnx"))).graph
@@ -38,7 +38,7 @@ def test_training_is_pytorchs(folder: Path) -> None:
     count, passes = (inputs[f"meta_{key}"].item() for key in ("data_size", "n_batches"))
     prefixes = ["", *(f"mb{k}_" for k in range(1, count))]
     samples = [tuple(torch.tensor(inputs[f"{p}arr_{i:04d}"]) for i in (0, 1)) for p in prefixes]
-    losses, weights = importlib.import_module("DeployTest.support.torch_nets").train(
+    losses, weights = importlib.import_module("DeployTest.support.references.torch_nets").train(
         net, samples, transformer.RATE, passes, 1
     )
     assert np.abs(np.array(losses) - outputs["loss"]).max() <= TOLERANCE["loss"]

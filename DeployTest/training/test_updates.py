@@ -14,9 +14,9 @@ from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import run_training
 from DeployTest.models import simple_mlp
-from DeployTest.support.built_cases import built, mlp, opened
-from DeployTest.support.command_line import deployer, refused
-from DeployTest.support.small_graphs import node
+from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.graphs.built_cases import built, mlp, opened
+from DeployTest.support.graphs.small_graphs import node
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

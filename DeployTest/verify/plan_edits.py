@@ -18,7 +18,7 @@ from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program
 from deployer.core.plan import Buffering, LevelUse, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.planning import lifetimes, schedule
-from DeployTest.support.small_graphs import BOOL, Case, Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import BOOL, Case, Model, constant, node, value
 
 L1 = 3000
 RESIDENT = ("b1", "y")
@@ -228,6 +228,15 @@ def in_step(p: Plan, name: str, /, **changes: Any) -> Plan:
     """The plan with a step changed; every change is a function of the old step."""
     steps = tuple(replace(s, **{k: v(s) for k, v in changes.items()}) if s.name == name else s for s in p.steps)
     return replace(p, steps=steps)
+
+
+def kernels_alone(p: Plan, name: str) -> Plan:
+    """The plan in which a step takes the cycles of its kernels and waits, and none for its argument table."""
+
+    def cycles(s: PlanStep) -> int:
+        return sum((*s.tile_cycles, *s.timeline.ingress_wait, *s.timeline.egress_wait))
+
+    return in_step(p, name, cycles=cycles)
 
 
 Which = Callable[[PlanStep, PlanOperand], bool]

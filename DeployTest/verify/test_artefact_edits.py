@@ -13,8 +13,8 @@ from deployer.codegen import generate
 from deployer.commands import reentry
 from deployer.core.errors import UserError
 from deployer.core.plan import Plan
-from DeployTest.support.cases import Built, case_dir, compile_case, result_hash
-from DeployTest.support.json_edits import edits, resealed
+from DeployTest.support.building.cases import Built, case_dir, compile_case, result_hash
+from DeployTest.support.building.json_edits import edits, resealed
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 EDITS = 30

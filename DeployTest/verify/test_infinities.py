@@ -13,9 +13,9 @@ from deployer.running.run import Outcome
 from deployer.verify import verdict
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
-from DeployTest.support.cases import worst_difference
-from DeployTest.support.command_line import LOSS, deployer
-from DeployTest.support.small_graphs import Case, chain, node
+from DeployTest.support.building.cases import worst_difference
+from DeployTest.support.building.command_line import LOSS, deployer
+from DeployTest.support.graphs.small_graphs import Case, chain, node
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

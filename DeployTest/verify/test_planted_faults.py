@@ -1,14 +1,13 @@
 """Faults planted in a copy of generated C are each caught by the host simulator, by the right name."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from deployer import pipeline
 from deployer.core.errors import RunFailed
-from DeployTest.support.cases import Built, compile_case, load_case
+from DeployTest.support.building.cases import Built, compile_case, load_case
+from DeployTest.support.building.planted import planted
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
 
@@ -17,18 +16,6 @@ pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
 def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A double-buffered program with many tiles."""
     return compile_case(load_case("autoencoder", models_root), tmp_path_factory.mktemp("c"), "double", 8000)
-
-
-def planted(built: Built, folder: Path, pattern: str, replacement: str, file: str = "TrainingNetwork.c") -> Built:
-    """A copy of the program with the first match of a pattern replaced; the match must exist."""
-    shutil.copytree(built.directory, folder)
-    path = folder / file
-    text, count = re.subn(pattern, replacement, path.read_text(), count=1, flags=re.MULTILINE)
-    assert count == 1, f"{pattern} does not occur"
-    path.write_text(text)
-    copy = Built(built.case, built.tiling, built.plan, folder)
-    pipeline.build_case(built.plan, folder)
-    return copy
 
 
 FAULTS = {

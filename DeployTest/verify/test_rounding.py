@@ -15,9 +15,9 @@ from deployer.verify.reference import Memory
 from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import misfit, recorded_passes
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.support.cases import compile_case, faults
-from DeployTest.support.small_graphs import Model, constant, node, value
-from DeployTest.support.turned import Hook, recorded_run
+from DeployTest.support.building.cases import compile_case, faults
+from DeployTest.support.graphs.small_graphs import Model, constant, node, value
+from DeployTest.support.graphs.turned import Hook, recorded_run
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

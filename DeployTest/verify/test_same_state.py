@@ -23,9 +23,9 @@ from deployer.verify.drift import drift_of, drift_svg
 from deployer.verify.reference import Memory
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, dscnn
-from DeployTest.support.cases import compile_case, faults
-from DeployTest.support.command_line import deployer
-from DeployTest.support.turned import Run, border_value, opened_border
+from DeployTest.support.building.cases import compile_case, faults
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.turned import Run, border_value, opened_border
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, 1e-5, 0))

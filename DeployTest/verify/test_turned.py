@@ -16,8 +16,8 @@ from deployer.verify.reference import Memory, run_training
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units, turning
 from deployer.verify.verdict import Expected
-from DeployTest.support.command_line import deployer
-from DeployTest.support.turned import UNIT, Run, at_border, border_value, opened_border, turned_value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.turned import UNIT, Run, at_border, border_value, opened_border, turned_value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MUTANTS = 120

@@ -11,7 +11,7 @@ from deployer.running.run import _outcome
 from DeployTest.faults.inject.draw import draw
 from DeployTest.faults.inject.judge import MODES, NOTHING, UNSEEN, judge, right_output
 from DeployTest.faults.inject.program import Program, Recipe, make
-from DeployTest.support.turned import PASSES, at_border
+from DeployTest.support.graphs.turned import PASSES, at_border
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 

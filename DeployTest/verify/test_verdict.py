@@ -26,9 +26,9 @@ from deployer.verify.reference import Memory, run_graph
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 from DeployTest.models import transformer
-from DeployTest.support.built_cases import built, generate, random
-from DeployTest.support.cases import SHARED, case_dir, compile_case, faults, needs_shared
-from DeployTest.support.small_graphs import Model, constant, node, value
+from DeployTest.support.building.cases import SHARED, case_dir, compile_case, faults, needs_shared
+from DeployTest.support.graphs.built_cases import built, generate, random
+from DeployTest.support.graphs.small_graphs import Model, constant, node, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from DeployTest.support.cases import SHARED, case_dir, needs_shared
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.cases import SHARED, case_dir, needs_shared
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 CASES = ("shared/Autoencoder", "autoencoder")

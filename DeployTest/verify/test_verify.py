@@ -36,8 +36,8 @@ from deployer.planning import lifetimes, place, schedule, tile
 from deployer.verify.boxes import axes_once, marked_once, strided_levels
 from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
-from DeployTest.support.kernel_bench import lawful
-from DeployTest.support.small_graphs import Case, chain, constant, infer, node
+from DeployTest.support.graphs.small_graphs import Case, chain, constant, infer, node
+from DeployTest.support.kernels.kernel_bench import lawful
 from DeployTest.verify.plan_edits import (
     G1,
     L1,

@@ -9,7 +9,7 @@ import pytest
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.verify.program import verify_program
-from DeployTest.support.small_graphs import BUFFER, TRAIN, Case, node
+from DeployTest.support.graphs.small_graphs import BUFFER, TRAIN, Case, node
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from DeployTest.models import autoencoder
-from DeployTest.support.command_line import deployer
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -140,9 +140,8 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     names = Names(plan)
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
-    kernels = Counter(s.kernel.symbol for s in steps)
-    if plan.tables:
-        kernels = Counter(s.kernel.symbol for s in steps if plan.tables[s.index] == s.index)
+    sharing, printer = sharers(plan.tables), Printer(names)
+    kernels = Counter(s.kernel.symbol for s in steps if sharing.get(s.index, s.index) == s.index)
     sizes = [" + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))]
     spans = [span for span in group_spans(plan.groups, len(plan.steps)) if plan.steps[span.start].graph == graph]
     if spans:
@@ -151,7 +150,6 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
         asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
     fetched = fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
-    sharing, printer = sharers(plan.tables), Printer(names)
     programs = [lower(step, fetched.get(step.index, 0), sharing.get(step.index)) for step in steps]
     functions, calls = functions_and_calls(programs, printer)
     holders = [p for p in programs if p.table == p.step]

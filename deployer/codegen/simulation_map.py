@@ -1,7 +1,7 @@
 """The render model of SimulationMap.c: the tables of a plan with which the host simulator checks the program."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deployer.codegen.c_names import Memory, memory_name
@@ -138,11 +138,11 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
     buffers += _table_buffers(plan, memory)
     tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
     sized, sharing = target.sized(len(plan.steps)), sharers(plan.tables)
-    own = {step: sized.address * fixed_addresses(plan.steps[step]) for step in sharing}
-    steps = tuple(
-        _step(s, [places[s.index, o.arg] for o in s.operands], tables, sized, fetched.get(s.index, 0), own)
-        for s in plan.steps
-    )
+    steps = []
+    for s in plan.steps:
+        own = sized.address * fixed_addresses(s) if s.index in sharing else 0
+        where = [places[s.index, o.arg] for o in s.operands]
+        steps.append(_step(s, where, tables, sized, fetched.get(s.index, 0), own))
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),
@@ -153,7 +153,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         ),
         buffers=tuple(buffers),
         tables=tables.views(),
-        steps=steps,
+        steps=tuple(steps),
         graphs=tuple(_graphs(plan)),
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
@@ -182,10 +182,8 @@ def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
         yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
 
 
-def _step(
-    step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int, own: Mapping[int, int]
-) -> SimStepView:
-    """A step that fetches that many bytes of argument tables; `own` are cycles in which steps set their addresses."""
+def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int, own: int) -> SimStepView:
+    """A step that fetches that many bytes of argument tables; `own` are the cycles in which it sets addresses."""
     loops = Loops(step)
     contention = target.contention if step.buffering == "double" else 0
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
@@ -201,7 +199,7 @@ def _step(
         scalar_count=count,
         tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
-        cycles=target.step + fetch_cycles(fetched, target, contention) + own.get(step.index, 0),
+        cycles=target.step + fetch_cycles(fetched, target, contention) + own,
         contention=contention,
     )
 

@@ -20,7 +20,8 @@ def shared_tables(tiling: Tiling, kinds: Sequence[int]) -> tuple[int, ...]:
     known, first = dict[Hashable, Hashable](), dict[Hashable, int]()
     tables = []
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        key = (kinds[step.index], *step.args.items(), loop_key(choice), loop_key(choice.stage))
+        # As texts, arguments that are 0.0 and -0.0 differ.
+        key = (kinds[step.index], repr(step.args), loop_key(choice), loop_key(choice.stage))
         if key not in known:
             program = lower(drafted(step, choice))
             kept = tuple((name, value) for name, value in program.arguments if not has_address(value))
@@ -33,12 +34,14 @@ def shared_tables(tiling: Tiling, kinds: Sequence[int]) -> tuple[int, ...]:
 def with_shared_tables(tiling: Tiling, runs: StepRuns) -> tuple[Tiling, StepRuns] | None:
     """The tiling with shared tables in place of its groups, and its runs; `runs` are those with groups.
 
-    None where the tables do not fit the area of the groups, or the addresses that steps set take too many cycles.
+    None without groups, where the tables do not fit their area, or where the addresses that steps set take too many
+    cycles.
     """
-    schedule = tiling.lifetimes.schedule
-    tables = shared_tables(tiling, runs.kinds)
-    size = shared_bytes(tables, schedule.steps, runs.target)
-    if not tiling.groups or size > tiling.table_bytes:
+    if not tiling.groups:
         return None
-    shared, others = replace(tiling, table_bytes=size, groups=(), tables=tables), runs.with_tables(schedule, tables)
+    schedule, tables = tiling.lifetimes.schedule, shared_tables(tiling, runs.kinds)
+    size = shared_bytes(tables, schedule.steps, runs.target)
+    if size > tiling.table_bytes:
+        return None
+    shared, others = replace(tiling, table_bytes=size, groups=(), tables=tables), runs.with_tables(tables)
     return (shared, others) if hardly_longer(predicted(shared, others), predicted(tiling, runs)) else None

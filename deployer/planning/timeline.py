@@ -1,7 +1,8 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 from deployer.core.access import Span
 from deployer.core.cost import Clock, kernel_cost, kernel_cycles
@@ -30,20 +31,16 @@ class StepRun:
     staging: Staging | None
 
 
-def simulate(
-    step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0, shares: bool = False
-) -> StepRun:
+def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool, fetched: int = 0) -> StepRun:
     """Run the step's program on the clock. `fresh` says that the lazy-reset flag of the pass is set.
 
-    The step begins with the fetch of that many bytes of argument tables, or sets the addresses of one that it shares.
+    The step begins with the fetch of that many bytes of argument tables.
     """
-    draft = drafted(step, choice)
     kernels = _kernels(step, choice, target, list(choice.walk(step.access)))
     clock = Clock(target.hops, target.contention if choice.buffering == "double" else 0)
     clock.run(target.step + fetch_cycles(fetched, target, clock.contention))
-    clock.run(target.address * fixed_addresses(draft) * shares)
     run = ProgramRun(clock, kernels, {FLAG.name: int(fresh)})
-    run.block(lower(draft, fetched).body)
+    run.block(lower(drafted(step, choice), fetched).body)
     staging = None
     if choice.stage is not None:
         stage, moved = choice.stage, run.moved[USUAL]
@@ -69,20 +66,22 @@ class StepRuns:
         self.fetched, self.sharing = fetched_bytes(groups, schedule.steps, target), frozenset(sharers(tables))
         self._runs: dict[Hashable, StepRun] = {}
 
-    def with_tables(self, schedule: Schedule, tables: Sequence[int]) -> "StepRuns":
-        """Those of the same schedule with these tables that steps share, and no groups."""
-        others = StepRuns(schedule, self.target, (), tables)
-        others._runs = self._runs
+    def with_tables(self, tables: Sequence[int]) -> "StepRuns":
+        """Those of the same schedule with these tables that steps share, and no groups; both know each other's runs."""
+        others = copy(self)
+        others.fetched, others.sharing = {}, frozenset(sharers(tables))
         return others
 
     def of(self, step: Step, choice: StepTiling) -> StepRun:
-        """The run of a step of the schedule."""
-        fetched, shares = self.fetched.get(step.index, 0), step.index in self.sharing
-        cost = fetched, shares
-        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), cost)
+        """The run of a step of the schedule; one that shares its table first sets the addresses in it."""
+        fetched = self.fetched.get(step.index, 0)
+        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
-            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched, shares)
-        return self._runs[key]
+            self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
+        run = self._runs[key]
+        if step.index not in self.sharing:
+            return run
+        return replace(run, cycles=run.cycles + self.target.address * fixed_addresses(drafted(step, choice)))
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Operand, Windowed
-from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Start, Stride
+from deployer.core.declarations import UpdateNumber
+from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep, StepTiling
 
 Span = tuple[int, int]
@@ -153,7 +154,8 @@ def lasting(step: PlanStep, value: ArgValue) -> float | None:
             return _lasting_stride(step, arg, axis, pieces)
         case Offset(arg, axis):
             return _lasting_offset(_operand(step, arg), axis, pieces)
-    return None
+        case Flag() | UpdateNumber():
+            return None
 
 
 def steady_addresses(step: PlanStep) -> int:

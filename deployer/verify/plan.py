@@ -16,7 +16,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.verify.boxes import Span, axis_spans, cuts, cuts_within, largest_box, lasting, steady_addresses
+from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
@@ -89,7 +89,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     tables = f"tables have {plan.table_bytes} B, tiled {tiling.table_bytes}"
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
-    need(plan.tables == tiling.tables, "table", f"steps have the tables {plan.tables}, tiled {tiling.tables}")
+    need(plan.tables == tiling.tables, "table", "steps share other argument tables than tiled")
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")
@@ -139,7 +139,7 @@ def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: 
     for d in step.dims:
         text = f"{_place(step)}: tile {d.name}={d.tile} is not within 1..{d.size}"
         need(1 <= d.tile <= d.outer <= d.size, "plan", text)
-    pieces = {d.name: cuts_within(d.size, d.outer, d.tile) for d in step.dims}
+    pieces = step_pieces(step)
     loops = pieces, {d.name: cuts(d.size, d.outer) for d in step.dims}
     for o in declared.access.operands:
         rule = "ingress" if o.reads else "egress"
@@ -306,7 +306,7 @@ def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
 
     `fetch` cycles of the step, at least, are those of its argument table, and none of the tiles'.
     """
-    tiles = math.prod(len(cuts_within(d.size, d.outer, d.tile)) for d in step.dims)
+    tiles = math.prod(map(len, step_pieces(step).values()))
     place = _place(step)
     need(len(step.tile_cycles) == tiles, "cycles", f"{place}: {tiles} tiles, {len(step.tile_cycles)} costs")
     need(min(step.tile_cycles) > 0, "cycles", f"{place} has a tile without cost")

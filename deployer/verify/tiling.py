@@ -87,7 +87,7 @@ def check_tables(
     need(not groups or sound, "table", f"groups begin at steps {groups}, graphs at {sorted(graphs)} of {len(steps)}")
     of_all = tables or range(len(steps))
     firsts = len(of_all) == len(steps) and all(0 <= table <= step for step, table in enumerate(of_all))
-    need(firsts, "table", f"tables {tables} are not those of {len(steps)} steps")
+    need(firsts, "table", f"{len(tables)} numbers of tables are not those of {len(steps)} steps")
     for step, table in enumerate(of_all):
         same = of_all[table] == table and steps[table] == steps[step]
         need(same, "table", f"step {step} has the table of step {table}, which is none for its graph and kernel")

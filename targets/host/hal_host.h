@@ -32,7 +32,7 @@ typedef struct {
     host_order_t dma_order;
     host_guards_t guards;
     uint32_t turn;  /* passes since the last update, where a run goes on that another program began */
-    uint32_t flush; /* so many passes, those included, have an update behind them whatever their number; 0: none have */
+    uint32_t flush; /* an update follows the pass of this number, counted on from `turn`, in any case; 0: no pass */
     uint32_t seed;
 } host_t;
 extern host_t host;

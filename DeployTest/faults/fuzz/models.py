@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
-from DeployTest.support.peers import OPSET, as_in_file, as_input, gives_truths, version_of
+from DeployTest.support.references.peers import OPSET, as_in_file, as_input, gives_truths, version_of
 
 from .draw import Draw
 

@@ -10,8 +10,8 @@ from deployer.core.errors import DeployerWarning, ShapeMismatch
 from deployer.core.ir import Program
 from deployer.frontend import check, parse
 from deployer.training.train_graph import build_train_graph
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import Model, node, raises, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.small_graphs import Model, node, raises, value
 
 pytestmark = [pytest.mark.host]
 NUMBERS = (1.0, 0.1, -3.0, 1.5)

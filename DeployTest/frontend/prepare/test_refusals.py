@@ -6,7 +6,7 @@ import pytest
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.operator import registry
-from DeployTest.support.small_graphs import Model, infer, node, raises, value
+from DeployTest.support.graphs.small_graphs import Model, infer, node, raises, value
 
 pytestmark = [pytest.mark.host]
 X = value("x", (2, 6))

@@ -7,7 +7,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.support.cases import HERE, compile_case, faults, worst_difference
+from DeployTest.support.building.cases import HERE, compile_case, faults, worst_difference
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 FOLDER = HERE.parent / "out" / "runtime-cases"

@@ -15,8 +15,8 @@ from deployer.core import artefact
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.core.plan import Plan
 from deployer.frontend.runtime.checkpoint import read_checkpoint
-from DeployTest.support.command_line import bits, deployer, refused
-from DeployTest.support.runtime_cases import (
+from DeployTest.support.building.command_line import bits, deployer, refused
+from DeployTest.support.graphs.runtime_cases import (
     ADAMW,
     EACH,
     PASSES,
@@ -32,7 +32,7 @@ from DeployTest.support.runtime_cases import (
     samples,
     trained,
 )
-from DeployTest.support.small_graphs import raises, value
+from DeployTest.support.graphs.small_graphs import raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

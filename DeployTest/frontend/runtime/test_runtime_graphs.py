@@ -11,8 +11,8 @@ from onnx import helper
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.operators.arithmetic.div import Div
-from DeployTest.support.command_line import deployer
-from DeployTest.support.small_graphs import (
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.graphs.small_graphs import (
     INT64,
     TRAIN,
     Case,

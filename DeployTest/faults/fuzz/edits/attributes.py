@@ -7,7 +7,7 @@ from onnx import AttributeProto, helper
 
 from deployer.core.operator import registry
 from DeployTest.faults.fuzz.draw import Draw
-from DeployTest.support.peers import OPSET
+from DeployTest.support.references.peers import OPSET
 
 from .register import edits_of
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from DeployTest.support.small_graphs import BOOL, FLOAT, INT64, Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import BOOL, FLOAT, INT64, Model, constant, node, value
 
 Arrays = dict[str, npt.NDArray[Any]]
 BATCH, PASSES, EACH, CLASSES = 4, 6, 2, 3

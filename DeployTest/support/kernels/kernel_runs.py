@@ -13,8 +13,8 @@ from deployer.operators.declared import printed_kernels
 from deployer.operators.views.compile_time import Folded
 from deployer.running.build import toolchain
 from deployer.running.kernels import COMMON, kernel_source
-from DeployTest.support.gradients import evaluate
-from DeployTest.support.kernel_bench import run_step, step_of
+from DeployTest.support.kernels.gradients import evaluate
+from DeployTest.support.kernels.kernel_bench import run_step, step_of
 
 Sizes = Callable[[Access], Mapping[str, int]]
 

@@ -31,7 +31,7 @@ from deployer.core.operator import (
 from deployer.core.target import load
 from deployer.running import build
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMON = ROOT / "targets" / "common"
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")

@@ -15,7 +15,7 @@ from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, run_graph
 from DeployTest.models import autoencoder, deep_autoencoder, digits, dscnn, mobilenet_v1, resnet8, simple_mlp
-from DeployTest.support.small_graphs import Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import Model, constant, node, value
 from DeployTest.support.tolerances import assert_close
 
 Array = np.ndarray[Any, Any]

@@ -11,9 +11,9 @@ from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Operator, Sample, operator_of, registry
 from deployer.operators.views.compile_time import Folded
-from DeployTest.support.gradients import both_ways, by_reference
-from DeployTest.support.kernel_bench import Step, bits, lawful, step_of
-from DeployTest.support.kernel_runs import KernelRuns
+from DeployTest.support.kernels.gradients import both_ways, by_reference
+from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, step_of
+from DeployTest.support.kernels.kernel_runs import KernelRuns
 from DeployTest.support.tolerances import Bound, bound, table
 
 FORWARD, GRADIENT = "forward", "gradient"

@@ -11,11 +11,11 @@ import onnxruntime
 
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Sample, registry
-from DeployTest.support.accuracy_cases import Case
-from DeployTest.support.gradients import both_ways
-from DeployTest.support.kernel_bench import Step, step_of
-from DeployTest.support.kernel_runs import KernelRuns
-from DeployTest.support.peers import run_by_onnx, run_by_torch, torch_module
+from DeployTest.support.kernels.accuracy_cases import Case
+from DeployTest.support.kernels.gradients import both_ways
+from DeployTest.support.kernels.kernel_bench import Step, step_of
+from DeployTest.support.kernels.kernel_runs import KernelRuns
+from DeployTest.support.references.peers import run_by_onnx, run_by_torch, torch_module
 from DeployTest.support.tolerances import table
 
 U = 2.0**-24
@@ -25,7 +25,7 @@ HEAD = (
     f"| function | result | data | length | {' | '.join(COLUMNS)} | contract |",
     "|---|---|---|---|---|---|---|---|---|",
 )
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "accuracy.md"
 
 
 @dataclass(frozen=True)

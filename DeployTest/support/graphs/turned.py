@@ -15,7 +15,7 @@ from deployer.verify.checks import Judge
 from deployer.verify.reference import Memory, initial_memory, run_pass
 from deployer.verify.same_state import Recorded, recorded_passes
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.support.small_graphs import Model, constant, node, value
+from DeployTest.support.graphs.small_graphs import Model, constant, node, value
 
 Array = np.ndarray[Any, Any]
 UNIT = 3

@@ -1,6 +1,7 @@
-"""Parts of the documentation that the product itself knows: `python -m DeployTest.support.site_pages` renews them.
+"""Parts of the documentation that the product itself knows.
 
-They are the table of operators, the kinds of errors, and messages as commands print them.
+`python -m DeployTest.support.documents.site_pages` renews them: the table of operators, the kinds of errors, and
+messages as commands print them.
 """
 
 import contextlib
@@ -16,11 +17,11 @@ import onnx
 
 from deployer.commands.listings import OPERATOR_HEADINGS, operator_rows
 from deployer.core import errors
-from DeployTest.support.command_line import deployer
-from DeployTest.support.pages import generated, renew
-from DeployTest.support.small_graphs import Model, node, value
+from DeployTest.support.building.command_line import deployer
+from DeployTest.support.documents.pages import generated, renew
+from DeployTest.support.graphs.small_graphs import Model, node, value
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 Part = tuple[Path, tuple[str, str], Callable[[], str]]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array
-from DeployTest.support.peers import Formula
+from DeployTest.support.references.peers import Formula
 
 LENGTHS = (64, 576, 2304, 9216, 110592)
 """Terms of a sum: a plane of 8 x 8, the products of a convolution, planes of 48 x 48 and 96 x 96, and 12 of those."""

@@ -16,7 +16,7 @@ from deployer.frontend.dataset import load
 from deployer.verify.reference import run_training
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 Value = onnx.ValueInfoProto
 Nodes = Sequence[onnx.NodeProto]

@@ -12,7 +12,7 @@ import pytest
 
 from deployer import cli
 from deployer.commands.parser import parser
-from DeployTest.support.cases import HERE
+from DeployTest.support.building.cases import HERE
 
 LOSS = re.compile(r"^\[loss (\d+)\] computed=(\S+) ref=(\S+) diff=(\S+)$", re.MULTILINE)
 BENCH = re.compile(

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"deployer": "deployer", **{name: f"deployer/{name}" for name in ("targets", "templates", "tilers")}}
 SUFFIXES = (".py", ".toml", ".c", ".h", ".mako", ".ld", ".S", ".txt")
 STARTED = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from DeployTest.support.cases import Entry
+from DeployTest.support.building.cases import Entry
 
 Cycles = tuple[int, int]
 Rows = dict[str, dict[tuple[str, str, int], dict[str, Cycles]]]

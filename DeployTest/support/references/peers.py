@@ -15,7 +15,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.frontend.node_checks import MISFITS
 from deployer.operators.declared import Declared
-from DeployTest.support.kernel_bench import Step
+from DeployTest.support.kernels.kernel_bench import Step
 
 OPSET = 21
 """The version of a model, unless the operator is of a later one."""

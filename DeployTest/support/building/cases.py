@@ -20,7 +20,7 @@ from deployer.running.run import Outcome
 from deployer.verify import verdict
 from deployer.verify.tolerances import TOLERANCES
 
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parents[2]
 SHARED = HERE.parent.parent / "shared" / "data"
 CANONICAL_L1 = 240000
 STRATEGY = {"singlebuffer": "single", "doublebuffer": "double", "auto": "auto"}
@@ -193,6 +193,12 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
     """What the verdict has against a run: values, movements of tensors, accumulators."""
     return judging.judged(built.case, built.plan, outcome, TOLERANCES.weight)[0].faults
+
+
+def check_clock(built: Built, outcome: Outcome) -> None:
+    """The simulator took the plan's cycles for each graph of a training case."""
+    cycles = [int(outcome.bench[name]) for name in ("train_cycles", "opt_cycles")]
+    assert cycles == [built.plan.cycles(graph) for graph in built.plan.graphs]
 
 
 _canonical: dict[str, str] = {}

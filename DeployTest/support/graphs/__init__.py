@@ -1,0 +1,1 @@
+"""Graphs, cases and samples that tests make."""
