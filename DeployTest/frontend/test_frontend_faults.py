@@ -113,7 +113,11 @@ def test_empty_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "array"), [((), np.zeros(1, np.float32)), ((3,), np.zeros(3, np.int64)), ((3,), np.zeros(3, np.bool_))]
+    ("shape", "array"),
+    [
+        ((), np.zeros(1, np.float32)),
+        *(((3,), np.zeros(3, kind)) for kind in (np.int64, np.bool_, np.float16, np.float64)),
+    ],
 )
 def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, tmp_path: Path) -> None:
     """What a graph input declares is what its initializer has; an unknown extent is any."""

@@ -256,6 +256,14 @@ REFUSED: dict[str, tuple[Model, str]] = {
         chain(node("Clip", ("c", "x"), ("y",), "odd"), x=(1,), initializers=(constant("c", np.float32(1)),)),
         "min is float32[1]",
     ),
+    "Concat with an input without name": (
+        chain(node("Concat", ("x", "x", ""), ("y",), "odd", axis=0), x=(3,)),
+        "its input 2 has no name",
+    ),
+    "InstanceNormalization of rows": (
+        reduction("InstanceNormalization", f32(1, 1, 1), f32(0, 0, 0), x=(2, 3)),
+        "no axis behind its channels",
+    ),
     "Flatten before version 11": (replace(reduction("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
     "Squeeze by no axes of one element": (
         reduction("Squeeze", np.array([], np.int64), x=(1, 3)),

@@ -28,7 +28,8 @@ _NOTES = {"name", "type", "doc_string", "ref_attr_name"}
 class Form:
     """Least and most inputs and outputs, and the kind of each attribute, as ONNX names kinds (`INT`, `FLOATS`, ...).
 
-    `required` are attributes that a node has, `needed` the positions of inputs that have a name in any node.
+    `required` are attributes that a node has, `needed` the positions of inputs that have a name in any node; where
+    `rest` is not -1, all from that position on have one, too.
     """
 
     inputs: Range
@@ -36,6 +37,7 @@ class Form:
     attributes: Mapping[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     needed: frozenset[int] = frozenset()
+    rest: int = -1
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,14 @@ MICROSOFT = "com.microsoft"
 def schema_form(op: str, version: int) -> Form:
     """The form of ONNX's operator of that name, which the default domain got at that version."""
     schema = onnx.defs.get_schema(op, version, "")
+    kinds = onnx.defs.OpSchema.FormalParameterOption
     return Form(
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
         {name: str(attribute.type).rpartition(".")[2] for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
-        frozenset(
-            i for i, x in enumerate(schema.inputs) if x.option == onnx.defs.OpSchema.FormalParameterOption.Single
-        ),
+        frozenset(i for i, x in enumerate(schema.inputs) if x.option == kinds.Single),
+        next((i for i, x in enumerate(schema.inputs) if x.option == kinds.Variadic), -1),
     )
 
 
@@ -96,7 +98,7 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
     instead = {extra.instead_of for extra in extras.values()}
     for position, name in enumerate(proto.input):
-        if not name and position in form.needed - instead:
+        if not name and (position in form.needed - instead or 0 <= form.rest <= position):
             return f"its input {position} has no name", "a name for each input that is not optional"
     for attribute in proto.attribute:
         if attributes.count(attribute.name) > 1:

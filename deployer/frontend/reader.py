@@ -10,7 +10,6 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
-from deployer.core.forms import family
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
@@ -105,7 +104,7 @@ def holds_bools(proto: onnx.NodeProto) -> bool:
 
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
-    """Raise ShapeMismatch where a graph input has an initializer of another shape or kind of element than declared."""
+    """Raise ShapeMismatch where a graph input has an initializer of another shape or element type than declared."""
     declared, kind = _declared(item, _kind), _kind(item.name, default.data_type)
     shape = declared.shape
     fits = shape is None or (
@@ -118,10 +117,9 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
 
 
 def _kind(name: str, element: int) -> str:
-    """The target's dtype for an element type; the type's own name for bools and integers that int32 holds too."""
-    kind = _element(name, element)
-    own = kind == "int32" and family(element) != TensorProto.INT64
-    return TensorProto.DataType.Name(element).lower() if own else kind
+    """ONNX's name of an element type; ShapeMismatch if no target has it."""
+    _element(name, element)
+    return TensorProto.DataType.Name(element).lower()
 
 
 def check_tensors(sequences: Iterable[str]) -> None:

@@ -28,6 +28,7 @@ WIDE = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float
 WIDE |= {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
 WIDE |= {f"tensor({name})": np.dtype(name).type for name in ("int8", "uint8", "int16", "uint16", "uint32", "uint64")}
 HALF = "tensor(float16)"
+NARROW = re.compile(r"tensor\(u?int(8|16)\)")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def _code(line: str) -> str:
 def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mapping[str, Array]) -> dict[str, Array]:
     """A value for each data input: the one that came with the model where it fits, else one drawn."""
     arrays: dict[str, Array] = {}
-    read = {name for node in program.nodes for name in node.inputs}
+    read = {program.storage(name) for name in program.outputs}
+    read |= {name for node in program.nodes for name in node.inputs}
     for name in dict.fromkeys([*program.data, *kinds]):
         if name not in program.tensors:
             shape: tuple[int, ...] = feeds[name].shape if name in feeds else (1,)
@@ -149,6 +151,8 @@ def _inputs(draw: Draw, program: Program, kinds: Mapping[str, str], feeds: Mappi
         if kinds.get(name) == "tensor(bool)":
             array = array.astype(np.bool_)
         arrays[name] = np.abs(array).astype(np.int32) % 3 if integer and name not in feeds else array
+        if NARROW.match(kinds.get(name, "")):  # a sample of that type holds no other numbers
+            arrays[name] = _wide(arrays[name].astype(np.int64), kinds[name])
         arrays[name] = arrays[name].astype(np.int32 if integer else np.float32)
     return _in_range(program, arrays)
 
@@ -166,7 +170,7 @@ def _in_range(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _wide(array: Array, kind: str) -> Array:
-    return np.asarray(array, WIDE.get(kind, np.float32))
+    return np.asarray(array).astype(WIDE.get(kind, np.float32))
 
 
 def _check(
