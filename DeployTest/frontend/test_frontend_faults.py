@@ -110,6 +110,8 @@ def test_empty_names(tmp_path: Path) -> None:
         infer(tmp_path, replace(graph, outputs=(*graph.outputs, value("", ()))))
     with raises(GraphProblem, "input 1 of the", "has no name"):
         infer(tmp_path, replace(graph, inputs=(*graph.inputs, value("", (1,)))))
+    with raises(GraphProblem, "initializers without name", "the one at 0"):
+        infer(tmp_path, replace(graph, initializers=[constant("", np.ones(3, np.float32))]))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ def check_parts(model: ModelProto) -> None:
     parts = (
         ("sparse initializers", [t.values.name for t in graph.sparse_initializer], "store them as dense initializers"),
         ("quantization annotations", [a.tensor_name for a in graph.quantization_annotation], "export in float32"),
+        (
+            "initializers without name",
+            [f"the one at {i}" for i, t in enumerate(graph.initializer) if not t.name],
+            "name them; in ONNX an empty name stands for what is left out",
+        ),
         ("training_info", [t.algorithm.name for t in model.training_info], "export the training graph itself"),
     )
     for part, names, hint in parts:
