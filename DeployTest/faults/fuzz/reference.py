@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -255,12 +255,8 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
     The noise is a float32 unit roundoff of the largest operand or result of the node, as sums have; what only such
     a graph magnifies, at a pole or by cancellation, is no difference of meaning.
     """
-    generator, runs, sizes = np.random.default_rng(0), [], list[float]()
-    for _ in range(NOISY):
-        memory = Memory(program, np.float64)
-        memory.update(data)
-        run_graph(program.graphs[0], memory, _noise(memory, generator, sizes))
-        runs.append(memory[name].astype(np.float64))
+    sizes: list[float] = []
+    runs = [memory[name].astype(np.float64) for memory in _noisy_runs(program, data, sizes)]
     # An element of which the noise leaves no digit may as well be infinite elsewhere: it lies at a pole.
     changes = np.array([np.isfinite(run) != np.isfinite(exact) for run in runs]).any(0)
     changes |= np.array([np.abs(run - exact) >= np.abs(exact) for run in runs]).any(0) & ~np.isfinite(other)
@@ -273,6 +269,25 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
     distance = np.abs(np.where(wild, 0, other) - np.where(wild, 0, exact))
     unclear = changes.any() or not wild.any()
     return bool(unclear and (distance <= table()["fuzz"]["float32"]["rounding"] * moved.max(initial=0.0)).all())
+
+
+def moved_by_noise(program: Program, data: Mapping[str, Array], exact: Mapping[str, Array]) -> float:
+    """How far noise of one rounding in every float result moves the outputs at most, where these are finite."""
+    with np.errstate(all="ignore"):
+        moves = [
+            np.abs(memory[name] - exact[name]) for memory in _noisy_runs(program, data, []) for name in program.outputs
+        ]
+    return max(float(move[np.isfinite(move)].max(initial=0.0)) for move in moves)
+
+
+def _noisy_runs(program: Program, data: Mapping[str, Array], sizes: list[float]) -> Iterator[Memory]:
+    """What some runs with noise leave; `sizes` gets those of operands and results."""
+    generator = np.random.default_rng(0)
+    for _ in range(NOISY):
+        memory = Memory(program, np.float64)
+        memory.update(data)
+        run_graph(program.graphs[0], memory, _noise(memory, generator, sizes))
+        yield memory
 
 
 def _noise(memory: Memory, generator: np.random.Generator, largest: list[float]) -> Trace:
