@@ -119,7 +119,8 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
 def _kind(name: str, element: int) -> str:
     """ONNX's name of an element type; ShapeMismatch if no target has it."""
     _element(name, element)
-    return TensorProto.DataType.Name(element).lower()
+    kind: str = TensorProto.DataType.Name(element)
+    return kind.lower()
 
 
 def check_tensors(sequences: Iterable[str]) -> None:
