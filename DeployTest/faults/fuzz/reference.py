@@ -62,11 +62,11 @@ def session(data: bytes | Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(data if isinstance(data, bytes) else str(data), options)
 
 
-def _what_counts(path: Path) -> bytes | Path:
-    """The model without nodes whose results nobody reads, and without declared types of values in between: to the
-    compiler the first mean nothing, and the second follow from the nodes.
+def _what_counts(path: Path) -> Path:
+    """The model without nodes and initializers whose values nobody reads, and without declared types of values in
+    between: to the compiler the first mean nothing, and the second follow from the nodes.
 
-    The file itself where it has neither, or external data, which lies beside it.
+    It lies beside the file, for the sake of external data.
     """
     model = onnx.load(path, load_external_data=False)
     makers = {name: node for node in model.graph.node for name in node.output if name}
@@ -78,13 +78,17 @@ def _what_counts(path: Path) -> bytes | Path:
         read |= new
         unvisited.extend(sorted(new))
     live = [node for node in model.graph.node if read.intersection(filter(None, node.output))]
-    bare = len(live) == len(model.graph.node) and not model.graph.value_info
-    if bare or any(tensor.external_data for tensor in model.graph.initializer):
+    held = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    if len(live) == len(model.graph.node) and len(held) == len(model.graph.initializer) and not model.graph.value_info:
         return path
+    for field, kept in ((model.graph.node, live), (model.graph.initializer, held)):
+        copies = [type(x).FromString(x.SerializeToString()) for x in kept]
+        del field[:]
+        field.extend(copies)
     del model.graph.value_info[:]
-    del model.graph.node[:]
-    model.graph.node.extend(live)
-    return model.SerializeToString()
+    what_counts = path.with_name("what-counts.onnx")
+    what_counts.write_bytes(model.SerializeToString())
+    return what_counts
 
 
 def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Array], shown: str) -> str:
@@ -206,7 +210,7 @@ def _equal(
             continue
         if magnified(*_unfolded(program, data, model), name, exact[name], np.asarray(expected[name])):
             continue
-        text = "\n".join([shown, *_nan_lines(program, data)])
+        text = "\n".join([shown, *_nan_lines(*_unfolded(program, data, model))])
         if not excused("different", f"{difference}\n{text}"):
             raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{text}")
 
