@@ -116,7 +116,7 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(data, target_data)
+    samples, held_out = case.split_samples(data, target_data, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
@@ -144,10 +144,11 @@ class _Case:
     def metrics(self) -> Metrics:
         return metrics_of(self.problem.graph, self.run.top)
 
-    def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
+    def split_samples(self, source: Source, target: Path | None, warn: Warn) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
         run, types = self.run, self.problem.graph.sampled
-        samples = read_samples(source, types, str(source) if isinstance(source, Path | str) else "data", target)
+        place = str(source) if isinstance(source, Path | str) else "data"
+        samples = read_samples(source, types, place, target, warn=warn)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -156,7 +157,7 @@ class _Case:
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
         place = "the validation set"
-        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes)
+        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes, warn)
 
     def check_watched(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -289,7 +290,8 @@ class _Fit:
     def _keep(self, place: Place, is_best: bool) -> None:
         """Write a checkpoint, first as the best one if it is: whoever finds the checkpoint finds the best one, too."""
         content = checkpoint_bytes(place, self.origin)
-        output.write(self.directory, {**({BEST: content} if is_best else {}), CHECKPOINT: content}, self.force)
+        files = {**({BEST: content} if is_best else {}), CHECKPOINT: content}
+        output.write(self.directory, files, self.force, lasting=True)
 
     def _weights(self, state: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Parameters, and running statistics, by the model's names."""

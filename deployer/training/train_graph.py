@@ -192,7 +192,7 @@ def _check_counts(samples: int, n_accum: int, n_batches: int | None, flush: bool
         )
 
 
-def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
+def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Passes:
     check_samples(case.sampled.values(), count)
     nodes = (*case.model.raw.nodes, *case.loss.nodes)
     ends = numbers.index_ends(case.state.nodes, case.state.types, case.state.root)
