@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from deployer.core.access import Access
+from deployer.core.access import Access, Weighing
 from deployer.core.declarations import (
     Accumulator,
     Choices,
@@ -187,7 +187,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, ABC):
+class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Weighing, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output

@@ -307,7 +307,9 @@ class _Fit:
         elif run.overfit is not None and end.ended != REACHED:
             reached = f"{end.best:.4g}" if end.best is not None else "unknown"
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
-        notes = [note for note in (feed.order.note, feed.updates.note(end.passes)) if note]
+        drawn = ", ".join(self.case.problem.drawn)
+        initial = f"initial weights drawn by {self.case.task.initial} from seed {run.seed}: {drawn}" if drawn else ""
+        notes = [note for note in (initial, feed.order.note, feed.updates.note(end.passes)) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
