@@ -43,7 +43,12 @@ def _shells() -> Collection[str]:
 
 
 PRINTERS = (
-    ("schema", "print the JSON schema of a file that other commands write", "file", ("plan", "tiling", "report")),
+    (
+        "schema",
+        "print the JSON schema of a file that other commands write",
+        "file",
+        ("plan", "tiling", "report", "fit-report"),
+    ),
     ("completion", "print a script that completes this command's words in a shell", "shell", _Choices(_shells)),
 )
 """Commands that print one thing for other programs: name, what it does, their only argument and its choices."""

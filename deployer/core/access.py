@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from deployer.core.ir import Node, TensorType
 from deployer.core.safe_text import identifier
 
 Span = tuple[int, int]
@@ -374,22 +373,3 @@ def loads(operand: Operand, access: Access, sizes: Mapping[str, int], order: tup
     counts = [-(-access.dim(name).size // sizes[name]) for name in order]
     depends = [i for i, name in enumerate(order) if name in operand.dims and counts[i] > 1]
     return math.prod(counts[: depends[-1] + 1]) if depends else 1
-
-
-@dataclass(frozen=True)
-class Fans:
-    """How wide a weight is: it leads from so many `inputs` to so many `outputs`, where windows overlap from all taps.
-
-    They are those of PyTorch's `torch.nn.init`, by which initial weights are scaled.
-    """
-
-    inputs: int
-    outputs: int
-
-
-class Weighing:
-    """The part of an operator that adds up products: which inputs may be the weights of these; by default none."""
-
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """How wide each input that may be a weight is, by its position."""
-        return {}

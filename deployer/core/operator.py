@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from deployer.core.access import Access, Weighing
+from deployer.core.access import Access
 from deployer.core.declarations import (
     Accumulator,
     Choices,
@@ -19,14 +19,14 @@ from deployer.core.declarations import (
     Decisions,
     Fusible,
     Loss,
-    Modes,
     Optimizer,
     Recomputed,
     Sums,
     UpdateNumber,
+    Weighing,
 )
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Rule
+from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Modes, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk

@@ -17,7 +17,7 @@ from deployer.core.target import native
 from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.feed import Feed
-from deployer.fitting.history import EpochRow, history_csv
+from deployer.fitting.history import EpochRow, FitReport, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.pages.page import fit_page
@@ -30,6 +30,7 @@ from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.rates.windows import Updates
 from deployer.running import output
+from deployer.running.report import printable
 from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
@@ -326,12 +327,16 @@ class _Fit:
             best_running,
             self.samples.classes,
         )
-        record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
-        record |= {"classes": list(self.samples.classes)} if self.samples.classes else {}
+        state = (*said[:2], end.passes, end.ended, end.best_epoch, end.rows, self.samples.classes)
+        record = printable(asdict(FitReport(verdict, judge.text, *state)))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
         page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)
-        files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
+        files: dict[str, str | bytes] = {
+            HISTORY: history_csv(end.rows),
+            PAGE: page,
+            REPORT: json_text(record, allow_nan=False),
+        }
         if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
             output.discard(self.directory, TRAINED)
         else:

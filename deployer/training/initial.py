@@ -13,7 +13,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
-from deployer.core.access import Fans
+from deployer.core.declarations import Fans
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import operator_of
 from deployer.core.safe_text import one_line

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deployer.core.access import Access, At, Dim, Fans, Operand, Whole, Window
-from deployer.core.declarations import ACTIVATION
+from deployer.core.access import Access, At, Dim, Operand, Whole, Window
+from deployer.core.declarations import ACTIVATION, Fans
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (

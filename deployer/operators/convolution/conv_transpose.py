@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deployer.core.access import Fans
+from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.convolution.conv_grad_x import ConvGradX

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.access import Access, Axis, Fans, Reach, Window
+from deployer.core.access import Access, Axis, Reach, Window
+from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.limits import check_elements

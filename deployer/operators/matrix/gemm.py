@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Access, At, Axis, Broadcast, Dim, Fans, Operand
-from deployer.core.declarations import ACTIVATION, Addend
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.declarations import ACTIVATION, Addend, Fans
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured

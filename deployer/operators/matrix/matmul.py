@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deployer.core.access import Fans
+from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Fans
+from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample
