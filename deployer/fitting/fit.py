@@ -196,7 +196,7 @@ class _Case:
         task, run = self.task, self.run
         rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
         rule["groups"] = [repr(group) for group in task.groups]
-        given = [task.loss, run.n_accum, run.seed, run.shuffle, run.rest, run.overfit]
+        given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "rest", "overfit")}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
