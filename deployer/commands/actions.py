@@ -314,6 +314,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         statistics=a.statistics,
         axes=requests.axes_of(a),
         expected=requests.expected_of(a),
+        initial=a.init,
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))

@@ -84,12 +84,14 @@ def show_schema(a: argparse.Namespace, console: Terminal) -> int:
     """The JSON schema of a file that commands write, alone on standard output."""
     from deployer.commands.json_schema import artefact_schema, record_schema
     from deployer.core.plan import Plan, Tiling
+    from deployer.fitting.history import FitReport
     from deployer.running.report import WARNINGS, Report
 
     schemas = {
         "plan": lambda: artefact_schema(Plan),
         "tiling": lambda: artefact_schema(Tiling),
         "report": lambda: record_schema(Report, {"warnings": WARNINGS}),
+        "fit-report": lambda: record_schema(FitReport, {}),
     }
     print(json_text(schemas[a.file]()), end="")
     return 0

@@ -43,7 +43,12 @@ def _shells() -> Collection[str]:
 
 
 PRINTERS = (
-    ("schema", "print the JSON schema of a file that other commands write", "file", ("plan", "tiling", "report")),
+    (
+        "schema",
+        "print the JSON schema of a file that other commands write",
+        "file",
+        ("plan", "tiling", "report", "fit-report"),
+    ),
     ("completion", "print a script that completes this command's words in a shell", "shell", _Choices(_shells)),
 )
 """Commands that print one thing for other programs: name, what it does, their only argument and its choices."""
@@ -162,7 +167,9 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     text = "renew running statistics of norms in each pass, as PyTorch defines them"
     p.add_argument("--statistics", action="store_true", help=text)
     add_leftover(p, "skip")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    p.add_argument(
+        "--seed", type=seed, metavar="N", help="of the samples that are drawn, --init and dropout (default 0)"
+    )
     add_output(p, "where the two folders of the case go", required=True)
 
 
@@ -188,6 +195,9 @@ def _add_task(p: LateParser) -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    text = "draw initial weights from --seed, scaled by how wide each is; biases, scales and tables stay as they are:"
+    text += " one of %(choices)s (default: those of the file)"
+    p.add_argument("--init", choices=_Choices(_initial_rules), default="", metavar="RULE", help=text)
     text = "names that the module's parameters have, one per line: those that the file lacks get a warning"
     p.add_argument("--parameters", type=path, metavar="names.txt", help=text)
     add_axes(p)
@@ -206,6 +216,12 @@ def _optimizers() -> Collection[str]:
     from deployer.core.operator import optimizers
 
     return optimizers()
+
+
+def _initial_rules() -> Collection[str]:
+    from deployer.training.initial import RULES
+
+    return RULES
 
 
 def _add_settings(p: LateParser) -> None:

@@ -4,11 +4,12 @@ The form of an operator that ONNX knows comes from ONNX's schema; other operator
 Rules, which operators share, turn nodes of older versions into today's form.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Literal
 
+import numpy.typing as npt
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
@@ -241,6 +242,45 @@ class IntegerRange:
     def overflow_of(self, node: Node) -> Overflow:
         """The types that results of this node may overflow."""
         return self.overflow
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A node that does not renew what it keeps from pass to pass, and the node behind it that does so in place."""
+
+    node: Node
+    update: Node
+
+
+class Modes:
+    """The part of an operator that says how it is in training and how in use; by default there is no difference.
+
+    In training it may draw random numbers: `passes` is the position of the input that takes the number of the pass.
+    """
+
+    passes: ClassVar[int | None] = None
+
+    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
+        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
+        say which.
+        """
+        return False
+
+    def drawless(self, node: Node) -> Node:
+        """A node that draws, as it is where it does not."""
+        return node
+
+    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
+        return node, {}
+
+    def is_in_use(self, node: Node) -> bool:
+        """Whether the node has the form of use, where there is another for training: what it keeps stands still."""
+        return False
+
+    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
+        return None
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]

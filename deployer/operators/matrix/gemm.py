@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.declarations import ACTIVATION, Addend
+from deployer.core.declarations import ACTIVATION, Addend, Fans
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
@@ -151,6 +151,11 @@ class Gemm(Operator):
             product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
         if b.needs_grad(0):
             product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """From K to M for A, from K to N for B."""
+        (m, k), (_, n) = _ends(node, *(types[name].shape for name in node.inputs[:2]))
+        return {0: Fans(k, m), 1: Fans(k, n)}
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""

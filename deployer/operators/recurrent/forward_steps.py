@@ -6,11 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
-from deployer.core.ir import AttrValue, Node
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample
 from deployer.operators.recurrent.recurrence import PLACES, Recurrence, drawn
 from deployer.operators.view import reshape_to
+
+WEIGHTS = "r"
+"""The kernel pointer of R, [gates x units, units]."""
 
 
 class ForwardSteps(Recurrence):
@@ -30,6 +34,12 @@ class ForwardSteps(Recurrence):
         named = zip(self.pointers(writes=True), self.outputs_of(node), strict=True)
         outputs = [name or (fresh(f"{node.name}_{arg}") if arg in self.saved else "") for arg, name in named]
         return replace(node, outputs=tuple(outputs))
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """R leads from the units of a step to all gates of the next."""
+        position = self.pointers(writes=False).index(WEIGHTS)
+        gates, units = types[node.inputs[position]].shape
+        return {position: Fans(units, gates)}
 
     def kept(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> dict[str, str]:
         """What the gradient reads, computed again where the node did not save it; errors for other gradients."""
@@ -66,7 +76,7 @@ class ForwardSteps(Recurrence):
         sizes = {"t": time, "b": batch, "u": units, "h": units, **PLACES, "g": self.gates, "s": self.stored}
         values: dict[str, Array | None] = {}
         for arg in self.pointers(writes=False):
-            scale = np.float32(1 / np.sqrt(units) if arg == "r" else 1)
+            scale = np.float32(1 / np.sqrt(units) if arg == WEIGHTS else 1)
             present = (stated or arg not in self.states) and arg not in self.absent(attrs)
             values[arg] = drawn(f"{self.name}{arg}", self.shape(arg, sizes)) * scale if present else None
         return values
