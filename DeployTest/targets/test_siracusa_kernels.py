@@ -322,6 +322,39 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
     assert 2 * (one_more - even) < double - even
 
 
+@pytest.mark.parametrize(
+    ("inner", "tile", "c", "attrs", "form"),
+    [
+        (1, 1, None, {}, "outer"),
+        (1, 1, (12, 16), {}, "added"),
+        (1, 1, (16,), {}, "added"),
+        (1, 1, (12, 1), {}, "matrix"),
+        (1, 1, (12, 16), {"alpha": 2.0}, "matrix"),
+        (1, 1, None, {"activation": "Relu"}, "matrix"),
+        (8, 1, None, {}, "matrix"),
+        (8, 8, None, {}, "matrix"),
+    ],
+)
+def test_form_of_an_outer_product(
+    inner: int, tile: int, c: tuple[int, ...] | None, attrs: dict[str, AttrValue], form: str
+) -> None:
+    """The cost model takes for one what the kernel does: no part of a longer sum, nothing that is finished otherwise."""
+    shapes = [(12, inner), (inner, 16), *([c] if c else [])]
+    step = step_of(
+        registry()["Gemm"], Sample("outer", tuple(normal(0, math.prod(x)).reshape(x) for x in shapes), attrs)
+    )
+    assert registry()["Gemm"].work(step.node, step.access, {**step.access.sizes, "k": tile}).form == form
+
+
+@COMPILER
+@SIMULATOR
+def test_outer_products_add_c(tmp_path: Path) -> None:
+    """With a C of rows they are no product of matrices, which would take more than twice as long."""
+    jobs = [gemm_job(40, 64, 1, "tn", **changed) for changed in ({"beta": 1.0}, {"beta": 1.0, "alpha": 2.0})]
+    added, finished = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
+    assert 2 * added < finished
+
+
 @COMPILER
 @SIMULATOR
 def test_the_clock_repeats(tmp_path: Path) -> None:
