@@ -338,7 +338,7 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
 def test_form_of_an_outer_product(
     inner: int, tile: int, c: tuple[int, ...] | None, attrs: dict[str, AttrValue], form: str
 ) -> None:
-    """The cost model takes for one what the kernel does: no part of a longer sum, nothing that is finished otherwise."""
+    """The cost model takes for one what the kernel does: no part of a longer sum, none that is finished otherwise."""
     shapes = [(12, inner), (inner, 16), *([c] if c else [])]
     step = step_of(
         registry()["Gemm"], Sample("outer", tuple(normal(0, math.prod(x)).reshape(x) for x in shapes), attrs)
