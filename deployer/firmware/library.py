@@ -1,7 +1,7 @@
 """A library as files: everything a template prints, and the texts by their names in the folder."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -20,7 +20,7 @@ from deployer.firmware.names import check_name
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.sources import kernel_sources, library_rules
-from deployer.firmware.steps import StepsView, steps_view
+from deployer.firmware.steps import NOWHERE, StepsView, steps_view
 from deployer.frontend.dataset import Dataset
 
 GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
@@ -31,6 +31,17 @@ SAMPLES = "samples.h"
 """The example's samples, in its own folder, where an include looks first."""
 NEEDED = ("exact_f32.h", "fma_f32.c")
 """How a library finds out how its machine rounds, and a way out where that is another one."""
+
+
+@dataclass(frozen=True)
+class KeptView:
+    """A tensor of the state: its place and words, whether it is a weight, the number of its first content, if any."""
+
+    at: int
+    count: int
+    is_weight: int
+    first: CText
+    note: CText
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +92,8 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         f"include/{made.name}.h": "header.h",
         f"src/{made.name}.h": "forward.h",
         f"src/{made.name}.c": "network.c",
+        f"src/{made.name}_own.h": "own.h",
+        f"src/{made.name}_state.c": "state.c",
         f"src/{made.name}_weights.h": "weights.h",
         f"src/{made.name}_weights.c": "weights.c",
         "examples/main.c": "main.c",
@@ -94,7 +107,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     own |= {name: name for name in ("Makefile", "CMakeLists.txt")}
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(made))
-    files["weights.bin"] = state.first_image(made.plan, view.first)
+    files["weights.bin"] = state.first_image(view.layout, view.first)
     files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
     files["manifest.json"] = json_text(_manifest(view, files))
     return dict(sorted(files.items()))
@@ -137,14 +150,16 @@ class _View:
         self.train_steps = len(self.steps.paced.calls)
         self.integers = ONCE if any("i32_at" in a for k in self.steps.kernels for _, a in k.places) else ()
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
-        self.kept = tuple((names.home(h.storage), h.bytes // state.WORD) for h in state.kept_homes(plan))
-        self.kept_bytes = sum(count for _, count in self.kept) * state.WORD
-        self.state_bytes = state.image_bytes(plan)
-        number = state.identity(plan)
-        self.identity_low, self.identity_high = number & 0xFFFFFFFF, number >> 32
-        self.ready = (self.identity_low ^ self.identity_high) | 1
-        self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
         self.first = state.first_parts(plan, program, made.dataset.weights)
+        self.layout = state.state_layout(plan, program, self.first)
+        self.kept = _kept(self.layout, self.first, homes)
+        self.kept_bytes = sum(row.count for row in self.kept) * state.WORD
+        self.state_bytes, self.weights_bytes, self.changes_bytes = self.layout.most
+        halves = [(number & 0xFFFFFFFF, number >> 32) for number in self.layout.identities]
+        self.image_kinds = tuple((*half, most) for half, most in zip(halves, self.layout.most, strict=True))
+        self.ready = (halves[0][0] ^ halves[0][1]) | 1
+        self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
+        self.slot_magic, self.head_bytes = int.from_bytes(state.SLOT_MAGIC, "little"), state.HEADER.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
@@ -175,6 +190,20 @@ def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
     )
 
 
+def _kept(layout: state.StateLayout, parts: Sequence[state.Part], homes: Mapping[str, int]) -> tuple[KeptView, ...]:
+    firsts = {part.home.storage: index for index, part in enumerate(parts)}
+    return tuple(
+        KeptView(
+            homes[k.home.storage],
+            k.home.bytes // state.WORD,
+            int(k.is_weight),
+            code(str(firsts.get(k.home.storage, NOWHERE))),
+            c_comment(f"{k.home.storage}: {k.home.type}"),
+        )
+        for k in layout.kept
+    )
+
+
 def _platformio(made: Material) -> dict[str, object]:
     """PlatformIO's description of the library."""
     return {
@@ -193,9 +222,10 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
     """What the library is, for programs: sizes, tensors, places in weights.bin, and a digest of each file."""
     made, place = view.made, state.HEADER.size
     tensors = []
-    for home in state.kept_homes(made.plan):
+    for kept in view.layout.kept:
+        home = kept.home
         kind = {"name": home.storage, "type": home.type.dtype, "shape": list(home.type.shape)}
-        tensors.append({**kind, "at": place})
+        tensors.append({**kind, "weight": kept.is_weight, "at": place})
         place += home.bytes
     contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     return {
@@ -208,6 +238,7 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,
+        "identities": [f"{number:016x}" for number in view.layout.identities],
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }
 
