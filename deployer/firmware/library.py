@@ -238,6 +238,7 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,
+        "accumulate": made.plan.options.accumulate,
         "identities": [f"{number:016x}" for number in view.layout.identities],
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.render import loaded_homes
-from deployer.core.ir import DTYPES, Program
+from deployer.core.ir import DTYPES, Program, Tensor
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import json_line
@@ -77,10 +77,15 @@ def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:
     return np.ascontiguousarray(array, np.dtype(home.type.dtype).newbyteorder("<")).reshape(-1).view("<u4")
 
 
+def is_state(tensor: Tensor) -> bool:
+    """Whether a tensor that lasts is an optimizer's or a counter, which no sample file holds; else it is a weight."""
+    return tensor.data is not None
+
+
 def state_layout(plan: Plan, program: Program, parts: Sequence[Part]) -> StateLayout:
     """What images of the model hold: what lasts in the plan's order, then gradients that outlive a pass."""
     lasting = [plan.home(plan.storage_of[name]) for name in plan.weights]
-    kept = [Kept(home, program.tensors[home.storage].data is None) for home in lasting]
+    kept = [Kept(home, not is_state(program.tensors[home.storage])) for home in lasting]
     kept += [Kept(home, False) for home in plan.accumulators]
     whole = HEADER.size + sum(k.home.bytes for k in kept) + DIGEST.size
     weights = HEADER.size + sum(k.home.bytes for k in kept if k.is_weight) + DIGEST.size

@@ -65,14 +65,36 @@ ${v.rate_text}
 
 <%text>##</%text> State
 
-`${v.name}_save` writes ${v.state_bytes} bytes, `${v.name}_load` takes them back, on any machine; `weights.bin` is the state that a run begins
-with. All numbers are little-endian: `dply`, the format's version, the model's identity (8 bytes), the length, the passes since the last
-update, then these tensors, and the 64-bit FNV-1a digest of all that.
+An image of the state is made by `${v.name}_save` in memory, and by `${v.name}_flash_save` in flash; `${v.name}_load` and
+`${v.name}_flash_load` take it back, on any machine. `weights.bin` is the state that a run begins with.
 
-| index | tensor | elements |
-|---:|---|---|
+| kind | holds | bytes |
+|---|---|---:|
+| `${v.upper}_KEEP_STATE` | all tensors below: training goes on with the same bits | ${v.state_bytes} |
+| `${v.upper}_KEEP_WEIGHTS` | weights; loaded, the optimizer is as at first | ${v.weights_bytes} |
+| `${v.upper}_KEEP_CHANGES` | weights that differ from the first ones, for libraries that begin with the same | at most ${v.changes_bytes} |
+
+Flash has two slots for images, in sectors of their own, each of ${v.upper}_SLOT_HEAD bytes more than an image at least, and three functions:
+
+```c
+static int flash_read(void *context, uint32_t address, void *bytes, uint32_t count);
+static int flash_write(void *context, uint32_t address, const void *bytes, uint32_t count); /* one unit */
+static int flash_erase(void *context, uint32_t address, uint32_t count);                    /* a slot */
+
+static const ${v.name}_flash_t flash = {
+    .read = flash_read, .write = flash_write, .erase = flash_erase,
+    .slots = {0x08040000, 0x08060000}, .slot_bytes = 0x20000, .unit_bytes = 4, /* an example */
+};
+```
+
+They answer 0 where all went well; reading an address whose bits were cut may fail, and never must end the program. After `${v.name}_init`,
+`${v.name}_flash_load` finds the last image that is whole; a cut of the power at any time costs no more than the save that it ends.
+`deployer state show FILE` reads images, and dumps of flash; the format is in deployer's documentation.
+
+| index | tensor | elements | |
+|---:|---|---|---|
 % for row in v.weight_rows:
-| ${row.index} | `${row.label}` | `${row.kind}${row.shape}` |
+| ${row.index} | `${row.label}` | `${row.kind}${row.shape}` | ${row.role} |
 % endfor
 
 <%text>##</%text> Other machines
