@@ -136,6 +136,8 @@ static void check_images(void) {
 }
 
 static void train_dense(float *losses) {
+    static const uint32_t budgets[PASSES] = {0, 1000, 2000, UINT32_MAX};
+    uint32_t last = 0;
     float loss;
     NEED(dense_init(&plain) == DENSE_OK && dense_init(&mixed) == DENSE_OK);
     for (uint32_t pass = 0; pass < PASSES; pass++) {
@@ -144,13 +146,17 @@ static void train_dense(float *losses) {
         predict_dense(&mixed, (pass + 1) % PASSES);
         fill_dense(&mixed, pass);
         NEED(dense_train_step_begin(&mixed) == DENSE_OK);
-        for (uint32_t left = DENSE_STEPS; left > pass + 1; left -= pass + 1) {
-            NEED(dense_train_step_continue(&mixed, pass + 1, &loss) == DENSE_MORE);
+        uint32_t parts = 1;
+        dense_status_t status;
+        while ((status = dense_train_step_continue(&mixed, budgets[pass], &loss)) == DENSE_MORE) {
             NEED(dense_predict(&mixed) == DENSE_ERROR_RUNNING && dense_update(&mixed) == DENSE_ERROR_RUNNING);
             NEED(dense_train_step(&mixed, &loss) == DENSE_ERROR_RUNNING);
             NEED(dense_load(&mixed, image, sizeof image) == DENSE_ERROR_RUNNING);
+            parts++;
         }
-        NEED(dense_train_step_continue(&mixed, pass + 1, &loss) == DENSE_OK && !memcmp(&loss, &losses[pass], sizeof loss));
+        NEED(status == DENSE_OK && !memcmp(&loss, &losses[pass], sizeof loss));
+        NEED(pass ? parts < last : parts == DENSE_STEPS);
+        last = parts;
         NEED(dense_train_step_continue(&mixed, 1, &loss) == DENSE_ERROR_EARLY);
         predict_dense(&mixed, (pass + 2) % PASSES); /* the gradient waits meanwhile */
         NEED(dense_update(&mixed) == DENSE_OK);

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployer.firmware.sources import library_rules
-from DeployTest.firmware import nets
-from DeployTest.firmware.test_library import WARNINGS, packaged, ran
+from DeployTest.firmware.test_library import WARNINGS, ran
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 HERE = Path(__file__).parent
@@ -38,34 +37,33 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the library `adapted`, and beside it its objects but for that of states."""
-    root = tmp_path_factory.mktemp("flash")
-    folder = packaged("adapted", nets.adapted_case(root / "case"), root / "library")
-    ran("make", "-s", "-C", folder, "build/libadapted.a", f"CFLAGS=-O1 {' '.join(WARNINGS)}")
-    return folder
+def objects(adapted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, built."""
+    build = tmp_path_factory.mktemp("flash")
+    ran("make", "-s", "-C", adapted, f"{build}/libadapted.a", f"BUILD={build}", f"CFLAGS=-O1 {' '.join(WARNINGS)}")
+    return build / "libadapted.a"
 
 
-def checked(folder: Path, state: Path, program: Path, warnings: Sequence[str] = ()) -> Path:
+def checked(folder: Path, objects: Path, state: Path, program: Path, warnings: Sequence[str] = ()) -> Path:
     """The program that checks states, with this source of them."""
     flags = [f"-std=c{library_rules().standard}", "-O2", *library_rules().flags, *warnings]
     includes = [f"-I{folder}/include", f"-I{folder}/src"]
-    ran("gcc", *flags, *includes, HERE / "check_flash.c", state, folder / "build/libadapted.a", "-lm", "-o", program)
+    ran("gcc", *flags, *includes, HERE / "check_flash.c", state, objects, "-lm", "-o", program)
     return program
 
 
-def test_cuts(objects: Path, tmp_path: Path) -> None:
+def test_cuts(adapted: Path, objects: Path, tmp_path: Path) -> None:
     """Every byte of a first and of a second save, and every 11th of the save after each of those cuts."""
-    program = checked(objects, objects / "src/adapted_state.c", tmp_path / "check", WARNINGS)
+    program = checked(adapted, objects, adapted / "src/adapted_state.c", tmp_path / "check", WARNINGS)
     found = re.fullmatch(r"cuts (\d+) lost 0\n", ran(program, 11))
     assert found
     assert int(found[1]) > 100_000
 
 
 @pytest.mark.slow
-def test_all_cuts(objects: Path, tmp_path: Path) -> None:
+def test_all_cuts(adapted: Path, objects: Path, tmp_path: Path) -> None:
     """Every byte of the save after each cut, too."""
-    program = checked(objects, objects / "src/adapted_state.c", tmp_path / "check")
+    program = checked(adapted, objects, adapted / "src/adapted_state.c", tmp_path / "check")
     found = re.fullmatch(r"cuts (\d+) lost 0\n", ran(program, 1))
     assert found
     assert int(found[1]) > 2_000_000
@@ -73,10 +71,10 @@ def test_all_cuts(objects: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str, objects: Path, tmp_path: Path) -> None:
+def test_faults(name: str, adapted: Path, objects: Path, tmp_path: Path) -> None:
     """A fault in the library's code ends the check."""
-    text, (right, wrong) = (objects / "src/adapted_state.c").read_text(), FAULTS[name]
+    text, (right, wrong) = (adapted / "src/adapted_state.c").read_text(), FAULTS[name]
     assert text.count(right) == 1
     (tmp_path / "state.c").write_text(text.replace(right, wrong))
     with pytest.raises(AssertionError, match=r"line |lost"):
-        ran(checked(objects, tmp_path / "state.c", tmp_path / "check"), 11)
+        ran(checked(adapted, objects, tmp_path / "state.c", tmp_path / "check"), 11)

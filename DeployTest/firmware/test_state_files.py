@@ -10,20 +10,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from DeployTest.firmware import nets
-from DeployTest.firmware.test_library import packaged
 from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 HEAD, SEAL = 28, 8
 WEIGHTS = {"down": (1, 3), "up": (2, 1)}
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of the adapter, beside its case."""
-    root = tmp_path_factory.mktemp("states")
-    return packaged("adapted", nets.adapted_case(root / "case"), root / "library")
 
 
 def digest(content: bytes) -> bytes:
@@ -67,32 +58,32 @@ def imported(library: Path, arrays: dict[str, "np.ndarray"], kind: str, folder: 
     return (folder / "made.bin").read_bytes()
 
 
-def test_round_trips(library: Path, tmp_path: Path) -> None:
+def test_round_trips(adapted: Path, tmp_path: Path) -> None:
     """Export and import give the same bytes, for each kind; arrays have the values of the image."""
-    first, archive = (library / "weights.bin").read_bytes(), tmp_path / "out.npz"
-    assert deployer("state", "export", library / "weights.bin", "-o", archive) == 0
+    first, archive = (adapted / "weights.bin").read_bytes(), tmp_path / "out.npz"
+    assert deployer("state", "export", adapted / "weights.bin", "-o", archive) == 0
     arrays = arrays_of(archive)
-    assert imported(library, arrays, "state", tmp_path) == first
+    assert imported(adapted, arrays, "state", tmp_path) == first
     arrays = {name: array + 1 for name, array in arrays.items()}
     for kind, held in (("state", 10), ("weights", 2), ("changes", 2)):
-        image = imported(library, arrays, kind, tmp_path)
+        image = imported(adapted, arrays, kind, tmp_path)
         assert resealed(image) == image
         out = tmp_path / f"{kind}.npz"
-        assert deployer("state", "export", tmp_path / "made.bin", "--library", library, "-o", out) == 0
+        assert deployer("state", "export", tmp_path / "made.bin", "--library", adapted, "-o", out) == 0
         found = arrays_of(out)
         assert len(found) == held
         assert all(found[name].tobytes() == arrays[name].tobytes() for name in found)
     one = {"up": arrays["up"]}
-    changes = imported(library, one, "changes", tmp_path)
+    changes = imported(adapted, one, "changes", tmp_path)
     assert changes[HEAD:-SEAL] == struct.pack("<I2f", 1, *one["up"].reshape(-1)), "one tensor of two, with its number"
 
 
-def test_models(library: Path, tmp_path: Path) -> None:
+def test_models(adapted: Path, tmp_path: Path) -> None:
     """A model gets the weights of an image, and gives them back; frozen weights and the graph stay."""
-    model = next(library.parent.glob("case/**/adapted.onnx"))
+    model = next(adapted.parent.glob("case/**/adapted.onnx"))
     weights = {name: np.full(shape, 0.5, np.float32) for name, shape in WEIGHTS.items()}
-    image, out = imported(library, weights, "changes", tmp_path), tmp_path / "out.onnx"
-    words = ("--library", library, "-o", out)
+    image, out = imported(adapted, weights, "changes", tmp_path), tmp_path / "out.onnx"
+    words = ("--library", adapted, "-o", out)
     assert deployer("state", "export", tmp_path / "made.bin", "--model", model, *words) == 0
     before, after = onnx.load(model), onnx.load(out)
     assert before.graph.node == after.graph.node
@@ -100,19 +91,19 @@ def test_models(library: Path, tmp_path: Path) -> None:
         expected = weights.get(old.name, numpy_helper.to_array(old))
         assert numpy_helper.to_array(new).tobytes() == expected.tobytes()
     again = tmp_path / "again.bin"
-    assert deployer("state", "import", out, "--library", library, "--kind", "changes", "-o", again) == 0
+    assert deployer("state", "import", out, "--library", adapted, "--kind", "changes", "-o", again) == 0
     assert again.read_bytes() == image
 
 
-def test_dumps_of_flash(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The newest whole image of a dump is taken, also where numbers begin again; all are shown."""
     images = [
-        imported(library, {"up": np.full((2, 1), value, np.float32)}, "weights", tmp_path) for value in (1.0, 2.0)
+        imported(adapted, {"up": np.full((2, 1), value, np.float32)}, "weights", tmp_path) for value in (1.0, 2.0)
     ]
     path = tmp_path / "dump.bin"
     for first, second, newest in ((7, 8, 1), (8, 7, 0), (2**32 - 1, 0, 1)):
         path.write_bytes(b"slot" + bytes(60) + in_slot(images[0], first) + in_slot(images[1], second))
-        result = shown(capsys, path, "--library", library)
+        result = shown(capsys, path, "--library", adapted)
         assert [image["save"] for image in result["images"]] == [first, second]
         assert [image["at"] for image in result["images"]] == [80, 272]
         assert result["tensors"][1]["least"] == newest + 1.0
@@ -120,25 +111,25 @@ def test_dumps_of_flash(library: Path, tmp_path: Path, capsys: pytest.CaptureFix
     damaged = bytearray(path.read_bytes())
     damaged[272 + 30] ^= 1
     path.write_bytes(damaged)
-    result = shown(capsys, path, "--library", library)
+    result = shown(capsys, path, "--library", adapted)
     assert [image["whole"] for image in result["images"]] == [True, False]
     assert result["tensors"][1]["least"] == 1.0
     path.write_bytes(20 * in_slot(images[0][:-1] + b"!", 1))
     assert "too many images" in refused(capsys, "state", "show", path)
 
 
-def test_no_number(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_number(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no number is none in JSON, and makes no other one of a mean."""
-    imported(library, {"up": np.array([[np.nan], [np.inf]], np.float32)}, "weights", tmp_path)
-    row = shown(capsys, tmp_path / "made.bin", "--library", library)["tensors"][1]
+    imported(adapted, {"up": np.array([[np.nan], [np.inf]], np.float32)}, "weights", tmp_path)
+    row = shown(capsys, tmp_path / "made.bin", "--library", adapted)["tensors"][1]
     assert [row[key] for key in ("least", "most", "mean")] == [None, None, None]
     assert shown(capsys, tmp_path / "made.bin")["tensors"] == []
 
 
-def test_damaged_images(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_images(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong with an image is said with its numbers; what is sealed and unfit is refused as well."""
-    path, words = tmp_path / "image.bin", ("--library", library)
-    good = imported(library, {"up": np.ones((2, 1), np.float32)}, "changes", tmp_path)
+    path, words = tmp_path / "image.bin", ("--library", adapted)
+    good = imported(adapted, {"up": np.ones((2, 1), np.float32)}, "changes", tmp_path)
 
     def told(content: bytes) -> str:
         path.write_bytes(content)
@@ -161,16 +152,16 @@ def test_damaged_images(library: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "too large" in refused(capsys, "state", "show", path, *words)
 
 
-def test_refusals(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Requests without a meaning, files that are there, arrays that do not fit, folders that are no library's."""
-    image, out = library / "weights.bin", tmp_path / "out.npz"
+    image, out = adapted / "weights.bin", tmp_path / "out.npz"
     assert "takes no --kind" in refused(capsys, "state", "show", image, "--kind", "state")
     assert "writes a file" in refused(capsys, "state", "export", image)
     assert "is no .npz or .onnx" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.txt")
     assert "--model" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.onnx")
     assert deployer("state", "export", image, "-o", out) == 0
     assert "is there" in refused(capsys, "state", "export", image, "-o", out)
-    start = ("state", "import", tmp_path / "given.npz", "-o", tmp_path / "made.bin", "--library", library)
+    start = ("state", "import", tmp_path / "given.npz", "-o", tmp_path / "made.bin", "--library", adapted)
     for array, message in ((np.zeros((1, 2)), "another shape"), (np.zeros((2, 1), np.complex64), "not an npz archive")):
         np.savez(tmp_path / "given.npz", up=array)
         assert message in refused(capsys, *start)
@@ -185,8 +176,8 @@ def test_refusals(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     np.savez(tmp_path / "given.npz", other=np.zeros(1))
     assert "has no tensor of the library" in refused(capsys, *start, "--force")
     assert "manifest.json does not exist" in refused(capsys, *start[:-1], tmp_path, "--force")
-    shutil.copytree(library, tmp_path / "other")
-    manifest = json.loads((library / "manifest.json").read_text())
+    shutil.copytree(adapted, tmp_path / "other")
+    manifest = json.loads((adapted / "manifest.json").read_text())
     for key, value in (("state", [1]), ("identities", ["0"]), ("accumulate", True), ("state", manifest["state"] * 2)):
         (tmp_path / "other/manifest.json").write_text(json.dumps({**manifest, key: value}))
         assert "is no manifest of a library" in refused(capsys, *start[:-1], tmp_path / "other", "--force")

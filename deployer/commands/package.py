@@ -55,8 +55,9 @@ def material(
     program, rates = _rated(case)
     program = with_prediction(program, case.train, predicted, warn)
     verify_program(program)
-    _, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, options), progress)
-    return Material(check_name(name), case.directory.resolve().name, plan, program, case.dataset, rates)
+    tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, options), progress)
+    schedule, title = tiling.lifetimes.schedule, case.directory.resolve().name
+    return Material(check_name(name), title, plan, program, schedule, case.dataset, rates)
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:

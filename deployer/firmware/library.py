@@ -2,18 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 import deployer
 from deployer.codegen.c_names import Names
 from deployer.codegen.generate import TEMPLATES, rendered
 from deployer.codegen.render import Constant, number_count
+from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.level import RESIDENT
-from deployer.core.plan import Plan, target_of
+from deployer.core.plan import Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
 from deployer.firmware import interface, pages, state
 from deployer.firmware.names import check_name
@@ -21,6 +22,7 @@ from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.sources import kernel_sources, library_rules
 from deployer.firmware.steps import NOWHERE, StepsView, steps_view
+from deployer.firmware.stretches import step_cycles, stretches
 from deployer.frontend.dataset import Dataset
 
 GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
@@ -55,6 +57,7 @@ class Material:
     case: str
     plan: Plan
     program: Program
+    schedule: Schedule
     dataset: Dataset
     rates: tuple[float, ...]
 
@@ -148,6 +151,9 @@ class _View:
         self.rated = ONCE if made.dataset.rates.size else ()
         self.steps: StepsView = steps_view(plan, GRAPHS)
         self.train_steps = len(self.steps.paced.calls)
+        cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
+        self.cycles = listed([f"{number}u" for number in cycles])
+        self.costs, self.stretches = code(rules.costs), stretches(made.schedule)
         self.integers = ONCE if any("i32_at" in a for k in self.steps.kernels for _, a in k.places) else ()
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
         self.first = state.first_parts(plan, program, made.dataset.weights)
@@ -235,6 +241,7 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         "plan": digest(made.plan),
         "target": made.plan.options.target,
         "bytes": {"struct": view.struct_bytes, "weights": view.weight_bytes, "steps": view.steps.bytes},
+        "stretches": [asdict(stretch) for stretch in view.stretches],
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,

@@ -56,8 +56,22 @@ cmake -B build && cmake --build build && build/${v.name}_example
 As a part of other projects: `add_subdirectory(${v.name})` and `target_link_libraries(app ${v.name})`, or all of `src/*.c` with
 `include/` among the include folders and the flags `${v.flags}`; without them a compiler may round otherwise.
 
-A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then `${v.name}_train_step_continue`
-until it says that it is done.
+A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then
+`${v.name}_train_step_continue` with a budget of cycles until it says that it is done. It returns at the end of the step in which the budget
+was spent, so that the longest step is how much later than its budget it may be. A build with `-DHAL_CYCLES=function` counts by that
+function of yours (`uint32_t function(void)`), others by what is predicted for target ${v.costs}.
+
+| predicted on one core | cycles | target |
+|---|---:|---|
+% for stretch in v.stretches:
+| pass | ${stretch.pass_cycles} | `${stretch.machine}` |
+| its longest step, `${stretch.title}` | ${stretch.longest_cycles} | `${stretch.machine}` |
+% for name, cycles in stretch.others:
+| ${name}, in one go | ${cycles} | `${stretch.machine}` |
+% endfor
+% endfor
+
+With `-D${v.upper}_ASSERTS`, the library checks what it takes for granted of itself by C's `assert`.
 
 <%text>##</%text> Learning rates
 

@@ -73,11 +73,14 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape
 /* Forward and backward pass over the inputs; adds to the gradients. `loss` may be null. */
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
 
-/* The same pass in parts: each call makes so many steps of ${v.upper}_STEPS, and says _MORE until the last one is made, with the
- * loss. No bit depends on the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
+/* The same pass in parts: each call makes steps, at least one, until it has spent its budget of cycles, and says _MORE until
+ * the last of ${v.upper}_STEPS is made, with the loss. It returns at the end of a step, later than its budget by one step at most.
+ * Cycles are those of a counter where the library is built with -DHAL_CYCLES=function, of `uint32_t function(void)`, which
+ * goes on from the highest number to 0; else those predicted for ${v.costs}, which other machines do not have. No bit depends on
+ * the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
 #define ${v.upper}_STEPS ${v.train_steps}u
 ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model);
-${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss);
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t budget_cycles, float *loss);
 
 /* Changes the weights by the gradients of the passes since the last update, usually ${v.upper}_ACCUMULATE of them. */
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model);

@@ -24,9 +24,15 @@ enum {
 % endfor
 };
 
-static float *f32_at(${v.name}_t *model, uint32_t at) { return at == NOWHERE ? 0 : &model->memory.f32[at]; }
+static float *f32_at(${v.name}_t *model, uint32_t at) {
+    ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
+    return at == NOWHERE ? 0 : &model->memory.f32[at];
+}
 % for _ in v.integers:
-static int32_t *i32_at(${v.name}_t *model, uint32_t at) { return at == NOWHERE ? 0 : &model->memory.i32[at]; }
+static int32_t *i32_at(${v.name}_t *model, uint32_t at) {
+    ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
+    return at == NOWHERE ? 0 : &model->memory.i32[at];
+}
 % endfor
 % for k in v.steps.kernels:
 
@@ -66,6 +72,18 @@ static const ${t.kernel}_at_t ${t.name} = {
 
 #define TRAIN_STEPS ${v.train_steps}u
 
+/* What a budget is spent on: the cycles that a counter of the program says, or those of each step as predicted for ${v.costs},
+ * on one core. */
+#ifdef HAL_CYCLES
+uint32_t HAL_CYCLES(void);
+#else
+static const uint32_t step_cycles[TRAIN_STEPS] = {
+% for line in v.cycles:
+    ${line}
+% endfor
+};
+#endif
+
 static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
 % for name in v.steps.paced.fresh:
     const uint32_t ${name} = model->passes == 0;
@@ -74,7 +92,7 @@ static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
 % for number, call in v.steps.paced.calls:
     case ${number}: ${call} break;
 % endfor
-    default: break;
+    default: ${v.upper}_ASSERT(0); break;
     }
 }
 % for g in v.steps.graphs:
@@ -139,7 +157,10 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model) { return ${v.name}_usab
 
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss) {
     const ${v.name}_status_t status = ${v.name}_train_step_begin(model);
-    return status ? status : ${v.name}_train_step_continue(model, UINT32_MAX, loss);
+    if (status) return status;
+    ${v.name}_status_t done = ${v.upper}_MORE;
+    while (done == ${v.upper}_MORE) done = ${v.name}_train_step_continue(model, UINT32_MAX, loss);
+    return done;
 }
 
 ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
@@ -153,11 +174,24 @@ ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
-${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss) {
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t budget_cycles, float *loss) {
     const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
     if (model->step == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
-    for (; steps > 0 && model->step <= TRAIN_STEPS; steps--) ${v.steps.paced.name}(model, model->step++ - 1u);
+#ifdef HAL_CYCLES
+    const uint32_t begin = HAL_CYCLES();
+#endif
+    uint32_t spent = 0;
+    do {
+        ${v.steps.paced.name}(model, model->step - 1u);
+#ifdef HAL_CYCLES
+        spent = HAL_CYCLES() - begin;
+#else
+        const uint32_t more = step_cycles[model->step - 1u];
+        spent = more > UINT32_MAX - spent ? UINT32_MAX : spent + more;
+#endif
+        model->step++;
+    } while (model->step <= TRAIN_STEPS && spent < budget_cycles);
     if (model->step <= TRAIN_STEPS) return ${v.name}_ended(model, ${v.upper}_MORE);
     model->step = 0;
     model->passes++;

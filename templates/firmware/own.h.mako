@@ -4,6 +4,14 @@
 
 #include "${v.name}.h"
 
+/* What the library takes for granted of itself; nothing unless a build says -D${v.upper}_ASSERTS. */
+#ifdef ${v.upper}_ASSERTS
+#include <assert.h>
+#define ${v.upper}_ASSERT(holds) assert(holds)
+#else
+#define ${v.upper}_ASSERT(holds) ((void)0)
+#endif
+
 #define NOWHERE UINT32_MAX
 #define READY ${v.ready}u
 

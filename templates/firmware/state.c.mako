@@ -70,6 +70,7 @@ static void put_digest(sink_t *to) {
 }
 
 static uint32_t first_word(uint32_t tensor, uint32_t place) {
+    ${v.upper}_ASSERT(tensor < KEPT && place < kept[tensor].count);
     if (kept[tensor].first == NOWHERE) return 0;
     const ${v.name}_initial_t *part = &${v.name}_initial[kept[tensor].first];
     return part->words ? part->words[place] : part->fill;
@@ -176,6 +177,7 @@ static ${v.name}_status_t get_head(source_t *from, head_t *head) {
 }
 
 static void get_tensor(source_t *from, uint32_t tensor, ${v.name}_t *model) {
+    ${v.upper}_ASSERT(tensor < KEPT && kept[tensor].at + kept[tensor].count <= ${v.upper}_MEMORY_WORDS);
     for (uint32_t k = 0; k < kept[tensor].count; k++) {
         const uint32_t word = get_word(from);
         if (model) model->memory.u32[kept[tensor].at + k] = word;
