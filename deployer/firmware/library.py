@@ -13,15 +13,15 @@ from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
-from deployer.core.level import RESIDENT
 from deployer.core.plan import Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
 from deployer.firmware import interface, pages, state
+from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.names import check_name
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.sources import kernel_sources, library_rules
-from deployer.firmware.steps import NOWHERE, StepsView, steps_view
+from deployer.firmware.steps import ACCESSORS, NOWHERE, StepsView, steps_view
 from deployer.firmware.stretches import step_cycles, stretches
 from deployer.frontend.dataset import Dataset
 
@@ -33,6 +33,14 @@ SAMPLES = "samples.h"
 """The example's samples, in its own folder, where an include looks first."""
 NEEDED = ("exact_f32.h", "fma_f32.c")
 """How a library finds out how its machine rounds, and a way out where that is another one."""
+
+
+@dataclass(frozen=True)
+class FrozenView:
+    """A tensor among the constants, as its bits."""
+
+    title: CText
+    lines: tuple[CText, ...]
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Material:
     plan: Plan
     program: Program
     schedule: Schedule
+    layout: MemoryLayout
     dataset: Dataset
     rates: tuple[float, ...]
 
@@ -128,8 +137,7 @@ class _View:
         self.provenance = c_comment(origin)
         self.version, self.target = code(deployer.__version__), code(plan.options.target)
         self.accumulate = plan.options.accumulate
-        base = plan.table_bytes
-        homes = {home.storage: (home.offset - base) // state.WORD for home in plan.homes}
+        homes = made.layout.places
         names = Names(plan)
         self.homes = tuple(
             Constant(
@@ -137,7 +145,7 @@ class _View:
             )
             for h in plan.homes
         )
-        self.words = (plan.levels[RESIDENT].peak - base) // state.WORD
+        self.words = made.layout.words
         self.numbers = number_count(plan)
         self.inputs = interface.input_views(plan, program)
         predicting = PREDICT in plan.graphs
@@ -149,15 +157,20 @@ class _View:
         self.rate_views = interface.rate_views(plan, program, made.rates)
         self.rates = len(self.rate_views)
         self.rated = ONCE if made.dataset.rates.size else ()
-        self.steps: StepsView = steps_view(plan, GRAPHS)
+        self.steps: StepsView = steps_view(plan, GRAPHS, bool(made.layout.frozen))
         self.train_steps = len(self.steps.paced.calls)
         cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
         self.cycles = listed([f"{number}u" for number in cycles])
         self.costs, self.stretches = code(rules.costs), stretches(made.schedule)
-        self.integers = ONCE if any("i32_at" in a for k in self.steps.kernels for _, a in k.places) else ()
+        used = {address for kernel in self.steps.kernels for _, address in kernel.places}
+        self.accessors = tuple(view for view in ACCESSORS if view.name in used)
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
-        self.first = state.first_parts(plan, program, made.dataset.weights)
-        self.layout = state.state_layout(plan, program, self.first)
+        parts = state.first_parts(plan, program, made.dataset.weights)
+        self.layout = state.state_layout(plan, program, parts)
+        self.first = tuple(part for part in parts if part.home not in made.layout.frozen)
+        self.frozen = tuple(_frozen(part) for part in _constants(made.layout, parts))
+        self.frozen_words, self.frozen_at = made.layout.frozen_words, FROZEN
+        self.holds_frozen = ONCE if self.frozen else ()
         self.kept = _kept(self.layout, self.first, homes)
         self.kept_bytes = sum(row.count for row in self.kept) * state.WORD
         self.state_bytes, self.weights_bytes, self.changes_bytes = self.layout.most
@@ -177,9 +190,22 @@ class _View:
         self.sources: tuple[CText, ...] = ()
         self.struct_bytes = state.WORD * (self.words + self.numbers + 5)
         self.weight_bytes = sum(part.words.nbytes for part in self.first if not part.uniform)
-        self.size_rows = pages.size_rows(self.name, self.struct_bytes, self.weight_bytes, self.steps.bytes)
+        self.size_rows = pages.size_rows(
+            self.name, self.struct_bytes, self.weight_bytes, self.frozen_words * state.WORD, self.steps.bytes
+        )
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
+
+
+def _constants(layout: MemoryLayout, parts: Sequence[state.Part]) -> tuple[state.Part, ...]:
+    """The parts that are frozen, in the order in which they lie."""
+    known = {part.home.storage: part for part in parts}
+    return tuple(known[home.storage] for home in layout.frozen)
+
+
+def _frozen(part: state.Part) -> FrozenView:
+    lines = listed([f"0x{word:08x}u" for word in part.words.tolist()])
+    return FrozenView(c_comment(f"{part.home.storage}: {part.home.type}"), lines)
 
 
 def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
@@ -240,7 +266,12 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         "compiler": deployer.__version__,
         "plan": digest(made.plan),
         "target": made.plan.options.target,
-        "bytes": {"struct": view.struct_bytes, "weights": view.weight_bytes, "steps": view.steps.bytes},
+        "bytes": {
+            "struct": view.struct_bytes,
+            "weights": view.weight_bytes,
+            "steps": view.steps.bytes,
+            "frozen": view.frozen_words * state.WORD,
+        },
         "stretches": [asdict(stretch) for stretch in view.stretches],
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],

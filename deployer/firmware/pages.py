@@ -33,13 +33,16 @@ class WeightRow:
     role: CText
 
 
-def size_rows(name: str, struct_bytes: int, weight_bytes: int, step_bytes: int) -> tuple[SizeRow, ...]:
+def size_rows(
+    name: str, struct_bytes: int, weight_bytes: int, frozen_bytes: int, step_bytes: int
+) -> tuple[SizeRow, ...]:
     """The bytes that follow from the plan."""
     return (
         SizeRow(
             code(f"a struct {name}_t"), struct_bytes, code("memory that is written, once for each model in training")
         ),
         SizeRow(code("first weights"), weight_bytes, code("constants")),
+        SizeRow(code("frozen weights and other constants"), frozen_bytes, code("constants, read where they lie")),
         SizeRow(code("tables of steps"), step_bytes, code("constants")),
     )
 

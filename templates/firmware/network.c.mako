@@ -17,6 +17,10 @@
 _Static_assert(sizeof(float) == 4 && FLT_RADIX == 2 && FLT_MANT_DIG == 24, "float is no IEEE 754 binary32");
 _Static_assert(FLT_EVAL_METHOD == 0, "floats are computed in another precision");
 
+% for _ in v.holds_frozen:
+#define FROZEN ${v.frozen_at}u /* places from here on are in the constants */
+
+% endfor
 /* Places of tensors, in words. */
 enum {
 % for c in v.homes:
@@ -24,14 +28,16 @@ enum {
 % endfor
 };
 
-static float *f32_at(${v.name}_t *model, uint32_t at) {
+% for a in v.accessors:
+static ${a.type} *${a.name}(${v.name}_t *model, uint32_t at) {
+% for _ in a.reads:
+    if (at >= FROZEN && at != NOWHERE) {
+        ${v.upper}_ASSERT(at - FROZEN < ${v.upper}_FROZEN_WORDS);
+        return &${v.name}_frozen.${a.member}[at - FROZEN];
+    }
+% endfor
     ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
-    return at == NOWHERE ? 0 : &model->memory.f32[at];
-}
-% for _ in v.integers:
-static int32_t *i32_at(${v.name}_t *model, uint32_t at) {
-    ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
-    return at == NOWHERE ? 0 : &model->memory.i32[at];
+    return at == NOWHERE ? 0 : &model->memory.${a.member}[at];
 }
 % endfor
 % for k in v.steps.kernels:
