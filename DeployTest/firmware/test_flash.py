@@ -26,12 +26,9 @@ FAULTS = {
     "what was written is not read": ("slots[next].status == ADAPTED_OK &&", ""),
     "whose number was read does not count": ("&& slots[next].number == number", ""),
     "half a state is kept": ("    model->ready = 0;\n", ""),
-    "the first look is left out": (
-        "if (status) return status;\n    const int same",
-        "(void)status;\n    const int same",
-    ),
-    "passes are forgotten": ("model->passes = head.passes;", "model->passes = 0;"),
-    "other tensors stay": ("head.keep != ADAPTED_KEEP_STATE && i < KEPT", "0 && i < KEPT"),
+    "the first look is left out": ("found ? found : taken(", "(void)found, taken("),
+    "passes are forgotten": ("model->passes = head->passes;", "model->passes = 0;"),
+    "other tensors stay": ("head->keep != ADAPTED_KEEP_STATE && i < KEPT", "0 && i < KEPT"),
 }
 """Faults of the code that saves, each with its text and what is planted there."""
 

@@ -209,16 +209,14 @@ static ${v.name}_status_t examined(source_t from, head_t *head) {
     return from.failed ? ${v.upper}_ERROR_FLASH : whole ? ${v.upper}_OK : ${v.upper}_ERROR_DAMAGED;
 }
 
-/* Takes an image; it is read twice, and nothing changes before the first time came to a good end. */
-static ${v.name}_status_t taken(${v.name}_t *model, source_t from) {
-    head_t head, again;
-    const ${v.name}_status_t status = examined(from, &head);
-    if (status) return status;
-    const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head.keep && again.words == head.words;
-    for (uint32_t i = 0; head.keep != ${v.upper}_KEEP_STATE && i < KEPT; i++)
+/* Takes an image that was examined. Where it reads otherwise now, the struct has to be prepared again. */
+static ${v.name}_status_t taken(${v.name}_t *model, source_t from, const head_t *head) {
+    head_t again;
+    const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head->keep && again.words == head->words;
+    for (uint32_t i = 0; head->keep != ${v.upper}_KEEP_STATE && i < KEPT; i++)
         for (uint32_t k = 0; k < kept[i].count; k++) model->memory.u32[kept[i].at + k] = first_word(i, k);
-    model->passes = head.passes;
-    if (same && get_body(&from, &head, model) && is_sealed(&from)) return ${v.upper}_OK;
+    model->passes = head->passes;
+    if (same && get_body(&from, head, model) && is_sealed(&from)) return ${v.upper}_OK;
     model->ready = 0;
     return ${v.upper}_ERROR_FLASH;
 }
@@ -248,7 +246,9 @@ ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t 
     if (status) return status;
     if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
     if (bytes < HEAD_BYTES + SEAL_BYTES) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
-    return ${v.name}_ended(model, taken(model, from));
+    head_t head;
+    const ${v.name}_status_t found = examined(from, &head);
+    return ${v.name}_ended(model, found ? found : taken(model, from, &head));
 }
 
 ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
@@ -263,11 +263,12 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
 
 /* ---- flash ---- */
 
-/* What a slot holds; `number` counts saves, and `image` is where its image begins. */
+/* What a slot holds; `number` counts saves, and `image` is where its image begins, with that header. */
 typedef struct {
     ${v.name}_status_t status;
     uint32_t number;
     source_t image;
+    head_t head;
 } slot_t;
 
 static int is_flash(const ${v.name}_flash_t *flash) {
@@ -281,7 +282,6 @@ static int is_flash(const ${v.name}_flash_t *flash) {
 
 static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, slot_t *slot) {
     source_t from = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[index], .left = flash->slot_bytes};
-    head_t head;
     const uint32_t magic = get_word(&from);
     slot->number = get_word(&from);
     const int sealed = is_sealed(&from);
@@ -290,7 +290,7 @@ static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, slot_t 
     if (from.failed) slot->status = ${v.upper}_ERROR_FLASH;
     else if (magic == slot->number && (magic == 0 || magic == UINT32_MAX)) slot->status = ${v.upper}_ERROR_EMPTY;
     else if (magic != SLOT_MAGIC) slot->status = ${v.upper}_ERROR_FOREIGN;
-    else slot->status = sealed ? examined(from, &head) : ${v.upper}_ERROR_DAMAGED;
+    else slot->status = sealed ? examined(from, &slot->head) : ${v.upper}_ERROR_DAMAGED;
 }
 
 /* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0. */
@@ -332,7 +332,7 @@ ${v.name}_status_t ${v.name}_flash_load(${v.name}_t *model, const ${v.name}_flas
     if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
     for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
     const uint32_t last = newest(slots);
-    if (last < 2) return ${v.name}_ended(model, taken(model, slots[last].image));
+    if (last < 2) return ${v.name}_ended(model, taken(model, slots[last].image, &slots[last].head));
     /* Neither: what says most of them; a slot that is empty beside one that is not says nothing. */
     return ${v.name}_ended(model, slots[0].status != ${v.upper}_ERROR_EMPTY ? slots[0].status : slots[1].status);
 }
