@@ -15,6 +15,7 @@ from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.plan import Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
+from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.names import check_name
@@ -84,9 +85,8 @@ class PartView:
     lines: tuple[CText, ...]
 
 
-def library_files(made: Material) -> dict[str, str | bytes]:
-    """The files of a library by their paths in its folder; the same material gives the same bytes."""
-    target = target_of(made.plan.options)
+def library_tools(target: Target) -> Toolchain:
+    """The toolchain of a target; OptionProblem where a library cannot be planned for it."""
     if len(target.levels) > 1 or target.toolchain is None:
         levels = ", ".join(level.name for level in target.levels)
         raise OptionProblem(
@@ -94,9 +94,15 @@ def library_files(made: Material) -> dict[str, str | bytes]:
             [("memories", levels)],
             f"-p {library_rules().target}",
         )
+    return target.toolchain
+
+
+def library_files(made: Material) -> dict[str, str | bytes]:
+    """The files of a library by their paths in its folder; the same material gives the same bytes."""
+    tools = library_tools(target_of(made.plan.options))
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
-    sources = kernel_sources(kernels, target.toolchain, made.name, NEEDED)
+    sources = kernel_sources(kernels, tools, made.name, NEEDED)
     check_name(made.name, (*sources, SAMPLES))
     view = _View(made)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
