@@ -45,6 +45,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "package": package,
+        "state": show_state,
         "calibrate": calibrate,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
@@ -344,6 +345,13 @@ def package(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.package import package_case
 
     return package_case(a, console)
+
+
+def show_state(a: argparse.Namespace, console: Terminal) -> int:
+    """Show, export or import the image of a library's state."""
+    from deployer.commands.states.conversion import run_state
+
+    return run_state(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

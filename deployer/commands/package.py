@@ -1,14 +1,17 @@
 """`deployer package`: a training case as a library of C, in a folder."""
 
 import argparse
+from dataclasses import replace
 
 from deployer import pipeline
 from deployer.commands import ending, requests
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.ir import Program
-from deployer.core.plan import Options
-from deployer.firmware.library import Material, library_files
+from deployer.core.level import RESIDENT
+from deployer.core.plan import Options, target_of
+from deployer.firmware.library import Material, library_files, library_tools
+from deployer.firmware.memory import memory_layout
 from deployer.firmware.names import check_name
 from deployer.firmware.prediction import with_prediction
 from deployer.firmware.sources import library_rules
@@ -52,11 +55,16 @@ def material(
     """What the library of a case is made of: training, prediction and update in one plan."""
     assert case.dataset is not None
     assert case.train is not None
+    target = target_of(options)
+    library_tools(target)
     program, rates = _rated(case)
     program = with_prediction(program, case.train, predicted, warn)
     verify_program(program)
-    _, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, options), progress)
-    return Material(check_name(name), case.directory.resolve().name, plan, program, case.dataset, rates)
+    planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
+    tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, planned), progress)
+    schedule, title = tiling.lifetimes.schedule, case.directory.resolve().name
+    layout = memory_layout(plan, schedule.program, target.levels[RESIDENT].budget)
+    return Material(check_name(name), title, plan, program, schedule, layout, case.dataset, rates)
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:

@@ -9,6 +9,7 @@ from deployer.commands.fit_options import add_export_options, add_fit_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
+from deployer.commands.states.options import add_state_options
 from deployer.commands.values import finite, numbers, path, positive, seed, whole
 from deployer.rates.windows import ACCUMULATIONS
 
@@ -96,6 +97,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)
     add_output(package, "the library's folder", required=True)
+    add_state_options(commands)
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     text = "the target; its HAL has to run here"
