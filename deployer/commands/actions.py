@@ -45,6 +45,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "package": package,
+        "fits": fits,
         "calibrate": calibrate,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
@@ -343,6 +344,13 @@ def package(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.package import package_case
 
     return package_case(a, console)
+
+
+def fits(a: argparse.Namespace, console: Terminal) -> int:
+    """Say where a model's training fits."""
+    from deployer.commands.hardware.fits import show_fits
+
+    return show_fits(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

@@ -5,19 +5,14 @@ import argparse
 from deployer import pipeline
 from deployer.commands import ending, requests
 from deployer.core import target as targets
-from deployer.core.errors import DeployerWarning, OptionProblem, Warn, python_warning
-from deployer.core.ir import Program
+from deployer.core.errors import DeployerWarning
 from deployer.core.plan import Options
-from deployer.firmware.library import Material, library_files
+from deployer.firmware.library import library_files
 from deployer.firmware.names import check_name
-from deployer.firmware.prediction import with_prediction
 from deployer.firmware.sources import library_rules
-from deployer.pipeline import Case
-from deployer.planning.plan_choice import Progress, silent
-from deployer.rates.run_time import with_run_time_rates
 from deployer.running import output
 from deployer.running.terminal import Terminal
-from deployer.verify.program import verify_program
+from deployer.sizing.material import material
 
 
 def package_case(a: argparse.Namespace, console: Terminal) -> int:
@@ -39,32 +34,3 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     console.lines(f"{a.output}: library {name} in {len(files)} files; README.md says how it is used")
     console.event("end", {"name": name, "files": sorted(files), "output": str(a.output)})
     return 0
-
-
-def material(
-    case: Case,
-    name: str,
-    options: Options,
-    predicted: str = "",
-    warn: Warn = python_warning,
-    progress: Progress = silent,
-) -> Material:
-    """What the library of a case is made of: training, prediction and update in one plan."""
-    assert case.dataset is not None
-    assert case.train is not None
-    program, rates = _rated(case)
-    program = with_prediction(program, case.train, predicted, warn)
-    verify_program(program)
-    _, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, options), progress)
-    return Material(check_name(name), case.directory.resolve().name, plan, program, case.dataset, rates)
-
-
-def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:
-    """The program with rates that it takes when it runs, where there are any, and those it begins with."""
-    assert case.dataset is not None
-    if case.dataset.rates.size:
-        return case.program, case.dataset.rates_of(0)
-    try:
-        return with_run_time_rates(case.program)
-    except OptionProblem:
-        return case.program, ()
