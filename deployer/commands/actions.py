@@ -46,6 +46,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "export": export_model,
         "package": package,
         "fits": fits,
+        "hal-test": hal_test,
         "calibrate": calibrate,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
@@ -351,6 +352,13 @@ def fits(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.hardware.fits import show_fits
 
     return show_fits(a, console)
+
+
+def hal_test(a: argparse.Namespace, console: Terminal) -> int:
+    """Try a target's HAL."""
+    from deployer.commands.hardware.hal_test import try_hal
+
+    return try_hal(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import add_export_options, add_fit_options
-from deployer.commands.hardware.options import add_fits_options
+from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
@@ -96,6 +96,8 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     fits = commands.add_parser("fits", help=fits_text, description=fits_text)
     _add_task(fits, " (default: the first that the model takes)")
     add_fits_options(fits)
+    hal_text = "try each function of a target's HAL, and say what is wrong"
+    add_hal_test_options(commands.add_parser("hal-test", help=hal_text, description=hal_text))
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     text = "the target; its HAL has to run here"
