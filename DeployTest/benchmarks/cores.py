@@ -130,7 +130,8 @@ def on_target(model: str, case: Case, files: Files, name: str, folder: Path) -> 
     image = files["weights.bin"]
     assert isinstance(image, bytes)
     state = json.loads(str(files["manifest.json"]))["state"]
-    weights = b"".join(outcome.arrays[tensor["name"]].tobytes() for tensor in state)
+    known = {**outcome.arrays, **outcome.accumulators}
+    weights = b"".join(known[tensor["name"]].tobytes() for tensor in state)
     digest = digest_of(np.asarray(outcome.losses, "<f4").tobytes(), fnv1a(image[: state[0]["at"]] + weights))
     count, update = (int(outcome.bench[key]) // case.passes for key in ("train_cycles", "opt_cycles"))
     sizes = subprocess.run(["riscv64-unknown-elf-size", str(program)], capture_output=True, text=True, check=True)

@@ -12,12 +12,15 @@ from deployer.firmware.names import check_name
 from deployer.firmware.sources import library_rules
 from deployer.running import output
 from deployer.running.terminal import Terminal
+from deployer.sizing.boards import core_of
+from deployer.sizing.listed import with_sizes
 from deployer.sizing.material import material
 
 
 def package_case(a: argparse.Namespace, console: Terminal) -> int:
     """Write the library that the command line asks for."""
     name = check_name(a.name)
+    core = core_of(a.core) if a.core else None
     target = targets.load(a.platform or library_rules().target)
     options = Options(target=target.name, budgets=requests.budgets_of(a, target) or None)
 
@@ -28,6 +31,8 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     with console.status("plan") as status:
         made = material(case, name, options, a.predict, warn, status.update)
     files = library_files(made)
+    if core:
+        files = with_sizes(files, name, core)
     with output.opened(a.output, files, a.force):
         output.write(a.output, files, a.force)
         output.discard(a.output, set(output.listed(a.output)) - files.keys())
