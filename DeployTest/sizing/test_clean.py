@@ -26,7 +26,7 @@ WARNINGS = (
 )
 ARM = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 COMPILERS = {"gcc": (), "clang": (), "arm-none-eabi-gcc": ARM}
-OTHERS = {"knownConditionTrueFalse", "incorrectLogicOperator"}
+OTHERS = {"knownConditionTrueFalse", "incorrectLogicOperator", "unsignedLessThanZero", "duplicateValueTernary"}
 MODELS = ("dense", "normed", "lstm")
 
 
