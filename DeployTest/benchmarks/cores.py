@@ -30,7 +30,7 @@ from deployer.pipeline import Case
 from deployer.sizing.boards import core_of
 from deployer.sizing.emulated import can_run, run_example
 from deployer.sizing.material import material
-from deployer.sizing.needs import NAME
+from deployer.sizing.needs import NAME, is_constant
 from deployer.sizing.objects import Files, available, compile_library
 from DeployTest.support.building.cases import SHARED, case_dir
 from DeployTest.support.documents.pages import renew
@@ -110,8 +110,7 @@ def on_core(model: str, files: Files, name: str) -> Row:
     """The library on a core, under QEMU."""
     built = compile_library(files, NAME, core_of(name))
     run = run_example(files, NAME, built)
-    own = ("words_", "step_")
-    text = sum(row[0] for symbol, row in built.functions.items() if not symbol.partition(":")[2].startswith(own))
+    text = sum(row[0] for symbol, row in built.functions.items() if not is_constant(symbol))
     train, update, _ = run.instructions
     stack = built.stack.bytes
     return Row(

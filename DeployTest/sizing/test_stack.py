@@ -30,12 +30,18 @@ def test_deepest_chain() -> None:
     ("text", "why"),
     [
         (graph(calls=(*CALLS, ("leaf", "top"))), "calls itself"),
-        (graph(calls=(*CALLS, ("leaf", "__indirect_call"))), "by its address"),
         (graph(dynamic="leaf"), "no fixed size"),
     ],
 )
 def test_no_bound(text: str, why: str) -> None:
-    """Recursion, calls by address and frames that grow have no bound, and it is said which."""
+    """Recursion and frames that grow have no bound, and it is said which."""
     bound = deepest(read_graph([text]), ["top"])
     assert why in bound.unbounded
     assert bound.bytes == 0
+
+
+def test_callbacks() -> None:
+    """A function that the caller gives is outside, and named."""
+    bound = deepest(read_graph([graph(calls=(*CALLS, ("leaf", "__indirect_call")))]), ["top"])
+    assert bound.bytes == 124
+    assert bound.outside == ("callbacks", "memcpy")

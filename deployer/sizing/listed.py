@@ -51,5 +51,5 @@ def _section(built: Objects) -> str:
 
 {built.core.description}, {built.version}: {text} B of code and constants, {data} B of data,
 {bss} B without a first value; by function in `manifest.json`. The stack below the interface {deep}{chain};
-frames of other libraries come on top: {outside}.
+frames of others come on top: {outside}.
 """

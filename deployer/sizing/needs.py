@@ -19,6 +19,8 @@ from deployer.sizing.emulated import can_run, run_example
 from deployer.sizing.material import material
 from deployer.sizing.objects import Files, available, compile_library
 
+CONSTANTS = ("words_", "step_")
+"""What tables of a library's first weights and steps begin with."""
 NAME = "model"
 """The library's name here: sources of kernels are the same for all models, and compiled once."""
 
@@ -57,14 +59,15 @@ class CaseNeeds:
         self.case = case
         self.files: Files = library_files(material(case, NAME, Options(target=library_rules().target), warn=warn))
         sizes = json.loads(str(self.files["manifest.json"]))["bytes"]
-        self.memory, self.constants = sizes["struct"], sizes["weights"] + sizes["steps"]
+        self.memory = sizes.pop("struct")
+        self.constants = sum(sizes.values())
 
     def on_core(self, core: Core, counted: bool = True) -> CoreNeeds:
         """Code, stack and, where `counted`, instructions on a core."""
         if not available(core):
             return CoreNeeds()
         built = compile_library(self.files, NAME, core)
-        weights = sum(row[0] for symbol, row in built.functions.items() if _is_constant(symbol))
+        weights = sum(row[0] for symbol, row in built.functions.items() if is_constant(symbol))
         code, stack = built.total(0) - weights, None if built.stack.unbounded else built.stack.bytes
         if not counted or not can_run(core):
             return CoreNeeds(code, stack)
@@ -95,10 +98,10 @@ class CaseNeeds:
         return TargetNeeds(levels, known["train"], known["update"], known["lacking"])
 
 
-def _is_constant(symbol: str) -> bool:
+def is_constant(symbol: str) -> bool:
     """Whether a symbol is one of the tables that the plan has counted: first weights, and steps."""
     _, _, own = symbol.partition(":")
-    return own.startswith(("words_", "step_"))
+    return own.startswith(CONSTANTS)
 
 
 def fused_bytes(case: Case) -> int | None:

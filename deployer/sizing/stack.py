@@ -5,13 +5,14 @@ bytes of its frame, and an edge for each call.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _NODE = re.compile(r'^node: \{ title: "([^"]+)" label: "([^"]*)"( shape : ellipse)? \}$', re.M)
 _EDGE = re.compile(r'^edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', re.M)
 _FRAME = re.compile(r"\\n(\d+) bytes \(([^)]+)\)")
-INDIRECT = "__indirect_call"
+INDIRECT, CALLBACKS = "__indirect_call", "callbacks"
+"""What the compiler calls a function that is called by its address, and what we do: the caller's own function."""
 
 
 @dataclass
@@ -27,7 +28,8 @@ class CallGraph:
 class StackBound:
     """The bytes of the deepest chain of calls, the functions of that chain, and what of it is not known.
 
-    `outside` are functions of other libraries, whose frames come on top; `unbounded` says why there is no bound.
+    `outside` are functions of other libraries and of the caller, whose frames come on top; `unbounded` says why
+    there is no bound.
     """
 
     bytes: int
@@ -62,9 +64,7 @@ def deepest(graph: CallGraph, roots: Iterable[str]) -> StackBound:
         if name in above:
             raise RecursionError(f"{name} calls itself")
         if name not in graph.frames:
-            if name == INDIRECT:
-                raise RecursionError(f"{above[-1]} calls a function by its address")
-            outside.add(name)
+            outside.add(CALLBACKS if name == INDIRECT else name)
             return 0, ()
         if name not in known:
             if name in graph.growing:
@@ -78,8 +78,3 @@ def deepest(graph: CallGraph, roots: Iterable[str]) -> StackBound:
     except RecursionError as problem:
         return StackBound(0, (), tuple(sorted(outside)), str(problem))
     return StackBound(total, chain, tuple(sorted(outside)))
-
-
-def shared_functions(graph: CallGraph, symbols: Mapping[str, int]) -> list[str]:
-    """The functions among `symbols` that have frames, sorted: those that others can call."""
-    return sorted(set(symbols) & set(graph.frames))

@@ -59,6 +59,10 @@ As a part of other projects: `add_subdirectory(${v.name})` and `target_link_libr
 A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then `${v.name}_train_step_continue`
 until it says that it is done.
 
+For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`. For ESP-IDF it is a
+component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`. These four were tried
+against stubs of their build systems and by their formats, not with the systems themselves.
+
 <%text>##</%text> Learning rates
 
 ${v.rate_text}
