@@ -45,6 +45,8 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "package": package,
+        "fits": fits,
+        "hal-test": hal_test,
         "state": show_state,
         "calibrate": calibrate,
         "targets": listings.list_targets,
@@ -352,6 +354,20 @@ def show_state(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.states.conversion import run_state
 
     return run_state(a, console)
+
+
+def fits(a: argparse.Namespace, console: Terminal) -> int:
+    """Say where a model's training fits."""
+    from deployer.commands.hardware.fits import show_fits
+
+    return show_fits(a, console)
+
+
+def hal_test(a: argparse.Namespace, console: Terminal) -> int:
+    """Try a target's HAL."""
+    from deployer.commands.hardware.hal_test import try_hal
+
+    return try_hal(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

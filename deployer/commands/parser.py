@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import add_export_options, add_fit_options
+from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
@@ -98,6 +99,12 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_package_options(package)
     add_output(package, "the library's folder", required=True)
     add_state_options(commands)
+    fits_text = "say on which boards a model's training fits, what it takes there, and what would make it fit"
+    fits = commands.add_parser("fits", help=fits_text, description=fits_text)
+    _add_task(fits, " (default: the first that the model takes)")
+    add_fits_options(fits)
+    hal_text = "try each function of a target's HAL, and say what is wrong"
+    add_hal_test_options(commands.add_parser("hal-test", help=hal_text, description=hal_text))
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     text = "the target; its HAL has to run here"
@@ -175,15 +182,15 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     add_output(p, "where the two folders of the case go", required=True)
 
 
-def _add_task(p: LateParser) -> None:
-    """What is learned and by which rule: options of everything that trains a forward model."""
+def _add_task(p: LateParser, loss: str = "") -> None:
+    """What is learned and by which rule: options of what trains a forward model; `loss` says the default, if any."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
         choices=from_losses,
-        required=True,
+        required=not loss,
         metavar="NAME",
-        help="one of %(choices)s, where model is the model's output",
+        help=f"one of %(choices)s, where model is the model's output{loss}",
     )
     weights = "weights of the classes, in order (default: none)"
     p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)

@@ -122,7 +122,8 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     view.sources = tuple(
         code(PurePosixPath(p).stem) for p in sorted((*files, *own)) if p[:4] == "src/" and p[-2:] == ".c"
     )
-    own |= {name: name for name in ("Makefile", "CMakeLists.txt")}
+    own |= {name: name for name in ("Makefile", "CMakeLists.txt", "idf_component.yml")}
+    own |= {"zephyr/CMakeLists.txt": "zephyr.cmake", "zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig"}
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(made))
     files["weights.bin"] = state.first_image(view.layout, view.first)
