@@ -27,6 +27,7 @@ from onnx import numpy_helper
 from rich.console import Console
 
 from deployer import pipeline
+from deployer.core.control import controls
 from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
@@ -128,6 +129,9 @@ def renamed(graph: onnx.GraphProto, prefix: str) -> onnx.GraphProto:
     copy.CopyFrom(graph)
     for node in copy.node:
         node.name = prefix + node.name
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                attribute.g.CopyFrom(renamed(attribute.g, prefix))
         node.input[:] = [prefix + name if name else "" for name in node.input]
         node.output[:] = [prefix + name if name else "" for name in node.output]
     for value in (*copy.input, *copy.output, *copy.initializer):
@@ -161,9 +165,10 @@ def node_tests(pattern: str = "") -> Iterator[NodeTest | Outcome]:
 def with_constants(test: NodeTest) -> NodeTest | None:
     """The test with those inputs as constants that their operators take as attributes; None where there are none.
 
-    Of an operator that is computed by its function's body these are the integers.
+    Of an operator that is computed by its function's body these are the integers, of one with graphs inside what says
+    which are computed.
     """
-    operators, model = registry(), onnx.ModelProto()
+    operators, model = {**registry(), **controls()}, onnx.ModelProto()
     model.CopyFrom(test.model)
     names = {
         name

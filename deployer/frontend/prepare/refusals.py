@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from deployer.core.control import controls
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import registry
@@ -36,7 +37,7 @@ class Refusals:
         """Whether the node reads what has no type, so that its form cannot be judged; its operator is."""
         if self.untyped.isdisjoint(node.inputs):
             return False
-        if node.op not in registry():
+        if node.op not in registry() and node.op not in controls():
             self.found.append((node, absent(node)))
         self.untyped.update(filter(None, node.outputs))
         return True
