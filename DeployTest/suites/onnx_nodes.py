@@ -32,6 +32,7 @@ from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
+from DeployTest.suites.refusals import group_of, table
 from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "onnx-tests.md"
@@ -321,13 +322,14 @@ def document(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         if TWIN not in outcome.test:
             by_operator[outcome.operator].append(outcome)
-    head = ["operator", "tests", *SHOWN, "refused because"]
+    refused = [(o.operator, o.reason) for o in outcomes if o.outcome == REFUSED and TWIN not in o.test]
+    lines += ["", "## What is refused", "", *table(refused), "", "## Operator by operator"]
+    head = ["operator", "tests", *SHOWN, "refused"]
     lines += ["", f"| {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(SHOWN)) + "---|"]
     for operator, of in sorted(by_operator.items()):
         numbers = Counter(o.outcome for o in of)
-        causes = Counter(o.reason for o in of if o.outcome == REFUSED)
-        text = "; ".join(f"{cause} ({n})" if n > 1 else cause for cause, n in sorted(causes.items()))
-        cells = [operator, len(of), *(numbers[outcome] for outcome in SHOWN), text.replace("|", "/")]
+        causes = Counter(group_of(o.reason) for o in of if o.outcome == REFUSED)
+        cells = [operator, len(of), *(numbers[outcome] for outcome in SHOWN), ", ".join(sorted(causes))]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 

@@ -99,7 +99,7 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
     known = state.types, state.elements, state.constants
     own = ValueNames(names), GraphNames({node.name for node in nodes}), {**graph.graphs}
-    scope = Scope(*known, *own, state.warnings)
+    scope = Scope(*known, *own, state.warnings, graph.graphs)
     refusals = Refusals()
     try:
         for node in nodes:

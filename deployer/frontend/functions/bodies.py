@@ -28,10 +28,11 @@ class Part:
     constant: RawConstant | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scope:
     """What a body is made from besides its node: types of values, ONNX's element types of some, constants, and names
-    in use. `graphs` has the nodes with graphs inside, as in the file, and `notes` what is to be said of nodes by name.
+    in use. `graphs` has the nodes with graphs inside, as in the file, `notes` what is to be said of nodes by name,
+    `own` the names of the file's nodes with graphs inside, and `turns` is how often such a graph was written out.
     """
 
     types: Mapping[str, TensorType]
@@ -41,6 +42,8 @@ class Scope:
     nodes: GraphNames
     graphs: dict[str, tuple[NodeProto, Imports]]
     notes: dict[str, DeployerWarning]
+    own: Collection[str]
+    turns: int = 0
 
     def fresh(self, base: str) -> str:
         """A name of a value that no other has."""

@@ -8,12 +8,16 @@ from onnx import GraphProto, TensorProto
 from deployer.core.control import Inner, Parts, controls
 from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import Node
+from deployer.core.limits import too_large
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.functions.bodies import Part, Scope, parts_of
 from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import form_of
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
+
+MOST_INNER = 4096
+"""How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""
 
 
 def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
@@ -30,7 +34,8 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
         try:
             part = _next(node, parts, results)
         except StopIteration as end:
-            scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
+            if node.name in scope.own:
+                scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
             return
         results = ()
         if isinstance(part, Inner):
@@ -51,6 +56,9 @@ def _graph(
     node: Node, graph: GraphProto, call: Inner, imports: Imports, scope: Scope
 ) -> Generator[Part, None, tuple[str, ...]]:
     """The parts of a graph for one turn; ends with the names of its results."""
+    scope.turns += 1
+    if scope.turns > MOST_INNER:
+        raise too_large(node, "graphs inside of nodes are written out more often than", MOST_INNER)
     if len(call.inputs) != len(graph.input):
         why = f"its graph {call.graph!r} takes {len(graph.input)} values and is given {len(call.inputs)}"
         raise unsupported(node, why, "a graph that takes as many")

@@ -7,7 +7,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import unsupported
 from deployer.operators.control.turns import bound, stacked
 
-COUNT, CONDITION, STATES = range(3)
+COUNT, CONDITION, STATES = 0, 1, 2
 """Positions of inputs; of the states that is the first."""
 
 
