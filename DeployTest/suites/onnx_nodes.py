@@ -27,10 +27,10 @@ from onnx import numpy_helper
 from rich.console import Console
 
 from deployer import pipeline
-from deployer.core.control import controls
 from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.operators.control.control import controls
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
 from DeployTest.suites.refusals import group_of, table
 from DeployTest.support.documents.pages import renew

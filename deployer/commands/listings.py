@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 
 from deployer.core import target as targets
-from deployer.core.control import controls
 from deployer.core.operator import Operator, registry
 from deployer.core.safe_text import json_text
+from deployer.operators.control.control import controls
 from deployer.running.terminal import Terminal
 
 

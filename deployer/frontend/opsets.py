@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import NodeProto, OperatorSetIdProto
 
-from deployer.core.control import controls
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
+from deployer.operators.control.control import controls
 
 CUSTOM = 0
 """The schema version of an operator whose `custom` form applies in place of an ONNX schema."""

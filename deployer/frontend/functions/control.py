@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from onnx import GraphProto, TensorProto
 
-from deployer.core.control import Inner, Parts, controls
 from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import Node
 from deployer.core.limits import too_large
@@ -15,6 +14,7 @@ from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import form_of
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
+from deployer.operators.control.control import Inner, Parts, controls
 
 MOST_INNER = 4096
 """How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""

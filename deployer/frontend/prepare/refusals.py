@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from deployer.core.control import controls
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import registry
 from deployer.operators.absences import ABSENT
+from deployer.operators.control.control import controls
 
 ONNX = ("", "ai.onnx", "ai.onnx.preview.training")
 """Domains whose operators ONNX defines."""

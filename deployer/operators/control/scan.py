@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from deployer.core.control import Control, Inner, Known, Parts, check_turns, control
 from deployer.core.ir import Node
 from deployer.core.operator import unsupported
+from deployer.operators.control.control import Control, Inner, Known, Parts, check_turns, control
 from deployer.operators.control.turns import bound, stacked
 
 

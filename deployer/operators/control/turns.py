@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from deployer.core.control import Known
 from deployer.core.ir import Node
 from deployer.core.operator import unsupported
+from deployer.operators.control.control import Known
 
 
 def bound(node: Node, values: Sequence[str], first: int = 0) -> Iterator[Node]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from deployer.core.control import Control, Inner, Known, Parts, control, known_value
 from deployer.core.ir import Node
+from deployer.operators.control.control import Control, Inner, Known, Parts, control, known_value
 from deployer.operators.control.turns import bound
 
 
