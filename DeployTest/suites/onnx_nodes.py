@@ -324,7 +324,7 @@ def document(outcomes: Sequence[Outcome]) -> str:
             by_operator[outcome.operator].append(outcome)
     refused = [(o.operator, o.reason) for o in outcomes if o.outcome == REFUSED and TWIN not in o.test]
     lines += ["", "## What is refused", "", *table(refused), "", "## Operator by operator"]
-    head = ["operator", "tests", *SHOWN, "refused"]
+    head = ["operator", "tests", *SHOWN, "as"]
     lines += ["", f"| {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(SHOWN)) + "---|"]
     for operator, of in sorted(by_operator.items()):
         numbers = Counter(o.outcome for o in of)

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 
 OTHER = "other forms"
 GROUPS: Sequence[tuple[str, str, str]] = (
-    ("types", r"has element type|casts to", "element types that no target has: text, bfloat16, and less than 8 bits"),
+    (
+        "types",
+        r"has element type",
+        "element types that no target has: text, bfloat16, floats of 8 bits, all of 4 and fewer",
+    ),
     ("no tensors", r"values that are no tensors|optional_type", "sequences, optional values, maps"),
     ("folded", r"its result is folded", "the result follows from shapes and constants; no C is left to compute it"),
     ("empty", r"at least one element|has no elements|takes nothing|takes no turn", "tensors without elements"),
@@ -15,7 +19,7 @@ GROUPS: Sequence[tuple[str, str, str]] = (
         r"the shape of its result depends",
         "the shape of the result depends on values; tensors have fixed places",
     ),
-    ("quantized", r"quantized|scales are those of blocks", "parts of quantized models; numbers are float32"),
+    ("quantized", r"quantized|casts to|scales are those of blocks", "parts of quantized models; numbers are float32"),
     ("wide integers", r"may be beyond int32", "sums and products of int64, uint32, uint64; targets compute int32"),
     (
         "integers",
