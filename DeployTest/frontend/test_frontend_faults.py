@@ -258,7 +258,7 @@ def test_too_many_outputs_and_odd_attributes(tmp_path: Path) -> None:
         infer(tmp_path, chain(node("Relu", ("x",), ("y", "z"))))
     body = helper.make_graph([], "body", [], [])
     with raises(UnsupportedOperator, "attribute 'body'", "GRAPH"):
-        infer(tmp_path, chain(node("Loop", ("x",), ("y",), body=body)))
+        infer(tmp_path, chain(node("Relu", ("x",), ("y",), body=body)))
     with raises(UnsupportedOperator, "(Constant)", "value"):
         infer(tmp_path, chain(node("Constant", (), ("c",), value_string="a"), node("Mul", ("x", "c"), ("y",))))
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from deployer.core import target as targets
 from deployer.core.operator import Operator, registry
 from deployer.core.safe_text import json_text
+from deployer.operators.control.control import controls
 from deployer.running.terminal import Terminal
 
 
@@ -66,7 +67,8 @@ def operator_rows() -> list[OperatorRow]:
         reason = None if has else str(operator.no_gradient)
         internal = not (versions or operator.loss)
         rows.append(OperatorRow(name, versions, custom, kind, bool(has), reason, internal))
-    return rows
+    rows += [OperatorRow(name, c.versions, "", "graphs inside", True, None, False) for name, c in controls().items()]
+    return sorted(rows, key=lambda row: row.name)
 
 
 def list_operators(a: argparse.Namespace, console: Terminal) -> int:

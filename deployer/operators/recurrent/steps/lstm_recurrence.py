@@ -8,8 +8,8 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, register
-from deployer.operators.recurrent.forward_steps import ForwardSteps
-from deployer.operators.recurrent.recurrence import (
+from deployer.operators.recurrent.steps.forward_steps import ForwardSteps
+from deployer.operators.recurrent.steps.recurrence import (
     optional_outputs,
     recurrence_kernel,
     sigmoid,

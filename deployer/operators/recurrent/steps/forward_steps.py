@@ -10,7 +10,7 @@ from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample
-from deployer.operators.recurrent.recurrence import PLACES, Recurrence, drawn
+from deployer.operators.recurrent.steps.recurrence import PLACES, Recurrence, drawn
 from deployer.operators.view import reshape_to
 
 WEIGHTS = "r"
@@ -64,26 +64,20 @@ class ForwardSteps(Recurrence):
         reshape_to(b, part_of(b, steps, 0, first, first + 1), (batch, width), flat)
         return flat
 
-    def absent(self, attrs: Mapping[str, AttrValue]) -> tuple[str, ...]:
-        """Inputs that the form with these attributes does not have."""
-        return ()
-
-    def drawn_inputs(
-        self, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]
-    ) -> dict[str, Array | None]:
+    def drawn_inputs(self, shape: tuple[int, int, int], stated: bool) -> dict[str, Array | None]:
         """Values of the inputs by pointer, for so many steps, sequences and units."""
         time, batch, units = shape
-        sizes = {"t": time, "b": batch, "u": units, "h": units, **PLACES, "g": self.gates, "s": self.stored}
+        sizes = {"t": time, "b": batch, "u": units, "h": units, **PLACES, **self.per_unit}
         values: dict[str, Array | None] = {}
         for arg in self.pointers(writes=False):
             scale = np.float32(1 / np.sqrt(units) if arg == WEIGHTS else 1)
-            present = (stated or arg not in self.states) and arg not in self.absent(attrs)
+            present = stated or arg not in self.states
             values[arg] = drawn(f"{self.name}{arg}", self.shape(arg, sizes)) * scale if present else None
         return values
 
     def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
         """All outputs."""
-        inputs = tuple(self.drawn_inputs(shape, stated, attrs).values())
+        inputs = tuple(self.drawn_inputs(shape, stated).values())
         return Sample(label, inputs, dict(attrs), len(self.pointers(writes=True)), onnx=False)
 
 
@@ -111,7 +105,7 @@ class BackwardSteps(Recurrence):
 
     def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
         """What the forward steps saved, and gradients of their results: of all, or of Y alone."""
-        given = self.forward.drawn_inputs(shape, stated, attrs)
+        given = self.forward.drawn_inputs(shape, stated)
         node = Node(label, self.forward.name, tuple(given), (), dict(attrs))
         results = self.forward.reference(node, list(given.values()))
         named = {**given, **dict(zip(self.forward.pointers(writes=True), results, strict=True))}

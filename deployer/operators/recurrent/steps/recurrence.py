@@ -30,16 +30,18 @@ from deployer.core.operator import (
 )
 from deployer.operators.inputs import floats, normal
 
-DIMS = {"t": "time", "b": "batch", "u": "unit"}
+DIMS = {"t": "time", "b": "batch", "k": "gate", "u": "unit"}
 """The dims by their letters in a layout."""
-PLACES = {"p": 2, "w": 3}
-"""Places of a state that takes turns in two of them, and with one more for what a step needs of all its units."""
+PLACES = {"p": 2, "w": 3, "q": 4}
+"""Places of a state that takes turns in two of them, and with more for what a step has of all its units besides."""
 COMMON: dict[str, ArgValue] = {
-    **{name: Extent(name) for name in DIMS.values()},
+    **{name: Extent(name) for name in ("time", "batch", "unit")},
     "start": Start("time"),
     "first_unit": Start("unit"),
 }
 """Scalars that every kernel takes: lengths of the tile, its first step and its first unit."""
+BY_GATE: dict[str, ArgValue] = {"gate": Extent("gate"), "first_gate": Start("gate")}
+"""Scalars of a kernel by gate: how many the tile has, and its first."""
 
 
 def is_strided(layout: str, axis: int) -> bool:
@@ -64,11 +66,13 @@ class Recurrence(Operator):
     """The steps of a layer in one direction, from the last one backwards where `reverse` is set.
 
     `layout` says per kernel pointer which axes its tensor has: t time, b sequences of the batch, g `gates` per unit,
-    s `stored` numbers per unit, u units of a tile, h all units, p or w places of a state. In the tensor g and s are one
-    axis with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
+    s `stored` numbers per unit, u units of a tile, h all units, p, w or q places of a state. In the tensor g and s are
+    one axis with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
 
     A step reads the state that the step before has left, in one of its two places, and writes the other, so a tile of
-    one step may have some of the units. A tile of several has all of them, and a core keeps to its sequences.
+    one step may have some of the units. A tile of several has all of them, and a core keeps to its sequences. Steps
+    whose gates wait for each other are `by_gate`: k of the layout is their gate in a tile, and a tile of one gate may
+    have some of the units; what is not along them stays for all gates of a step.
     """
 
     kernel: ClassVar[Kernel]
@@ -78,6 +82,8 @@ class Recurrence(Operator):
     stored: ClassVar[int] = 0
     functions: ClassVar[int]
     """Exponentials, tangents and the like, per unit and step."""
+    by_gate = False
+    """Whether a gate needs what another has made of all units of the step."""
     backwards = False
     """Whether the steps run against the layer's direction."""
     variants: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
@@ -97,17 +103,21 @@ class Recurrence(Operator):
         """The position of an input."""
         return self.pointers(writes=False).index(arg)
 
+    @property
+    def per_unit(self) -> dict[str, int]:
+        """The lengths behind the letters of what there are several of for each unit."""
+        return {"g": self.gates, "k": self.gates, "s": self.stored}
+
     def sizes(self, node: Node, inputs: Sequence[TensorType | None]) -> dict[str, int]:
         """The length behind each letter, from the first input, which has steps of gates."""
         first = floats(node, inputs, 1)[0]
         arg = self.pointers(writes=False)[0]
-        per_unit = {"g": self.gates, "s": self.stored}
-        blocks = per_unit[self.layout[arg][2]]
+        blocks = self.per_unit[self.layout[arg][2]]
         if len(first.shape) != len(("time", "batch", "units")) or first.shape[2] % blocks:
             raise mismatch(node, f"its first input is not [time, batch, {blocks} x units]", inputs)
         time, batch, width = first.shape
         units = width // blocks
-        return {"t": time, "b": batch, "u": units, "h": units, **PLACES, **per_unit}
+        return {"t": time, "b": batch, "u": units, "h": units, **PLACES, **self.per_unit}
 
     def shape(self, arg: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of a pointer's tensor."""
@@ -115,7 +125,7 @@ class Recurrence(Operator):
         joined = 1
         for letter in self.layout[arg]:
             joined *= sizes[letter]
-            if letter not in "gs":
+            if letter not in self.per_unit:
                 shape.append(joined)
                 joined = 1
         return tuple(shape)
@@ -143,20 +153,16 @@ class Recurrence(Operator):
         """The indices of the steps in the order in which they are done."""
         return range(count)[:: -1 if self.mirrored(node) else 1]
 
-    def whole_units(self, node: Node) -> bool:
-        """Whether a step needs all units at once, even where it is alone."""
-        return False
-
     def mirrored(self, node: Node) -> bool:
         """Whether the steps are done from the last one backwards."""
         return bool(node.attr_int("reverse", 0)) != self.backwards
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
-        """The sequences of a batch are parallel; steps and, within each, units come one after the other."""
+        """The sequences of a batch are parallel; steps, gates and units, each within the other, are in their order."""
         inputs = [types[name] if name else None for name in node.inputs]
         sizes = self.sizes(node, inputs)
         time = Mirror("time") if self.mirrored(node) else At("time")
-        axes: dict[str, Axis] = {"t": time, "b": At("batch"), "u": At("unit")}
+        axes: dict[str, Axis] = {"t": time, **{letter: At(DIMS[letter]) for letter in "bku"}}
         outputs, listed = iter(self.outputs_of(node)), []
         names = iter([*node.inputs, *[""] * (len(self.layout) - len(node.inputs))])
         for arg, _, is_output in self.kernel.pointers:
@@ -165,12 +171,13 @@ class Recurrence(Operator):
                 letters = self.layout[arg]
                 view, maps = tuple(sizes[c] for c in letters), tuple(axes.get(c, Whole()) for c in letters)
                 listed.append(Operand(arg, name, "out" if is_output else "in", view, maps))
-        units = Dim("unit", sizes["u"], "reduction", sizes["u"] if self.whole_units(node) else 1)
-        return Access((Dim("batch", sizes["b"]), Dim("time", sizes["t"], "reduction"), units), tuple(listed))
+        letters = "tku" if self.by_gate else "tu"
+        steps = (Dim(DIMS[letter], sizes[letter], "reduction") for letter in letters)
+        return Access((Dim("batch", sizes["b"]), *steps), tuple(listed))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
         """Kernel arguments of this operator alone."""
-        return {}
+        return BY_GATE if self.by_gate else {}
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile, the layer, and strides, which are 0 for an absent operand."""
@@ -186,12 +193,13 @@ class Recurrence(Operator):
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Each unit is a product with the state per gate, and some functions; cores share units within one step."""
+        """Each unit is a product with the state per gate, and some functions; cores share units of one step or gate."""
         units = tile["time"] * tile["batch"] * tile["unit"]
-        alone = tile["time"] == 1 and not self.whole_units(node)
+        gates = tile["gate"] if self.by_gate else self.gates
+        alone = tile["time"] == 1 and (gates == 1 or not self.by_gate)
         pieces = tile["batch"] * (tile["unit"] if alone else 1)
-        products = units * self.gates * access.dim("unit").size
-        return Work(products, units * self.functions * FACTS.transcendental, pieces)
+        products = units * gates * access.dim("unit").size
+        return Work(products, units * self.functions * FACTS.transcendental * gates // self.gates, pieces)
 
     def samples(self) -> Iterator[Sample]:
         """Both directions, with and without states, one step, one sequence, and products of two blocks."""

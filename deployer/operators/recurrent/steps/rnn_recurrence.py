@@ -8,8 +8,8 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, register, unsupported
-from deployer.operators.recurrent.forward_steps import ForwardSteps
-from deployer.operators.recurrent.recurrence import optional_outputs, recurrence_kernel, state_or_zero, two_places
+from deployer.operators.recurrent.steps.forward_steps import ForwardSteps
+from deployer.operators.recurrent.steps.recurrence import optional_outputs, recurrence_kernel, state_or_zero, two_places
 
 FUNCTIONS = ("Tanh", "Relu")
 """What the attribute `activation` may be, the usual one first."""

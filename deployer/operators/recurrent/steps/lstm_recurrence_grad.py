@@ -8,9 +8,9 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, register
-from deployer.operators.recurrent.forward_steps import BackwardSteps
-from deployer.operators.recurrent.lstm_recurrence import GATES, LSTMRecurrence
-from deployer.operators.recurrent.recurrence import recurrence_kernel, state_or_zero, two_places
+from deployer.operators.recurrent.steps.forward_steps import BackwardSteps
+from deployer.operators.recurrent.steps.lstm_recurrence import GATES, LSTMRecurrence
+from deployer.operators.recurrent.steps.recurrence import recurrence_kernel, state_or_zero, two_places
 
 
 @register

@@ -8,9 +8,9 @@ import numpy as np
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import ArgValue, Array, Const, register
-from deployer.operators.recurrent.forward_steps import BackwardSteps
-from deployer.operators.recurrent.recurrence import recurrence_kernel, state_or_zero, two_places
-from deployer.operators.recurrent.rnn_recurrence import RNNRecurrence, is_relu
+from deployer.operators.recurrent.steps.forward_steps import BackwardSteps
+from deployer.operators.recurrent.steps.recurrence import recurrence_kernel, state_or_zero, two_places
+from deployer.operators.recurrent.steps.rnn_recurrence import RNNRecurrence, is_relu
 
 
 @register
