@@ -81,11 +81,10 @@ def test_models(model: str, models_root: Path, tmp_path: Path) -> None:
 
 
 def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's commands, and its program, which learns the only sample."""
+    """The page's commands, and its program, which learns the only sample; what the page on its state shows compiles."""
     monkeypatch.chdir(tmp_path)
-    shown = {
-        name: text for name, text in re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", PAGE.read_text(), re.S)
-    }
+    text = PAGE.read_text() + PAGE.with_name("firmware-state.md").read_text()
+    shown = dict(re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", text, re.S))
     make, package, run = map(shlex.split, shown["firmware"].splitlines())
     assert make[:2] + package[:2] == ["python", "-m", "deployer", "package"]
     simple_mlp.generate(Path(make[3]))
@@ -93,6 +92,8 @@ def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([line for line in ran(*run).splitlines() if line.startswith("loss")]) == 4
     Path("main.c").write_text(shown["firmware program"])
     ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "main.c", "keyword/build/libkeyword.a", "-lm", "-o", "main")
+    Path("flash.c").write_text(shown["flash"])
+    ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "-c", "flash.c", "-o", "flash.o")
     loss = re.fullmatch(r"loss (\d\.\d+), score of class 3 -?\d\.\d+\n", ran("./main"))
     assert loss
     assert float(loss[1]) < np.log(10), "less than chance"

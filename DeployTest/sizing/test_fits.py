@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.sizing.boards import BoardInvalid, boards, read_board
+from deployer.sizing.boards import BOARDS, BoardInvalid, boards, read_board
 from deployer.sizing.objects import available
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
@@ -77,6 +77,14 @@ def test_faulty_boards(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "board.toml").write_text(text)
     with pytest.raises(BoardInvalid, match=why):
         read_board(tmp_path / "board.toml")
+
+
+def test_board_of_the_page(tmp_path: Path) -> None:
+    """The file that docs/boards.md shows is the board it is taken from."""
+    page = (BOARDS.parents[1] / "docs" / "boards.md").read_text()
+    path = tmp_path / "stm32f446.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert read_board(path) == read_board(BOARDS / path.name)
 
 
 def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
