@@ -19,7 +19,7 @@ ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how
 """Pages whose blocks the tests of packages run."""
 SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
 """What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
-COMPILED = {"boards.md": ("toml",), "firmware-state.md": ("c",), "firmware.md": ("c",)}
+COMPILED = {"boards.md": ("toml",), "firmware-state.md": ("c",), "firmware.md": ("c",), "porting.md": ("c",)}
 """Blocks that tests of other rooms build, run or read."""
 BLOCK = re.compile(r"^```(\w*)( torch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
