@@ -196,12 +196,13 @@ def differing(rows: list[Row]) -> list[str]:
 def main() -> None:
     """Measure, and write result and page."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--again", action="store_true", help="measure all of it again")
+    options.add_argument("--again", action="store_true", help="measure what is there, too")
     options.add_argument("--data", type=Path, default=SHARED, help="folder of the reference data")
     options.add_argument("--model", action="append", help="these models alone; rows of others are kept")
     a = options.parse_args()
-    old = [] if a.again or not RESULT.exists() else [Row(**row) for row in json.loads(RESULT.read_text())]
-    known = {(row.model, row.machine): row for row in old}
+    old = [Row(**row) for row in json.loads(RESULT.read_text())] if RESULT.exists() else []
+    stale = (a.model or MODELS) if a.again else ()
+    known = {(row.model, row.machine): row for row in old if row.model not in stale}
     with tempfile.TemporaryDirectory() as root:
         for model in a.model or MODELS:
             for row in measured(model, read_case(model, a.data, Path(root)), known):
