@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.sizing.boards import BOARDS, BoardInvalid, boards, read_board
+from deployer.sizing.boards import BOARDS, BoardInvalid, boards, cores, emulators, read_board
 from deployer.sizing.objects import available
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
@@ -54,6 +54,13 @@ def test_boards() -> None:
     assert all(board.energy.source for board in found.values() if board.energy)
     assert [memory.bytes for memory in found["stm32f446"].memories] == [128 * 1024]
     assert found["siracusa"].target is not None
+
+
+def test_emulators() -> None:
+    """Each emulator that a core names is described, with a machine; none is described that no core names."""
+    named = {core.emulator for core in cores().values() if core.emulator}
+    assert named == emulators().keys()
+    assert all(bool(core.emulator) == bool(core.machine) for core in cores().values())
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,20 @@ class BoardInvalid(UserError):
 
 
 @dataclass(frozen=True)
+class Emulator:
+    """An emulator of machines: the linker's words for its programs, the command that runs one, how it is installed."""
+
+    link: tuple[str, ...]
+    run: tuple[str, ...]
+    run_hint: str
+
+
+@dataclass(frozen=True)
 class Core:
-    """A processor core: its C compiler with flags, and the machine of QEMU on which its programs run.
+    """A processor core: its C compiler with flags, and the emulator with its machine on which its programs run.
 
     `issue` is the most instructions that it begins in a cycle. `code` and `data` are origin and bytes of the machine's
-    memories, `tick` nanoseconds of its clock. Without a compiler or a machine these are empty.
+    memories, `tick` nanoseconds of its clock. Without a compiler or an emulator these are empty.
     """
 
     name: str
@@ -33,6 +42,7 @@ class Core:
     compiler: str
     flags: tuple[str, ...]
     issue: int
+    emulator: str
     machine: str
     code: tuple[int, ...]
     data: tuple[int, ...]
@@ -79,6 +89,13 @@ def cores() -> Mapping[str, Core]:
     """All cores by name."""
     path = CORES / "cores.toml"
     return {name: _record(Core, {"name": name, **row}, f"{path}: [{name}]") for name, row in _table(path).items()}
+
+
+@cache
+def emulators() -> Mapping[str, Emulator]:
+    """All emulators by name."""
+    path = CORES / "emulators.toml"
+    return {name: _record(Emulator, row, f"{path}: [{name}]") for name, row in _table(path).items()}
 
 
 def core_of(name: str) -> Core:

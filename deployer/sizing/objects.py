@@ -46,6 +46,12 @@ def available(core: Core) -> bool:
     return bool(core.compiler) and shutil.which(core.compiler) is not None
 
 
+def need_compiler(core: Core) -> None:
+    """ToolMissing where the core's compiler is not installed, or the core has none."""
+    if not available(core):
+        raise ToolMissing(f"core {core.name} needs {core.compiler or 'a compiler that is not known here'}")
+
+
 @cache
 def version_of(compiler: str) -> str:
     """The first line of what the compiler says of itself."""
@@ -71,8 +77,7 @@ def flags_of(core: Core) -> list[str]:
 
 def compile_library(files: Files, name: str, core: Core) -> Objects:
     """Compile the sources of a library; what has been compiled before is not compiled again."""
-    if not available(core):
-        raise ToolMissing(f"core {core.name} needs {core.compiler or 'a compiler that is not known here'}")
+    need_compiler(core)
     headers = {path: text for path, text in files.items() if path.endswith(".h") and not path.startswith("examples/")}
     common = key_of([version_of(core.compiler), *flags_of(core), *(f"{p}\n{t!r}" for p, t in sorted(headers.items()))])
     records = [
