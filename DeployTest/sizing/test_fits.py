@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from deployer.sizing.boards import BOARDS, BoardInvalid, boards, cores, emulators, read_board
-from deployer.sizing.objects import available
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NEEDED = {"stm32f446", "stm32f746", "stm32h743", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3", "apollo4"}
@@ -128,11 +128,10 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.cortex_m
 def test_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Code, stack and instructions by compiler and emulator; energy where the board says its current; again at once."""
-    core = next(board.core for board in boards() if board.stem == "nrf52840")
-    if core is None or not available(core):
-        pytest.skip("not installed: arm-none-eabi-gcc")
+    needs_core("cortex-m4")
     case = nets.normed_case(tmp_path / "case")
     words = (case, "--board", "nrf52840", "--board", "stm32f446", "--board", "rp2040")
     first = result(capsys, *words)
