@@ -23,6 +23,12 @@ source = "made up"
 name = "SRAM"
 bytes = {memory}
 """
+ENERGY = """
+[energy]
+milliamperes = {}
+volts = 3.0
+source = {}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +83,15 @@ def test_emulators() -> None:
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = -1\nflash = 1', "mhz is -1"),
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1', "no memory"),
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"', "name, bytes"),
+        (
+            'name = "x"\nsource = "y"\ncore = ["cortex-m4"]\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"\nbytes = 1',
+            "no core",
+        ),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5', "memory is no list"),
+        ('name = "x"\nsource = "y"\ntarget = "siracusa"\nflash = 1\nmhz = 1', "'flash' has no effect"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(-1.0, '"s"'), "milliamperes is -1.0"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format("nan", '"s"'), "milliamperes is nan"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(1.0, '""'), "energy has no source"),
     ],
 )
 def test_faulty_boards(text: str, why: str, tmp_path: Path) -> None:

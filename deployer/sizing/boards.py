@@ -1,5 +1,6 @@
 """Boards and processor cores as data, from TOML files, of which each fault is named with its place."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,19 +123,39 @@ def read_board(path: Path) -> Board:
     if ("core" in raw) == ("target" in raw):
         raise BoardInvalid(f"{path}: a board has either a core or a target")
     if "target" in raw:
+        for key in sorted(set(raw) - {"name", "source", "target"}):
+            raise BoardInvalid(f"{path}: {key!r} has no effect on a board with a target", hint="the target says it")
         return Board(path.stem, raw["name"], raw["source"], None, load(raw["target"]), 0, 0, (), None)
     numbers = {key: _bytes(raw.get(key), f"{path}: {key}") for key in ("mhz", "flash")}
-    memories = [_record(Memory, row, f"{path}: memory") for row in raw.get("memory", [])]
+    memories = _memories(raw.get("memory", []), path)
+    energy = _power(raw["energy"], f"{path}: energy") if "energy" in raw else None
+    if raw["core"] not in list(cores()):
+        raise BoardInvalid(f"{path}: there is no core {raw['core']!r}", hint=f"one of {', '.join(sorted(cores()))}")
+    core = cores()[raw["core"]]
+    return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], memories, energy)
+
+
+def _memories(rows: object, path: Path) -> tuple[Memory, ...]:
+    """The memories of a board, the largest first."""
+    if not isinstance(rows, list):
+        raise BoardInvalid(f"{path}: memory is no list of tables", hint="a table [[memory]] with name and bytes")
+    memories = [_record(Memory, row, f"{path}: memory") for row in rows]
     if not memories:
         raise BoardInvalid(f"{path}: the board has no memory", hint="a table [[memory]] with name and bytes")
     for memory in memories:
         _bytes(memory.bytes, f"{path}: {memory.name}")
-    energy = _record(Power, raw["energy"], f"{path}: energy") if "energy" in raw else None
-    core = cores().get(raw["core"])
-    if core is None:
-        raise BoardInvalid(f"{path}: there is no core {raw['core']!r}", hint=f"one of {', '.join(sorted(cores()))}")
-    largest = tuple(sorted(memories, key=lambda memory: -memory.bytes))
-    return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], largest, energy)
+    return tuple(sorted(memories, key=lambda memory: -memory.bytes))
+
+
+def _power(row: object, where: str) -> Power:
+    power: Power = _record(Power, row, where)
+    for name in ("milliamperes", "volts"):
+        value = getattr(power, name)
+        if not 0 < value < math.inf:
+            raise BoardInvalid(f"{where}: {name} is {value!r}, and no number above 0")
+    if not power.source:
+        raise BoardInvalid(f"{where} has no source", hint="who says what current the core draws")
+    return power
 
 
 def _bytes(value: object, where: str) -> int:
