@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -10,21 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import deployer
+from deployer.core.errors import FileProblem
 from deployer.core.safe_text import json_line
 from deployer.core.target import TARGETS_DIR
-
-VARIABLE = "XDG_CACHE_HOME"
+from deployer.running import objects
 
 
 def cache_folder() -> Path:
     """The folder of the cache, in the user's own where that can be written, else for this process alone."""
-    home = os.environ.get(VARIABLE)
-    folder = (Path(home) if home else Path.home() / ".cache") / "deployer" / "sizing"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
+        return objects.folder("sizing")
+    except FileProblem:
         return _own()
 
 
@@ -60,11 +55,11 @@ def remembered(key: str, make: Callable[[], Any]) -> Any:
         return json.loads(path.read_text())
     except (OSError, ValueError):
         value = make()
-    keep(path, json_line(value).encode())
+    _keep(path, json_line(value).encode())
     return value
 
 
-def keep(path: Path, content: bytes) -> None:
+def _keep(path: Path, content: bytes) -> None:
     """Write a file of the cache at once, so that nobody reads half of it."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)

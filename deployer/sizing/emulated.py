@@ -16,7 +16,7 @@ from deployer.core.errors import RunFailed, ToolMissing
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, Emulator, emulators
 from deployer.sizing.cache import compiler_digest, key_of, remembered
-from deployer.sizing.objects import Files, Objects, run_tool
+from deployer.sizing.objects import Files, Objects, run_tool, version_of
 
 CALLS = ("_train_step", "_update", "_predict")
 SECONDS = 300
@@ -54,14 +54,14 @@ def need_emulator(core: Core) -> Emulator:
 def run_example(files: Files, name: str, built: Objects) -> Run:
     """Run the example of a compiled library; ToolMissing without emulator, RunFailed where the program fails."""
     core = built.core
-    need_emulator(core)
+    emulator = version_of(need_emulator(core).run[0])
     content = [f"{path}\n{text!r}" for path, text in sorted(files.items())]
 
     def make() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             return _run(files, name, built, Path(folder))
 
-    known = remembered(key_of([compiler_digest(), built.version, repr(core), *content]), make)
+    known = remembered(key_of([compiler_digest(), built.version, emulator, repr(core), *content]), make)
     first, second, third = known["instructions"]
     return Run(known["printed"], (first, second, third), known["stack"])
 
