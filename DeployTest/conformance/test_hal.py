@@ -164,6 +164,16 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the simulator" in refused(capsys, "hal-test", load("host").name)
 
 
+def test_without_emulator(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not installed is named with a way that this command has."""
+    monkeypatch.setattr("deployer.running.conformance._build", lambda *_: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = refused(capsys, "hal-test", load("qemu_riscv").name)
+    assert "qemu-system-riscv32 is not installed" in said
+    assert "qemu-system-misc" in said
+    assert "--skipsim" not in said
+
+
 @pytest.mark.qemu_riscv
 def test_emulated(tmp_path: Path) -> None:
     """The HAL of the emulated RISC-V machine."""

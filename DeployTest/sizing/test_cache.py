@@ -1,5 +1,6 @@
 """What is kept of measurements and objects: where, under which names, and what of it is damaged."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ from deployer.firmware.sources import library_rules
 from deployer.pipeline import load_training
 from deployer.running import objects as kept
 from deployer.sizing.boards import core_of
-from deployer.sizing.cache import cache_folder, remembered
+from deployer.sizing.cache import cache_folder, own_files, remembered
 from deployer.sizing.emulated import run_example
 from deployer.sizing.material import material
 from deployer.sizing.objects import compile_library
+from deployer.tilers.addresses import placement
 from DeployTest.firmware import nets
 from DeployTest.targets.simulators import needs_core
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.host]
 
 
@@ -43,6 +46,13 @@ def test_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [file] = cache_folder().iterdir()
     file.write_bytes(file.read_bytes()[:4])
     assert remembered("key", lambda: {"a": [2]}) == {"a": [2]}
+
+
+def test_what_decides_about_a_plan() -> None:
+    """The digest of the deployer's own files is of all its modules that are loaded here, the planner's among them."""
+    loaded = {Path(str(module.__file__)) for name, module in sys.modules.items() if name.startswith("deployer.")}
+    assert {path for path in loaded if path.is_relative_to(ROOT)} <= {*own_files()}
+    assert Path(placement.__file__) in own_files()
 
 
 @pytest.mark.slow

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import deployer
+import deployer.targets
+import deployer.templates
+import deployer.tilers
 from deployer.core.errors import FileProblem
 from deployer.core.safe_text import json_line
-from deployer.core.target import TARGETS_DIR
 from deployer.running import objects
 
 
@@ -38,14 +39,18 @@ def key_of(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()
 
 
+def own_files() -> list[Path]:
+    """The deployer's own files, whose change may change what is made of a case."""
+    packages = (deployer, deployer.targets, deployer.templates, deployer.tilers)
+    folders = [Path(str(package.__file__)).parent for package in packages]
+    kinds = (".py", ".toml", ".c", ".h", ".S", ".ld", ".mako")
+    return sorted({path for folder in folders for path in folder.rglob("*") if path.suffix in kinds})
+
+
 @cache
 def compiler_digest() -> str:
-    """The digest of this compiler's own files: what it makes of a case may change with any of them."""
-    folders = (Path(deployer.__file__).parent, TARGETS_DIR)
-    files = [
-        path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (".py", ".toml", ".c", ".h")
-    ]
-    return key_of(path.read_bytes() for path in files)
+    """The digest of the deployer's own files."""
+    return key_of(path.read_bytes() for path in own_files())
 
 
 def remembered(key: str, make: Callable[[], Any]) -> Any:
