@@ -25,6 +25,7 @@ from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.cases import case_dir
 from DeployTest.support.building.command_line import deployer
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent
@@ -151,12 +152,13 @@ def test_sanitizers(models_root: Path, tmp_path: Path) -> None:
 
 def built_for(core: Core, folder: Path, program: Path) -> Path:
     """Build the example for a core, with all warnings."""
-    needed("arm-none-eabi-gcc", "qemu-system-arm")
+    needs_core(core.name)
     sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", CORES_DIR / "start.c"]
     ran(*compile_words(core), *WARNINGS, f"-I{folder}/include", *sources, *link_words(core), "-o", program)
     return program
 
 
+@pytest.mark.cortex_m
 @pytest.mark.parametrize("core", CORES)
 def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
     """The example prints the same under QEMU, with a floating-point unit and without."""
@@ -164,6 +166,7 @@ def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
     assert run_program(core_of(core), program) == printed(models_root)
 
 
+@pytest.mark.cortex_m
 def test_machines_that_round_twice(models_root: Path, tmp_path: Path) -> None:
     """Where the compiler's library rounds twice, the library says so and computes nothing."""
     core = core_of("cortex-m3")
