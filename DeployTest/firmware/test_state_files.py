@@ -96,7 +96,7 @@ def test_models(adapted: Path, tmp_path: Path) -> None:
 
 
 def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The newest whole image of a dump is taken, also where numbers begin again; all are shown."""
+    """The newest whole image of the library's model is taken, also where numbers begin again; all are shown."""
     images = [
         imported(adapted, {"up": np.full((2, 1), value, np.float32)}, "weights", tmp_path) for value in (1.0, 2.0)
     ]
@@ -108,6 +108,11 @@ def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFix
         assert [image["at"] for image in result["images"]] == [80, 272]
         assert result["tensors"][1]["least"] == newest + 1.0
         assert result["tensors"][1]["changed"] == 2
+    foreign = resealed(images[0][:12] + bytes(8) + images[0][20:])
+    (tmp_path / "both.bin").write_bytes(in_slot(foreign, 58) + in_slot(images[1], 1))
+    result = shown(capsys, tmp_path / "both.bin", "--library", adapted)
+    assert [image["save"] for image in result["images"]] == [58, 1]
+    assert result["tensors"][1]["least"] == 2.0, "a firmware passes over what another model saved"
     damaged = bytearray(path.read_bytes())
     damaged[272 + 30] ^= 1
     path.write_bytes(damaged)

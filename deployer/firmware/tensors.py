@@ -15,7 +15,7 @@ from deployer.core.ir import DTYPES, TensorType
 from deployer.core.limits import IMAGE_BYTES, RANK
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name
-from deployer.firmware.images import Image, newest_image
+from deployer.firmware.images import Image, find_images, newest_image
 from deployer.firmware.state import KINDS, WORD, sealed_image
 
 MANIFEST, FIRST = "manifest.json", "weights.bin"
@@ -49,7 +49,7 @@ class Library:
 
 def read_library(folder: Path) -> Library:
     """The description in a library's folder; FileProblem where it is missing, damaged, or of another library."""
-    path = folder / MANIFEST
+    path, first = folder / MANIFEST, folder / FIRST
     if not path.is_file():
         raise FileProblem(f"{path} does not exist", hint="--library FOLDER, which `deployer package` made")
     if path.stat().st_size > IMAGE_BYTES:
@@ -59,10 +59,10 @@ def read_library(folder: Path) -> Library:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         facts = [("cause", " ".join(str(error).split())[:200])]
         raise FileProblem(f"{path} is no manifest of a library", facts, "package the case again") from None
-    image = newest_image(folder / FIRST)
+    image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
-        raise FileProblem(f"{folder / FIRST} holds {image.kind_name}, no state", hint="package the case again")
-    return replace(library, first=image_arrays(image, library, folder / FIRST))
+        raise FileProblem(f"{first} holds {image.kind_name}, no state", hint="package the case again")
+    return replace(library, first=image_arrays(image, library, first))
 
 
 def _described(read: Any) -> Library:

@@ -47,12 +47,13 @@ def _show(a: argparse.Namespace, console: Terminal) -> int:
         sizes = (str(image.length), str(image.passes), f"{image.identity:016x}", f"{image.digest:016x}")
         table.add_row(str(image.at), save, image.kind_name, *sizes, image.fault or "whole")
     console.print(table)
-    image, rows = newest_image(a.file), list[Row]()
+    rows = list[Row]()
     if a.library or (a.file.parent / MANIFEST).is_file():
         library = _library(a)
-        rows = _tensor_rows(image_arrays(image, library, a.file), library)
+        rows = _tensor_rows(image_arrays(newest_image(images, a.file, library.identities), library, a.file), library)
         console.print(_tensor_table(rows))
     else:
+        newest_image(images, a.file)  # refuses a file of which nothing is whole
         console.lines("--library DIR, the folder of the library, says which tensors these are")
     known = [{key: None if value != value or value in ENDLESS else value for key, value in row.items()} for row in rows]
     console.event("end", {"images": [_described(image) for image in images], "tensors": known})
@@ -106,7 +107,8 @@ def _written(a: argparse.Namespace) -> Path:
 
 def _export(a: argparse.Namespace, console: Terminal) -> int:
     _refuse(a, "kind")
-    out, library, image = _written(a), _library(a), newest_image(a.file)
+    out, library = _written(a), _library(a)
+    image = newest_image(find_images(a.file), a.file, library.identities)
     arrays = image_arrays(image, library, a.file)
     if out.suffix.lower() == ".onnx":
         if a.model is None:
