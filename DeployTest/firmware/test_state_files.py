@@ -123,6 +123,20 @@ def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "too many images" in refused(capsys, "state", "show", path)
 
 
+@pytest.mark.parametrize("shape", [[], [1]])
+def test_tensor_called_as_passes(
+    shape: list[int], adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tensor with the name that the count of passes has in an archive is not taken for it, whatever its shape."""
+    library, row = tmp_path / "library", {"name": "image.passes", "type": "int32", "shape": shape, "weight": False}
+    shutil.copytree(adapted, library)
+    manifest = json.loads((library / "manifest.json").read_text())
+    manifest["state"] = [row if tensor["name"] == "step" else tensor for tensor in manifest["state"]]
+    (library / "manifest.json").write_text(json.dumps(manifest))
+    message = refused(capsys, "state", "export", library / "weights.bin", "-o", tmp_path / "out.npz")
+    assert "a tensor of the model is called 'image.passes'" in message
+
+
 def test_no_number(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no number is none in JSON, and makes no other one of a mean."""
     imported(adapted, {"up": np.array([[np.nan], [np.inf]], np.float32)}, "weights", tmp_path)

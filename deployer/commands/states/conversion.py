@@ -1,6 +1,7 @@
 """`deployer state`: what images of libraries hold, as tables, arrays, and models, and the way back."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,8 +23,6 @@ from deployer.training.samples import npz_bytes
 
 Row = dict[str, str | bool | int | float]
 """What is said of a tensor."""
-ENDLESS = (float("inf"), float("-inf"))
-"""What JSON has no numbers for, besides no number."""
 
 
 def run_state(a: argparse.Namespace, console: Terminal) -> int:
@@ -55,9 +54,14 @@ def _show(a: argparse.Namespace, console: Terminal) -> int:
     else:
         newest_image(images, a.file)  # refuses a file of which nothing is whole
         console.lines("--library DIR, the folder of the library, says which tensors these are")
-    known = [{key: None if value != value or value in ENDLESS else value for key, value in row.items()} for row in rows]
-    console.event("end", {"images": [_described(image) for image in images], "tensors": known})
+    tensors = [{key: _finite(value) for key, value in row.items()} for row in rows]
+    console.event("end", {"images": [_described(image) for image in images], "tensors": tensors})
     return 0
+
+
+def _finite(value: str | float) -> str | float | None:
+    """The value, or None for NaN and infinities, for which JSON has no number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _library(a: argparse.Namespace) -> Library:
@@ -117,8 +121,10 @@ def _export(a: argparse.Namespace, console: Terminal) -> int:
     elif out.suffix.lower() == ".npz":
         _refuse(a, "model")
         members = {member_name(name): array for name, array in arrays.items()}
-        if image.kind == STATE and members.setdefault(PASSES, np.array(image.passes)).shape:
-            raise DatasetMismatch(f"a tensor of the model is called {PASSES!r}", hint="an .onnx file")
+        if image.kind == STATE:
+            if PASSES in members:
+                raise DatasetMismatch(f"a tensor of the model is called {PASSES!r}", hint="an .onnx file")
+            members[PASSES] = np.array(image.passes)
         replace_file(out, npz_bytes(members))
         names = tuple(arrays)
     else:
