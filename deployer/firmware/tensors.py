@@ -100,7 +100,7 @@ def image_arrays(image: Image, library: Library, origin: Path) -> dict[str, Arra
     ends = list(itertools.accumulate((tensor.type.bytes for tensor in held), initial=0))
     if ends[-1] != len(image.body):
         raise _unfit(origin, f"its tensors take {len(image.body)} B, and the library's {ends[-1]} B")
-    return {tensor.name: _array(image.body[at:], tensor.type) for tensor, at in zip(held, ends, strict=False)}
+    return {tensor.name: _array(image.body, at, tensor.type) for tensor, at in zip(held, ends, strict=False)}
 
 
 def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
@@ -114,7 +114,7 @@ def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
         tensor, following = library.tensors[index], index + 1
         if tensor.type.bytes > len(body) - place:
             raise _unfit(origin, f"of weight {index}, {len(body) - place} B of {tensor.type.bytes} B are there")
-        arrays[tensor.name] = _array(body[place:], tensor.type)
+        arrays[tensor.name] = _array(body, place, tensor.type)
         place += tensor.type.bytes
     return arrays
 
@@ -123,8 +123,8 @@ def _unfit(origin: Path, cause: str) -> FileProblem:
     return FileProblem(f"{origin}: {cause}", hint="another copy of it")
 
 
-def _array(content: bytes, kind: TensorType) -> Array:
-    return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size).reshape(kind.shape)
+def _array(content: bytes, at: int, kind: TensorType) -> Array:
+    return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size, at).reshape(kind.shape)
 
 
 def make_image(kind: int, arrays: Mapping[str, Array], passes: int, library: Library, origin: Path) -> bytes:
