@@ -26,7 +26,7 @@ static const struct {
     uint32_t at, count, is_weight, first;
 } kept[] = {
 % for k in v.kept:
-    {${k.at}u, ${k.count}u, ${k.is_weight}u, ${k.first}}, /* ${k.note} */
+    {${k.at}u, ${k.count}u, ${k.is_weight}u, ${k.first}}, /* ${k.title} */
 % endfor
 };
 
