@@ -78,9 +78,9 @@ def test_round_trips(adapted: Path, tmp_path: Path) -> None:
     assert changes[HEAD:-SEAL] == struct.pack("<I2f", 1, *one["up"].reshape(-1)), "one tensor of two, with its number"
 
 
-def test_models(adapted: Path, tmp_path: Path) -> None:
+def test_models(adapter: Path, adapted: Path, tmp_path: Path) -> None:
     """A model gets the weights of an image, and gives them back; frozen weights and the graph stay."""
-    model = next(adapted.parent.glob("case/**/adapted.onnx"))
+    model = next(adapter.parent.glob("**/adapted.onnx"))
     weights = {name: np.full(shape, 0.5, np.float32) for name, shape in WEIGHTS.items()}
     image, out = imported(adapted, weights, "changes", tmp_path), tmp_path / "out.onnx"
     words = ("--library", adapted, "-o", out)
