@@ -185,7 +185,8 @@ class _View:
         self.image_kinds = tuple((*half, most) for half, most in zip(halves, self.layout.most, strict=True))
         self.ready = (halves[0][0] ^ halves[0][1]) | 1
         self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
-        self.slot_magic, self.head_bytes = int.from_bytes(state.SLOT_MAGIC, "little"), state.HEADER.size
+        self.slot_magic, self.slot_head = int.from_bytes(state.SLOT_MAGIC, "little"), state.SLOT.size
+        self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""

@@ -16,12 +16,11 @@ from deployer.core.limits import IMAGE_BYTES, RANK
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name
 from deployer.firmware.images import Image, find_images, newest_image
-from deployer.firmware.state import KINDS, WORD, sealed_image
+from deployer.firmware.state import CHANGES, KINDS, STATE, WORD, sealed_image
 
 MANIFEST, FIRST = "manifest.json", "weights.bin"
 PASSES = "image.passes"
 """The array of an archive that says how many passes wait for their update."""
-STATE, WEIGHTS, CHANGES = range(len(KINDS))
 _INDEX = struct.Struct("<I")
 
 

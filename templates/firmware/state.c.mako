@@ -7,7 +7,7 @@
 #define MAGIC ${v.magic}u
 #define FORMAT ${v.format}u
 #define HEAD_BYTES ${v.head_bytes}u
-#define SEAL_BYTES 8u
+#define SEAL_BYTES ${v.seal_bytes}u
 #define SLOT_MAGIC ${v.slot_magic}u
 #define FNV_OFFSET 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u

@@ -13,8 +13,8 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name, parameter_name
 from deployer.firmware.images import Image, find_images, newest_image
-from deployer.firmware.state import KINDS
-from deployer.firmware.tensors import MANIFEST, PASSES, STATE, Library, image_arrays, make_image, read_library
+from deployer.firmware.state import KINDS, STATE
+from deployer.firmware.tensors import MANIFEST, PASSES, Library, image_arrays, make_image, read_library
 from deployer.fitting.export import check_absent, export_arrays, read_weights
 from deployer.frontend.model_file import load_model
 from deployer.running.output import replace_file
@@ -161,6 +161,7 @@ def _passes(path: Path, arrays: Mapping[str, Array], most: int) -> int:
     """The passes that wait for their update, as an archive says it; none if it does not."""
     array = np.asarray(arrays.get(PASSES, 0))
     if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= int(array.reshape(-1)[0]) <= most:
-        facts = [("in the file", f"{array.dtype}{list(array.shape)}"), ("passes per update", str(most))]
+        found = str(array.item()) if array.size == 1 else f"{array.dtype}{list(array.shape)}"
+        facts = [("in the file", found), ("passes per update", str(most))]
         raise DatasetMismatch(f"{path}: {PASSES} is no count of passes", facts)
     return int(array.reshape(-1)[0])
