@@ -30,6 +30,14 @@ class Two(nn.Module):
         return self.layer(x if scale is None else x * scale)
 
 
+class Wrapped(Two):
+    """Passes whatever it is given on."""
+
+    def forward(self, x: Any, *more: Any, **named: Any) -> Any:
+        """Scores."""
+        return super().forward(x, *more, **named)
+
+
 class Pairs:
     """A data set of the kind that torchvision has: a sample and its label by number, and the names of classes."""
 
@@ -103,6 +111,21 @@ def test_arrays_by_the_names_of_arguments() -> None:
         read(x, Two(), pytest.fail)
 
 
+def test_modules_that_take_any_arguments() -> None:
+    """Nothing of what a module may take besides is missing."""
+    arrays = {"x": np.ones((4, 3), np.float32), "labels": np.arange(4) % 2}
+    assert len(read(arrays, Wrapped(), pytest.fail).arrays) == 2
+
+
+def test_samples_that_do_not_go_together() -> None:
+    """They are refused with the cause; an error of the data set's own stays what it is."""
+    with pytest.raises(DatasetMismatch, match="cannot be put together") as caught:
+        read(Pairs([torch.ones(3), torch.ones(4)], [0, 1]), Two(), pytest.fail)
+    assert "size" in caught.value.facts[0][1]
+    with pytest.raises(TypeError, match="NoneType"):
+        read(Pairs([torch.ones(3)] * 2, [0, None]), Two(), pytest.fail)
+
+
 def test_pictures(tmp_path: Path) -> None:
     """A data set that gives pictures says what it needs; a folder is read, gray where its first image is."""
     images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -119,6 +142,9 @@ def test_pictures(tmp_path: Path) -> None:
         read(tmp_path / "both", Two(), pytest.fail)
     (tmp_path / "none").mkdir()
     with pytest.raises(FileProblem, match="is empty"):
+        read(tmp_path / "none", Two(), pytest.fail)
+    (tmp_path / "none/a.png").write_bytes((tmp_path / "both/dog/b.png").read_bytes())
+    with pytest.raises(FileProblem, match="is in no folder of a class"):
         read(tmp_path / "none", Two(), pytest.fail)
 
 
