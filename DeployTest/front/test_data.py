@@ -1,6 +1,7 @@
 """What a module is trained on: the same samples in all the forms in which people have them give the same bits."""
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,14 +150,18 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 def test_train(tmp_path: Path) -> None:
-    """A folder of images and a data set train to the bits of their arrays, with validation in the same forms."""
+    """A folder of images and a data set train to the bits of their arrays, with validation in the same forms.
+
+    The report has the names of classes, too.
+    """
     pytest.importorskip("PIL", reason="Pillow is not installed")
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(3 * HEIGHT * WIDTH, 2))
-    images = folder(tmp_path)
+    images = folder(tmp_path / "images")
     x, y = read(images, module, pytest.fail).arrays
     options = {"batch": 2, "epochs": 2, "checks": 1}
-    one = front.train(module, images, "cross_entropy", validation=images, **options)
+    one = front.train(module, images, "cross_entropy", validation=images, folder=tmp_path / "out", **options)
+    assert json.loads((tmp_path / "out/run/report.json").read_text())["classes"] == ["cat", "dog"]
     two = front.train(module, Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
     three = front.train(module, (x, y), "cross_entropy", validation=Pairs(torch.from_numpy(x), y), **options)
     assert one.losses == two.losses == three.losses
