@@ -12,7 +12,7 @@ import pytest
 from deployer.core.errors import DatasetMismatch, FileProblem
 from DeployTest.fitting.test_images import HEIGHT, WIDTH, folder
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 read: Any = importlib.import_module("deployer.torch.data").read_columns
