@@ -23,6 +23,7 @@ MARKERS = {
     "singlebuffer": "single buffering",
     "doublebuffer": "double buffering",
     "auto": "buffering chosen per step",
+    "torch": "needs PyTorch",
     "slow": "takes more than a few seconds",
 }
 _rows: Rows = {}

@@ -59,6 +59,7 @@ def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
+@pytest.mark.torch
 def test_blocks_of_torch(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that need it."""
     if not importlib.util.find_spec("torch"):
