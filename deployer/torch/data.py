@@ -75,7 +75,7 @@ def _collated(samples: list[Any]) -> Any:
         cause, hint = "the data set gives what is no tensor and no number", "tensors, such as torchvision's ToTensor()"
         raise DatasetMismatch(cause, _facts(error), f"a transform that gives {hint}") from None
     except (RuntimeError, KeyError) as error:
-        cause, hint = "samples of the data set cannot be put together", "a transform that gives all one shape"
+        cause, hint = "samples of the data set cannot be put together", "samples of one shape"
         raise DatasetMismatch(cause, _facts(error), f"a transform that gives {hint}") from None
 
 
