@@ -2,9 +2,11 @@
 
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +201,26 @@ def test_reference_leaves_out_declared_values(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="does not match expected type"):
         reference.session(tmp_path / "model.onnx")
     assert reference.session(reference._what_counts(tmp_path / "model.onnx"))
+
+
+def test_reference_keeps_what_inner_graphs_read(tmp_path: Path) -> None:
+    """A value that only a branch reads counts."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (bool c, float[2] x) => (float[2] y)
+              { a = Abs (x)  dead = Sqrt (x)
+                y = If (c) <then_branch = t () => (float[2] u) { u = Neg (a) },
+                            else_branch = e () => (float[2] v) { v = Exp (x) }> }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    model = onnx.load(reference._what_counts(tmp_path / "model.onnx"))
+    assert [node.op_type for node in model.graph.node] == ["Abs", "If"]
+
+
+def test_tools_end_a_trial(tmp_path: Path) -> None:
+    """A command that comes as far as a compiler has been judged; another program is a finding."""
+    case = Trial(SEED, 0, tmp_path)
+    with pytest.raises(watch.Reached), trial.contained(case, tools=["gcc"]):
+        subprocess.run(["gcc", "--version"], check=False)
+    with pytest.raises(trial.Finding, match="starts false"), trial.contained(case, tools=["gcc"]), suppress(OSError):
+        subprocess.run(["false"], check=False)
 
 
 def test_every_operator_is_drawn() -> None:

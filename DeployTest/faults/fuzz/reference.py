@@ -74,7 +74,7 @@ def _what_counts(path: Path) -> Path:
     unvisited = list(read)
     while unvisited:  # in no order: a file's nodes may stand in any
         node = makers.get(unvisited.pop())
-        new = {name for name in node.input if name not in read} if node is not None else set()
+        new = {name for name in _reads(node) if name not in read} if node is not None else set()
         read |= new
         unvisited.extend(sorted(new))
     live = [node for node in model.graph.node if read.intersection(filter(None, node.output))]
@@ -89,6 +89,13 @@ def _what_counts(path: Path) -> Path:
     what_counts = path.with_name("what-counts.onnx")
     what_counts.write_bytes(model.SerializeToString())
     return what_counts
+
+
+def _reads(node: onnx.NodeProto) -> set[str]:
+    """The names that a node reads, in its inner graphs too, which name values of the graph around them."""
+    inner = [part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)]
+    outputs = {output.name for graph in inner for output in graph.output}
+    return {*node.input, *outputs, *(name for graph in inner for part in graph.node for name in _reads(part))}
 
 
 def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Array], shown: str) -> str:
