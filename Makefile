@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-siracusa | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-torch test-siracusa check package docs bench golden fuzz detection mutants runtime-cases clean
+.PHONY: demo test test-slow test-torch test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -27,6 +27,10 @@ test-torch: # what is compared with PyTorch, and its front, in an environment of
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m siracusa --must-run=siracusa $(PYTEST)
+
+test-zephyr: $(READY) # needs ZEPHYR_BASE
+	@test -n "$$ZEPHYR_BASE" || { echo "make: ZEPHYR_BASE is not set: it names the folder of Zephyr's source" >&2; exit 1; }
+	$(PY) -m pytest -q -m zephyr --must-run=zephyr $(PYTEST)
 
 fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)

@@ -24,6 +24,7 @@ MARKERS = {
     "doublebuffer": "double buffering",
     "auto": "buffering chosen per step",
     "torch": "needs PyTorch",
+    "zephyr": "needs Zephyr's source",
     "slow": "takes more than a few seconds",
 }
 _rows: Rows = {}

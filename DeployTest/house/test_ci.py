@@ -33,21 +33,22 @@ def test_an_unknown_job_is_refused() -> None:
     run = ci("tests", "lints")
     assert run.returncode == 2
     assert "lints" in run.stderr
-    assert "lint tests package docs slow torch siracusa" in run.stderr
+    assert "lint tests package docs slow torch siracusa zephyr" in run.stderr
 
 
-def test_siracusa_without_simulator_is_refused() -> None:
+@pytest.mark.parametrize(("job", "variable"), [("siracusa", "GVSOC_INSTALL_DIR"), ("zephyr", "ZEPHYR_BASE")])
+def test_a_job_without_its_tool_is_refused(job: str, variable: str) -> None:
     """Not skipped: a runner that was to measure has to be able to."""
-    run = ci("siracusa", GVSOC_INSTALL_DIR="")
+    run = ci(job, **{variable: ""})
     assert run.returncode == 2
-    assert "GVSOC_INSTALL_DIR" in run.stderr
+    assert variable in run.stderr
 
 
 def test_the_workflow_calls_known_jobs() -> None:
     """Each job of the workflow is one of the script's."""
     workflow = (ROOT / ".github/workflows/ci.yml").read_text()
     jobs = set(re.findall(r"bash \.ci/run (\w+)", workflow))
-    assert jobs == {"lint", "tests", "package", "slow", "torch", "siracusa"}
+    assert jobs == {"lint", "tests", "package", "slow", "torch", "siracusa", "zephyr"}
 
 
 def test_what_needs_pytorch_is_marked() -> None:

@@ -1,5 +1,5 @@
 /* Multiplication and addition with one rounding, to the nearest even, by integers alone: for machines that have no such
- * instruction and whose library rounds twice. Only where HAL_OWN_FMA is defined anything calls it. */
+ * instruction and whose library rounds twice. Only where hal.h defines HAL_OWN_FMA anything calls it. */
 #include "hal.h"
 
 #include <string.h>

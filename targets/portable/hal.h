@@ -9,8 +9,11 @@ static inline uint32_t hal_core_count(void) { return 1; }
 
 static inline uint32_t hal_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* With this flag, multiplication and addition with one rounding is a function of the library's own, on machines that have no
- * instruction for it and where the compiler's library rounds twice. */
+/* Multiplication and addition with one rounding is a function of the library's own where the processor has no instruction for it:
+ * the compiler's library may round twice there, or not be linked at all. The flag asks for it on other machines. */
+#if !defined(HAL_OWN_FMA) && ((defined(__arm__) && !defined(__ARM_FEATURE_FMA)) || (defined(__riscv) && !defined(__riscv_flen)))
+#define HAL_OWN_FMA
+#endif
 float hal_fmaf(float x, float y, float z);
 #ifdef HAL_OWN_FMA
 #define __builtin_fmaf hal_fmaf

@@ -73,9 +73,10 @@ function of yours (`uint32_t function(void)`), others by what is predicted for t
 
 With `-D${v.upper}_ASSERTS`, the library checks what it takes for granted of itself by C's `assert`.
 
-For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`. For ESP-IDF it is a
-component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`. These four were tried
-against stubs of their build systems and by their formats, not with the systems themselves.
+For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`, and with
+`CONFIG_CBPRINTF_FP_SUPPORT=y` for what the example prints; a module of this kind was built with Zephyr 3.3 and ran on a Cortex-M3 under QEMU.
+For ESP-IDF it is a component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`.
+These three were tried against stubs of their build systems and by their formats, not with the systems themselves.
 
 <%text>##</%text> Learning rates
 
@@ -119,7 +120,7 @@ They answer 0 where all went well; reading an address whose bits were cut may fa
 
 `src/hal.h` is all that kernels know of the machine: which core runs, and how many there are. What is needed besides is a multiplication and
 addition with one rounding (`fmaf`, an instruction of most floating-point units) and no flushing of subnormals; `${v.name}_init` checks both.
-Where it answers `${v.upper}_ERROR_MACHINE`, as on cores without floating-point unit, the flag `-DHAL_OWN_FMA` takes a function of the
-library's own, which computes the same bits by integers.
+Arm and RISC-V cores without that instruction take a function of the library's own, which computes the same bits by integers; where
+`${v.name}_init` answers `${v.upper}_ERROR_MACHINE` on another machine, the flag `-DHAL_OWN_FMA` takes it there.
 
 The code is under the Apache-2.0 licence in `LICENSE`; weights and samples are yours.

@@ -116,7 +116,7 @@ def shown(path: Path) -> str:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # what is accepted can be read; a test of the line below would be the reader's own
         raise Finding("crash", f"onnx.load fails on an accepted model: {error}") from error
-    lines = [_node_line(node) for node in model.graph.node]
+    lines = [line for node in model.graph.node for line in _node_lines(node)]
     opsets = ", ".join(f"{o.domain or 'ai.onnx'}:{o.version}" for o in model.opset_import)
     kinds = sorted(
         {onnx.TensorProto.DataType.Name(t.data_type) for t in model.graph.initializer if t.data_type in _KNOWN}
@@ -128,11 +128,17 @@ def shown(path: Path) -> str:
     lines += [f"nan in {t.name}" for t in inside if t.data_type == onnx.TensorProto.FLOAT and _has_nan(t)]
     if model.functions:
         lines.append("functions " + " ".join(f"{f.domain}.{f.name}" for f in model.functions))
-        lines += [_node_line(node) for f in model.functions for node in f.node]
+        lines += [line for f in model.functions for node in f.node for line in _node_lines(node)]
     return "\n".join(line[:400] for line in lines)
 
 
 _KNOWN = set(onnx.TensorProto.DataType.values())
+
+
+def _node_lines(node: onnx.NodeProto) -> list[str]:
+    """The node and, behind it, the nodes of its inner graphs."""
+    graphs = [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs)]
+    return [_node_line(node), *(line for graph in graphs for inner in graph.node for line in _node_lines(inner))]
 
 
 def _node_line(node: onnx.NodeProto) -> str:
