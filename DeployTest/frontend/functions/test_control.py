@@ -194,6 +194,19 @@ REFUSED = {
         f"{{ y = Scan <num_scan_inputs = 1, scan_input_directions = [2], {SLICE}> (x) }}",
         "scan_input_directions is (2,)",
     ),
+    "integer": (
+        f"<int8 on = {{1}}> {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (x) }}, {ELSE}",
+        "INT8",
+    ),
+    "nested float": (
+        f"<bool on = {{1}}, float f = {{1.0}}> {{ y = If (on) <then_branch = g () => (v) {{"
+        f" v = If (f) <then_branch = g () => (w) {{ w = Relu (x) }}, else_branch = g () => (x) {{}}> }}, {ELSE}",
+        "FLOAT",
+    ),
+    "uneven": (
+        f"{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (x) }}, else_branch = g () => () {{}}> }}",
+        "its graphs give 1 and 0 values",
+    ),
     "unmade": (
         f"{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (lost) }}, {ELSE}",
         "'lost' has no producer",

@@ -12,7 +12,7 @@ from deployer.core.limits import too_large
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.functions.bodies import Part, Scope, parts_of
 from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
-from deployer.frontend.node_checks import form_of
+from deployer.frontend.node_checks import check_elements, form_of
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
 from deployer.operators.control.control import Inner, Parts, controls
@@ -29,7 +29,11 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
     proto, imports = scope.graphs[node.name]
     graphs = graphs_of(proto)
     explicit = replace(node, inputs=node.inputs[: len(proto.input)])
-    parts = controls()[node.op].parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
+    operator = controls()[node.op]
+    known = {name: scope.elements[name] for name in explicit.inputs if name in scope.elements}
+    floats = (name for name in explicit.inputs if name in scope.types and scope.types[name].dtype == "float32")
+    check_elements(explicit, operator.versions[-1:], known | dict.fromkeys(floats, int(TensorProto.FLOAT)))
+    parts = operator.parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
     results: tuple[str, ...] | None = None
     missing = set(filter(None, node.outputs))
     while True:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from deployer.core.ir import Node
+from deployer.core.operator import unsupported
 from deployer.operators.control.control import Control, Inner, Known, Parts, control, known_value
 from deployer.operators.control.turns import bound
 
@@ -17,6 +18,9 @@ class If(Control):
 
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
         """The graph's results under the names of the node's."""
+        if len(set(counts.values())) > 1:
+            given = " and ".join(str(count) for count in counts.values())
+            raise unsupported(node, f"its graphs give {given} values", "graphs that give as many")
         chosen = "then_branch" if known_value(node, 0, "its condition", known) else "else_branch"
         results = yield Inner(chosen)
         yield from bound(node, results)
