@@ -274,16 +274,19 @@ def test_time_is_the_processors(tmp_path: Path) -> None:
 
 
 def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
-    """Where the compiler folds all of a model, the judge's twin computes it from inputs of the same values."""
-    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y, float[2] z)
-              <float[2] w = {20, 21}, float[2] v = {1, 3}> { a = Cosh (w)  y = Mod <fmod = 1> (a, v)  z = Abs (x) }"""
+    """Where the compiler folds all of a model, the judge's twin computes it from inputs of the same values, and from
+    the scalars that have to be constants.
+    """
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y, float[2] z, float[4] q)
+              <float[2] w = {20, 21}, float[2] v = {1, 3}, float h = {0.5}, int64[2] p = {1, 1}>
+              { a = Cosh (w)  y = Mod <fmod = 1> (a, v)  z = Abs (x)  q = Pad (w, p, h) }"""
     path = tmp_path / "model.onnx"
     onnx.save(onnx.parser.parse_model(text), path)
     program = check.check_program(parse.read_graphs(path, None))
     assert {node.op for node in program.nodes} == {"Abs"}
     data = {"x": np.ones(2, np.float32)}
     twin, given = reference._unfolded(program, data, path)
-    assert {"Abs", "Mod"} <= {node.op for node in twin.nodes}
+    assert {"Abs", "Mod", "Pad"} <= {node.op for node in twin.nodes}
     exact = run_inference(program, data, np.float64)
     assert reference.magnified(twin, given, "y", exact["y"], exact["y"] + 0.5)
     assert not reference.magnified(twin, given, "z", exact["z"], exact["z"] + 0.5)

@@ -125,6 +125,7 @@ def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     small = board_file(tmp_path, sizes["struct"] - 1)
     words = (model, "--optimizer", "adam", "--loss", "cross_entropy", "--board", small)
     lacking = result(capsys, *words)
+    assert (lacking["loss"], "loss" in fitting) == ("cross_entropy", False)
     assert not lacking["boards"][0]["fits"]
     assert "too many for SRAM" in lacking["boards"][0]["lacking"][0]
     ways = {way["options"]: way for way in lacking["ways"]}

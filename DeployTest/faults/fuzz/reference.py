@@ -227,24 +227,31 @@ def _nan_lines(program: Program, data: Mapping[str, Array]) -> list[str]:
 def _unfolded(program: Program, data: Mapping[str, Array], model: Path) -> tuple[Program, Mapping[str, Array]]:
     """A program whose float constants are inputs, with their values, so that noise reaches what was folded as well.
 
-    The program itself where the file's bytes lie elsewhere, or where such inputs must be constant.
+    Where they cannot all be inputs, those that are no scalars; the program itself where that cannot be either, or the
+    file's bytes lie elsewhere.
     """
-    twin = onnx.load(model, load_external_data=False)
-    floats = [t for t in twin.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
+    file = onnx.load(model, load_external_data=False)
+    floats = [t for t in file.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
     if any(t.external_data for t in floats):
         return program, data
-    for tensor in floats:
-        twin.graph.initializer.remove(tensor)
-        if tensor.name not in {x.name for x in twin.graph.input}:
-            twin.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    path = model.with_name("unfolded.onnx")
-    path.write_bytes(twin.SerializeToString())
-    try:
-        other = check.check_program(parse.read_graphs(path, None))
-    except UserError:
-        return program, data
-    values = {t.name: numpy_helper.to_array(t) for t in floats} | dict(data)
-    return other, {name: values[name] for name in other.data}
+    for chosen in (floats, [t for t in floats if t.dims]):
+        twin = onnx.ModelProto.FromString(file.SerializeToString())
+        names = {t.name for t in chosen}
+        others = [t for t in twin.graph.initializer if t.name not in names]
+        del twin.graph.initializer[:]
+        twin.graph.initializer.extend(others)
+        for name in sorted(names - {x.name for x in twin.graph.input}):
+            [tensor] = [t for t in chosen if t.name == name]
+            twin.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
+        path = model.with_name("unfolded.onnx")
+        path.write_bytes(twin.SerializeToString())
+        try:
+            other = check.check_program(parse.read_graphs(path, None))
+        except UserError:
+            continue
+        values = {t.name: numpy_helper.to_array(t) for t in chosen} | dict(data)
+        return other, {name: values[name] for name in other.data}
+    return program, data
 
 
 def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Array, other: Array) -> bool:

@@ -104,7 +104,9 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
     if model:
         console.print(f"loss: {model.loss}", soft_wrap=True)
     record = [{**asdict(row), "fits": row.fits} for row in rows]
-    console.event("end", {"boards": record, "ways": [asdict(way) for way in ways], "instructions": PURPOSE})
+    told = {"loss": model.loss} if model else {}
+    listed = [asdict(way) for way in ways]
+    console.event("end", {"boards": record, "ways": listed, "instructions": PURPOSE, **told})
     return 0
 
 
