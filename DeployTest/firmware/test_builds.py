@@ -11,10 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from deployer.core.errors import RunFailed
 from deployer.core.target import TARGETS_DIR
+from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
 from deployer.sizing.boards import CORES as CORES_DIR
 from deployer.sizing.boards import Core, core_of
@@ -81,11 +83,43 @@ def test_models(model: str, models_root: Path, tmp_path: Path) -> None:
     assert int(lines[-1][1], 16) == expected_digest(folder, usual)
 
 
+def shown_blocks() -> dict[str, str]:
+    """The blocks of the pages by their names."""
+    text = PAGE.read_text() + PAGE.with_name("firmware-state.md").read_text()
+    return dict(re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", text, re.S))
+
+
+@pytest.mark.cortex_m
+def test_page_on_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a model and samples to a firmware, by the page's lines: it prints under QEMU what it prints here."""
+    needs_core("cortex-m4")
+    monkeypatch.chdir(tmp_path)
+    shown = shown_blocks()
+    assert shown["firmware program"].count("\n") + shown["firmware start"].count("\n") < 30
+    [model] = [path for path in (nets.dense_case(Path("other")).parent).glob("*.onnx")]
+    model.rename("model.onnx")
+    ends = onnx.load("model.onnx").graph.input
+    draw = np.random.default_rng(3)
+    shape = [4, *(axis.dim_value for axis in ends[0].type.tensor_type.shape.dim)]
+    labels = draw.integers(0, 10, shape[:2])
+    np.savez("data.npz", **{ends[0].name: draw.standard_normal(shape).astype(np.float32), "labels": labels})
+    install, *lines = shown["firmware commands"].splitlines()
+    assert install == "pip install ."
+    train, package, build, run = map(shlex.split, lines)
+    assert deployer(*train[1:]) == deployer(*package[1:]) == 0
+    for name in ("start", "program"):
+        Path({"start": "start.c", "program": "main.c"}[name]).write_text(shown[f"firmware {name}"])
+    assert {*core_of("cortex-m4").flags, *library_rules().flags} <= {*build}
+    ran(*itertools.chain.from_iterable(sorted(map(str, Path().glob(w))) if "*" in w else [w] for w in build))
+    ran("make", "-s", "-C", "keyword")
+    ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "main.c", "keyword/build/libkeyword.a", "-lm", "-o", "main")
+    assert ran(*run) == ran("./main") != ""
+
+
 def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's commands, and its program, which learns the only sample; what the page on its state shows compiles."""
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text() + PAGE.with_name("firmware-state.md").read_text()
-    shown = dict(re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", text, re.S))
+    shown = shown_blocks()
     make, package, run = map(shlex.split, shown["firmware"].splitlines())
     assert make[:2] + package[:2] == ["python", "-m", "deployer", "package"]
     simple_mlp.generate(Path(make[3]))
