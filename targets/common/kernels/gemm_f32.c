@@ -3,11 +3,10 @@
  * columns at a time share what is read of A. */
 #include "gemm_f32.h"
 #include "activation_f32.h"
+#include "four_f32.h"
 #include "hal.h"
 #include "products_f32.h"
 #include "share_f32.h"
-
-#define COLUMNS 4u
 
 /* The total of one column of a row. */
 static void sum_one(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
@@ -24,31 +23,20 @@ static void sum_one(const gemm_f32_args_t *p, const float *a, const float *b, fl
     *y = sum;
 }
 
-/* The totals of COLUMNS columns of a row. */
-static void sum_columns(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
-    const uint32_t a_k = p->a_k, b_k = p->b_k;
-    const float *b1 = b + p->b_n, *b2 = b1 + p->b_n, *b3 = b2 + p->b_n;
+/* The totals of four columns of a row. */
+static void sum_four(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+    const uint32_t a_k = p->a_k, b_k = p->b_k, b_n = p->b_n;
     uint32_t first = p->first;
-    float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
-    if (!first) s0 = y[0], s1 = y[1], s2 = y[2], s3 = y[3];
+    four_t sums = first ? four_zero() : four_load(y, 1);
     for (uint32_t left = p->k; left > 0;) {
         uint32_t count = hal_min(left, PRODUCTS_BLOCK);
-        float t0 = 0.0f, t1 = 0.0f, t2 = 0.0f, t3 = 0.0f;
-        if (p->single) t0 = s0, t1 = s1, t2 = s2, t3 = s3;
+        four_t blocks = p->single ? sums : four_zero();
         left -= count;
-        for (; count > 0; count--, a += a_k, b += b_k, b1 += b_k, b2 += b_k, b3 += b_k) {
-            const float x = *a;
-            t0 = __builtin_fmaf(x, *b, t0);
-            t1 = __builtin_fmaf(x, *b1, t1);
-            t2 = __builtin_fmaf(x, *b2, t2);
-            t3 = __builtin_fmaf(x, *b3, t3);
-        }
-        first |= p->single;
-        s0 = products_add(s0, t0, first), s1 = products_add(s1, t1, first);
-        s2 = products_add(s2, t2, first), s3 = products_add(s3, t3, first);
+        for (; count > 0; count--, a += a_k, b += b_k) blocks = four_fma(*a, b, b_n, blocks);
+        sums = four_add(sums, blocks, first | p->single);
         first = 0;
     }
-    y[0] = s0, y[1] = s1, y[2] = s2, y[3] = s3;
+    four_store(y, 1, sums);
 }
 
 /* What comes behind the last product, on `width` totals of a row from column n on. */
@@ -73,7 +61,7 @@ void gemm_f32(const void *args) {
         const float *a = p->a + batch * p->a_b + m * p->a_m, *b = p->b + batch * p->b_b + n * b_n;
         float *y = p->y + batch * p->y_b + m * p->y_m + n;
         uint32_t j = 0;
-        for (; j + COLUMNS <= width; j += COLUMNS) sum_columns(p, a, b + j * b_n, y + j);
+        for (; j + FOUR <= width; j += FOUR) sum_four(p, a, b + j * b_n, y + j);
         for (; j < width; j++) sum_one(p, a, b + j * b_n, y + j);
         if (finishes) finish(p, y, batch, m, n, width);
         left -= width;
