@@ -292,6 +292,16 @@ def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
     assert not reference.magnified(twin, given, "z", exact["z"], exact["z"] + 0.5)
 
 
+def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
+    """What the compiler left out has the shape that ONNX Runtime wants."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[2,3] w) => (float[2] y) { y = Abs (x) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    program = check.check_program(parse.read_graphs(path, None))
+    verdict = reference.compare(Trial(SEED, 0, tmp_path), program, path, {}, "")
+    assert verdict == "equal to onnxruntime"
+
+
 def test_samples_stay_within_their_types(tmp_path: Path) -> None:
     """What only ONNX Runtime reads is zero, a narrow type holds no wider number, a single truth is an array."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, uint16[2] n, int64[2] i)

@@ -111,7 +111,12 @@ def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Arr
     finally:
         trial.phase("")
     kinds = {x.name: x.type for x in runtime.get_inputs()}
-    inputs = _inputs(trial.draw("feeds"), program, kinds, feeds)
+    unread = {
+        x.name: np.zeros([n if isinstance(n, int) else 1 for n in x.shape])
+        for x in runtime.get_inputs()
+        if x.name not in program.tensors
+    }
+    inputs = _inputs(trial.draw("feeds"), program, kinds, {**unread, **feeds})
     names = [x.name for x in runtime.get_outputs()]
     trial.phase("onnxruntime")
     try:
