@@ -293,8 +293,9 @@ def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
 
 
 def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
-    """What the compiler left out has the shape that ONNX Runtime wants."""
-    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[2,3] w) => (float[2] y) { y = Abs (x) }"""
+    """What the compiler left out, here an input with a value, has the shape that ONNX Runtime wants."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[1,3] w) => (float[2] y)
+              <float[1,3] w = {1, 2, 3}> { y = Abs (x) }"""
     path = tmp_path / "model.onnx"
     onnx.save(onnx.parser.parse_model(text), path)
     program = check.check_program(parse.read_graphs(path, None))
