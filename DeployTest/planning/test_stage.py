@@ -132,8 +132,10 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     withheld: list[int] = []
     monkeypatch.setattr(place, "place", loses)
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
-    tiling, plan = pipeline.plan_case(case, options)
+    said = list[str]()
+    tiling, plan = pipeline.plan_case(case, options, said.append)
     assert tiling.gaps == (0, 64)
+    assert "tiles, 64 B withheld for packing" in said
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
 
 
