@@ -3,16 +3,19 @@
 import errno
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deployer import __version__
 from deployer.commands import listings
 from deployer.core.errors import DeployerError, OptionProblem, VerifyFailed
+from deployer.running import run as run_stage
 from DeployTest.support.building.cases import HERE, case_dir
 from DeployTest.support.building.command_line import deployer
 
@@ -144,12 +147,22 @@ def test_an_ascii_terminal(models_root: Path, tmp_path: Path) -> None:
 def test_time_limit(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run ends at the limit of the environment, which its error names; a limit that is none is refused."""
-    words = ("compile", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path)
-    assert deployer(*words) == 0
-    run = ("train", *words[1:], "--skipgen")
+    """A run ends at the limit of the environment, which its error names; a limit that is none is refused.
+
+    One that ends badly is blamed on the disk where that has less room than what a good run dumps.
+    """
+    case = ("-t", case_dir("simple_mlp", models_root), "-o", tmp_path)
+    assert deployer("compile", *case) == 0
+    run = ("train", *case, "--skipgen")
     monkeypatch.setenv("DEPLOYER_TIME_LIMIT", "0")
     assert deployer(*run) == 0
+    dumped = (tmp_path / "output.bin").stat().st_size
+    with monkeypatch.context() as patch:
+        patch.setattr(run_stage, "supervised", lambda *words: (3, "", ""))
+        for free, code, words in ((dumped - 1, 2, "status 3: the disk is full"), (dumped, 70, "ended with status 3")):
+            patch.setattr(shutil, "disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
+            assert deployer(*run) == code
+            assert words in capsys.readouterr().err
     monkeypatch.setenv("DEPLOYER_TIME_LIMIT", "0.000001")
     assert deployer(*run) in (2, 70)
     assert "DEPLOYER_TIME_LIMIT=7200 in the environment" in capsys.readouterr().err

@@ -14,6 +14,9 @@
     } while (0)
 #define PASSES 4
 
+/* The test passes the sizes that the manifests give. */
+_Static_assert(sizeof(dense_t) == DENSE_STRUCT && sizeof(normed_t) == NORMED_STRUCT, "a struct has another size");
+
 static dense_t plain, mixed, refused;
 static normed_t net, other;
 static uint8_t image[DENSE_STATE_BYTES], before[DENSE_STATE_BYTES], normed_image[NORMED_STATE_BYTES];

@@ -40,12 +40,16 @@ def ran(*words: object) -> str:
     return run.stdout
 
 
+def manifest(folder: Path) -> Any:
+    """What a library says of itself."""
+    return json.loads((folder / "manifest.json").read_text())
+
+
 def state_of(folder: Path, image: bytes) -> dict[str, "np.ndarray[Any, Any]"]:
     """The tensors of a saved state, at the places that the manifest says."""
-    tensors = json.loads((folder / "manifest.json").read_text())["state"]
     return {
         t["name"]: np.frombuffer(image, t["type"], int(np.prod(t["shape"])), t["at"]).reshape(t["shape"])
-        for t in tensors
+        for t in manifest(folder)["state"]
     }
 
 
@@ -100,7 +104,8 @@ def test_two_in_one_program(tmp_path: Path) -> None:
         check_symbols(folder / f"build/lib{name}.a", name)
     libraries = [f"{folder}/build/lib{name}.a" for name, folder in folders.items()]
     includes = [f"-I{folder}/include" for folder in folders.values()]
-    ran("gcc", "-std=c11", *flags, *includes, HERE / "check.c", *libraries, "-lm", "-o", tmp_path / "check")
+    sizes = [f"-D{name.upper()}_STRUCT={manifest(folder)['bytes']['struct']}" for name, folder in folders.items()]
+    ran("gcc", "-std=c11", *flags, *sizes, *includes, HERE / "check.c", *libraries, "-lm", "-o", tmp_path / "check")
     ran("g++", "-std=c++17", *flags, *includes, HERE / "check.cpp", *libraries, "-lm", "-o", tmp_path / "check_cpp")
     ran(tmp_path / "check_cpp")
     for folder, name in zip(folders.values(), folders, strict=True):

@@ -15,6 +15,7 @@ from deployer.core.plan import Options
 from deployer.core.target import native
 from deployer.firmware.prediction import PREDICT, with_prediction
 from deployer.pipeline import Case
+from deployer.planning.fuse import fuse_program
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, as_float32, run_graph
@@ -53,6 +54,13 @@ def test_what_it_reads(joint: Program) -> None:
     assert joint.held == (nets.INPUT, "labels")
     own = {name for graph in (train, optimizer) for node in graph.nodes for name in (*node.inputs, *node.outputs)}
     assert written.isdisjoint(own)
+
+
+def test_it_is_fused_as_the_others(joint: Program) -> None:
+    """The norm applies the Relu behind it in both graphs that have them, not in the first alone."""
+    fused = fuse_program(joint, Options(native().name))
+    for before, graph in zip(joint.graphs[:2], fused.graphs[:2], strict=True):
+        assert "Relu" in {node.op for node in before.nodes} - {node.op for node in graph.nodes}
 
 
 @pytest.mark.parametrize("passes", [1, 2])

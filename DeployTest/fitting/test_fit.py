@@ -293,6 +293,10 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(pictures) == 5, "of the loss, of two kinds of drift, of the timeline and of the memory"
     rows = re.findall("<tr>", page[page.index("<h2>Steps") :])
     assert len(pictures[3].findall("g")) == len(rows) - 1, "a row of the timeline for each of the table but its head"
+    right = float(pictures[3].get("viewBox", "").split()[2])
+    ends = [float(bar.get("x", "")) + float(bar.get("width", "")) for bar in pictures[3].iter("rect")]
+    assert right / 2 < max(ends) <= right, "all cycles lie in the picture, and fill it"
+    assert len(pictures[3].findall("text")) == len(rows) + 1, "few rows have room for names, beside those at the ends"
     words += ["-o", tmp_path / "c"]
     assert "is no share" in refused(capsys, *words, "--validation", "1.5")
     limits = ["-p", "host", "--budget", "L1=2000"]

@@ -41,6 +41,10 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "matmul of batches": (lambda x: x @ x.transpose(1, 2), (2, 3, 4)),
     "addmm": (lambda x: torch.addmm(x, x, x, beta=0.5, alpha=2.0), (3, 3)),
     "einsum": (lambda x: torch.einsum("bij,bkj->bik", x, x), (2, 3, 4)),
+    "attention with addends": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, torch.linspace(-2, 2, 25).reshape(5, 5)),
+        (2, 2, 5, 4),
+    ),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (2, 2, 5, 4)),
     "attention with a mask": (
         lambda x: F.scaled_dot_product_attention(x, x, x, torch.ones(5, 5).tril().bool()),

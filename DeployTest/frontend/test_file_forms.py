@@ -175,6 +175,7 @@ def test_an_exception_and_its_input_at_once(tmp_path: Path) -> None:
     with raises(UnsupportedOperator, "(ReduceSum)", "'axes' is an attribute and input 1 as well"):
         infer(tmp_path, both)
     infer(tmp_path, chain(node("ReduceSum", ("x", ""), ("y",), axes=1)))
+    infer(tmp_path, chain(node("Mul", ("x", "x"), ("y",), description="a note beside two inputs")))
 
 
 def test_activation_of_a_file_changes_nothing(tmp_path: Path) -> None:

@@ -261,6 +261,10 @@ REFUSED: dict[str, tuple[Model, str]] = {
         chain(node("Concat", ("x", "x", ""), ("y",), "odd", axis=0), x=(3,)),
         "its input 2 has no name",
     ),
+    "Split of less than all": (reduction("Split", np.array([1])), "lengths (1,) do not add up to 2"),
+    "Tile by zero": (reduction("Tile", np.array([2, 0])), "not one positive number for each axis"),
+    "Dropout told by a float": (reduction("Dropout", None, np.float32(1)), "training_mode is 1.0, not an integer"),
+    "Dropout told by an integer": (reduction("Dropout", None, np.array(0)), "its input 2 ('c1') is of type INT64"),
     "InstanceNormalization of rows": (
         reduction("InstanceNormalization", f32(1, 1, 1), f32(0, 0, 0), x=(2, 3)),
         "no axis behind its channels",

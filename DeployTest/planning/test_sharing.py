@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployer import pipeline
@@ -33,6 +34,7 @@ from deployer.verify.tiling import verify_tiling
 from DeployTest.models import transformer
 from DeployTest.support.building.cases import Built, check_clock, faults, result_hash
 from DeployTest.support.building.planted import changed
+from DeployTest.support.graphs.small_graphs import chain, constant, infer, node
 from DeployTest.verify.plan_edits import kernels_alone, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -93,6 +95,21 @@ def test_the_judge_finds_what_lowering_keeps(models_root: Path) -> None:
         assert values == {n: v for n in values if (v := lasting(step, step.args[n])) is not None}
         addresses = sum(has_address(value) for _, value in program.arguments)
         assert addresses == fixed_addresses(step) == steady_addresses(step)
+
+
+def test_an_address_inside_of_a_tensor(tmp_path: Path) -> None:
+    """Where a resident tensor is read from its second row on, the address of that row is one that sharers set."""
+    bounds = [constant(name, np.array([at])) for name, at in (("first", 1), ("end", 3), ("axis", 0))]
+    nodes = (
+        node("Relu", ("x",), ("h",)),
+        node("Slice", ("h", "first", "end", "axis"), ("k",)),
+        node("Exp", ("k",), ("y",)),
+    )
+    program = infer(tmp_path, chain(*nodes, x=(4, 3), initializers=bounds))
+    plan = pipeline.plan_program(program, Options("host", "single", {"L1": L1}))[1]
+    [step] = (step for step in plan.steps if step.op == "Slice")
+    assert own(step) == ["x", "y"]
+    assert fixed_addresses(step) == steady_addresses(step) == len(own(step))
 
 
 def test_who_shares(models_root: Path) -> None:

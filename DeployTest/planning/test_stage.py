@@ -12,6 +12,8 @@ from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
 from deployer.planning import fuse, lifetimes, place, schedule, tile
+from deployer.planning.expr import Size
+from deployer.planning.lower import lower
 from deployer.tilers.addresses.placement import Item, Placement
 from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel
@@ -44,6 +46,14 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A double-buffered program with tiles in both hops."""
     case = load_case("autoencoder", models_root)
     return compile_case(case, tmp_path_factory.mktemp("l3"), "double", L1, l2=L2, outermost="L3")
+
+
+def test_sizes_are_named_after_what_they_measure(built: Built) -> None:
+    """The C calls a length the stage's tile of a dim only where the stage cuts that dim."""
+    for step in built.plan.steps:
+        cut = {f"stage_{d.name}_tile" for d in step.dims if d.outer < d.size}
+        names = {size.name for size in lower(step).body.walk() if isinstance(size, Size)}
+        assert {name for name in names if re.fullmatch("stage_.*_tile", name)} <= cut, step.name
 
 
 LITTLE_L2 = 40000
@@ -132,8 +142,10 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     withheld: list[int] = []
     monkeypatch.setattr(place, "place", loses)
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
-    tiling, plan = pipeline.plan_case(case, options)
+    said = list[str]()
+    tiling, plan = pipeline.plan_case(case, options, said.append)
     assert tiling.gaps == (0, 64)
+    assert "tiles, 64 B withheld for packing" in said
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
 
 

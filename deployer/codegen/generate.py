@@ -42,7 +42,7 @@ def generate_files(plan: Plan) -> dict[str, str]:
         files["SimulationMap.c"] = rendered("simulation.c", simulation_view(plan, target, origin))
     for kernel in dict.fromkeys(step.kernel for step in plan.steps):
         files |= kernel_files(kernel)
-    return dict(sorted(files.items()))
+    return files
 
 
 def stretch_files(plan: Plan) -> dict[str, str]:

@@ -130,19 +130,18 @@ class Declared(Operator, ABC):
         sources |= {DY.name: douts[0], Y.name: node.outputs[0]}
         attrs = {name: value for name, value in node.attrs.items() if name in self.settings}
         shape = b.type(douts[0]).shape
-        for position, operand in enumerate(self.operands):
-            if operand.name not in self.backward or not b.needs_grad(position):
-                continue
-            rule, kind = self.backward[operand.name], b.type(node.inputs[position])
+        wanted = [place for place, x in enumerate(self.operands) if x.name in self.backward and b.needs_grad(place)]
+        for position in wanted:
+            rule, kind = self.backward[self.operands[position].name], b.type(node.inputs[position])
             if rule is None:
                 zero = b.constant("zero", np.array(0, np.float32))
                 b.emit("Expand", (zero, b.constant("shape", np.array(kind.shape, np.int64))), (b.grad(position),))
-                continue
-            whole = b.grad(position) if kind.shape == shape else b.temp("each")
-            used = {name: value for name, value in attrs.items() if name in rule.settings}
-            b.emit(rule.name, [sources[x.name] for x in rule.operands], (whole,), **used)
-            if whole != b.grad(position):
-                b.reduce_to(whole, kind.shape, b.grad(position))
+            else:
+                whole = b.grad(position) if kind.shape == shape else b.temp("each")
+                used = {name: value for name, value in attrs.items() if name in rule.settings}
+                b.emit(rule.name, [sources[x.name] for x in rule.operands], (whole,), **used)
+                if whole != b.grad(position):
+                    b.reduce_to(whole, kind.shape, b.grad(position))
 
     def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
         """Attributes of samples with a label: none, and each of the trials."""

@@ -53,7 +53,7 @@ class _Lives:
         readers: dict[str, set[int]] = {}
         for index, node in enumerate(nodes):
             reads, writes = ({program.storage(n) for n in names if n} for names in (node.inputs, node.outputs))
-            for storage in sorted(reads | writes):
+            for storage in reads | writes:
                 before = {writer[storage]} if storage in writer else set()
                 before |= readers.get(storage, set()) if storage in writes else set()
                 for other in before - {index}:
@@ -64,7 +64,7 @@ class _Lives:
                 else:
                     readers.setdefault(storage, set()).add(index)
             storages = set()
-            for storage in sorted(reads | writes):
+            for storage in reads | writes:
                 role = program.tensors[storage].role
                 if role == "value" or (role == "accumulator" and sole):
                     storages.add(storage)

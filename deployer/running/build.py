@@ -130,13 +130,13 @@ def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None
     except BuildFailed as fault:
         layout = program.with_suffix(".map")
         alone = link_words(tools, words[0], target, {})
-        shared = [x for x in target.levels if any(f"{{{_placeholder(x)}}}" in word for word in tools.link)]
-        if not any(peaks.get(level.name) for level in shared):
+        shared = (x for x in target.levels if any(f"{{{_placeholder(x)}}}" in word for word in tools.link))
+        level = next(shared, None)
+        if level is None or not peaks.get(level.name):
             raise
         _call([*words, *alone, f"-Wl,-Map={layout}", "-o", str(program)], f"linking {program}", program)
         program.unlink()
         begin, end = (_symbol(layout.read_text(), name) for name in ("program_begin", "bss_end"))
-        level = shared[0]
         peak, room = peaks[level.name], level.bytes - (end - begin)
         if peak <= room:
             raise

@@ -73,12 +73,9 @@ def run_program(
     OptionProblem for flags the machine does not take, ToolMissing without its simulator, ToolFailed where the machine
     or somebody ended it, RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
     """
-    sizes = [LOSS_BYTES * passes] * ("train" in plan.graphs)
-    sizes += [home.bytes for home in state_homes(plan)] * len(moments(plan.running))
-    sizes += [program.tensors[n].type.bytes for n in (plan.weights if "train" in plan.graphs else plan.outputs)]
     with output.scratch(directory) as folder:
         (folder / "input.bin").symlink_to((directory / "input.bin").resolve())
-        text = _ended_well(plan, directory / name, folder, flags, sum(sizes))
+        text = _ended_well(plan, directory / name, folder, flags, _Dump(plan, passes).size(program))
         files = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
         dump = files[RESULTS].read_bytes()
         output.take(directory, files)
@@ -259,17 +256,32 @@ def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> Deployer
     return ToolFailed(made, facts, f"fewer --n-steps, or {longer}")
 
 
+class _Dump:
+    """What a program dumps that made so many passes: states at some moments, losses, then results and accumulators.
+
+    Losses and states there are in training alone.
+    """
+
+    def __init__(self, plan: Plan, made: int) -> None:
+        training = "train" in plan.graphs
+        self.moments = [moment for moment in moments(plan.running) if moment < made] if training else []
+        self.state = [home.storage for home in state_homes(plan)] if training else []
+        self.losses = made if training else 0
+        self.results = plan.weights if training else plan.outputs
+        self.accumulators = tuple(home.storage for home in plan.accumulators)
+
+    def size(self, program: Program) -> int:
+        """The bytes of all of it."""
+        tensors = (*self.state * len(self.moments), *self.results, *self.accumulators)
+        return LOSS_BYTES * self.losses + sum(program.tensors[name].type.bytes for name in tensors)
+
+
 def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) -> Outcome:
-    """Cut the dump: states first, then losses in training, then each result in the plan's order, then accumulators."""
-    training = "train" in plan.graphs
+    """Cut the dump into its parts."""
     errors = re.search(r"^Errors: (\d+) out of (\d+)", text, re.MULTILINE)
     made = min(int(errors[2]), passes) if errors else passes
-    state = [home.storage for home in state_homes(plan)] if training else []
-    results = plan.weights if training else plan.outputs
-    accumulators = tuple(home.storage for home in plan.accumulators)
-    dumped = [moment for moment in moments(plan.running) if moment < made] if training else []
-    sizes = [sum(program.tensors[n].type.bytes for n in names) for names in (state, (*results, *accumulators))]
-    expected = len(dumped) * sizes[0] + LOSS_BYTES * made * training + sizes[1]
+    parts = _Dump(plan, made)
+    expected = parts.size(program)
     if expected != len(dump):
         raise RunFailed(f"the program dumped {len(dump)} B, {expected} B were expected")
     at = 0
@@ -280,18 +292,18 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         at += kind.bytes
         return np.frombuffer(dump, kind.dtype, kind.size, at - kind.bytes).reshape(kind.shape)
 
-    states = {moment: {name: taken(name) for name in state} for moment in dumped}
-    losses = np.frombuffer(dump, np.float32, made * training, at)
+    states = {moment: {name: taken(name) for name in parts.state} for moment in parts.moments}
+    losses = np.frombuffer(dump, np.float32, parts.losses, at)
     if made < passes and np.isfinite(losses[-1:]).all():
         raise RunFailed(f"the program ended after {made} of {passes} passes, though its loss is finite")
     at += losses.nbytes
-    arrays = {name: taken(name) for name in (*results, *accumulators)}
+    arrays = {name: taken(name) for name in (*parts.results, *parts.accumulators)}
     return Outcome(
         text,
         tuple(float(v) for v in losses),
-        {name: arrays[name] for name in results},
+        {name: arrays[name] for name in parts.results},
         bench_figures(text),
         int(errors[1]) if errors else 0,
-        {name: arrays[name] for name in accumulators},
+        {name: arrays[name] for name in parts.accumulators},
         states,
     )

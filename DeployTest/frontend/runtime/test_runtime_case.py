@@ -158,6 +158,7 @@ def test_results_are_optional(tmp_path: Path) -> None:
     for i, (expected, note) in enumerate(rows):
         case = loaded(Artifacts(expected=expected).write(tmp_path / str(i)))
         assert case.note == note
+        assert not case.notes, "sums over full updates need no word"
         assert case.dataset is not None
         wanted = off if expected and "fc0.weight" not in expected else np.array(losses)
         assert_close("MSELoss", np.array(case.dataset.expected_losses), wanted)

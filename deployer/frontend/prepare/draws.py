@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from deployer.core.ir import Node
 from deployer.core.operator import registry, unsupported, update_counter
+from deployer.frontend.node_checks import form_of
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import Declared, Input, RawGraph
 
@@ -28,8 +29,9 @@ def find_draws(graph: RawGraph) -> Draws:
     able = [node for node in graph.nodes if node.op in registry() and registry()[node.op].passes is not None]
 
     def draws(node: Node) -> bool:
-        form, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
-        return registry()[form.op].draws(form, arrays)
+        with form_of(node):
+            form, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
+            return registry()[form.op].draws(form, arrays)
 
     drawing = tuple(node for node in able if draws(node))
     return Draws(drawing, tuple(node for node in able if node not in drawing))

@@ -60,10 +60,8 @@ class Parameters:
     def fitted(self, program: Program) -> Arrays:
         """Those of the program, in its types; DatasetMismatch where one is missing or of another type."""
         parameters: Arrays = {}
-        for name in program.weights:
+        for name in (name for name in program.weights if program.tensors[name].data is None):
             kind = program.tensors[name].type
-            if program.tensors[name].data is not None:
-                continue
             if name not in self.files:
                 held = ", ".join(path.name for path in self.sources)
                 raise DatasetMismatch(

@@ -91,9 +91,9 @@ class Pad(Picking):
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX is dY with the pads cut off; elements that negative pads removed have gradient zero."""
-        if b.needs_grad(0) and node.attr_str("mode", "constant") != "constant":
+        if node.attr_str("mode", "constant") != "constant":
             _gathered_back(node, douts[0], b)
-        elif b.needs_grad(0):
+        else:
             picks = _picks(node, b.type(node.inputs[0]))
             pads = [p.first for p in picks] + [p.size - p.first - p.count for p in picks]
             b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
