@@ -1,4 +1,4 @@
-"""Two cases for libraries: a dense net, and a convolution with a norm, a dropout and rates by groups."""
+"""Cases for libraries: a dense net, a convolution with a norm, a dropout and rates by groups, and an adapter."""
 
 from pathlib import Path
 
@@ -74,3 +74,24 @@ def normed_case(folder: Path) -> Path:
         statistics=True,
     )
     return report.train
+
+
+def adapted_case(folder: Path) -> Path:
+    """Write the case of a few frozen weights with a trained detour of rank one; two passes per update."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(9)
+    shapes = {"base": (2, 3), "down": (1, 3), "up": (2, 1)}
+    arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Gemm", ("x", "base"), ("straight",), "frozen", transB=1),
+        helper.make_node("Gemm", ("x", "down"), ("narrow",), "first", transB=1),
+        helper.make_node("Gemm", ("narrow", "up"), ("detour",), "second", transB=1),
+        helper.make_node("Add", ("straight", "detour"), ("scores",), "sum"),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (1, 3)), ("scores", (1, 2)))]
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "adapted", values[:1], values[1:], constants)
+    model = folder / "adapted.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    data = {"x": draw.standard_normal((PASSES, 1, 3)).astype(np.float32), "labels": draw.integers(0, 2, (PASSES, 1))}
+    return build_train_graph(model, "cross_entropy", "adamw", 0.01, "down|up", folder, n_accum=2, data=data).train

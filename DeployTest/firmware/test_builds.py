@@ -5,17 +5,20 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from deployer.core.errors import RunFailed
 from deployer.core.target import TARGETS_DIR
-from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
+from deployer.sizing.boards import CORES as CORES_DIR
+from deployer.sizing.boards import Core, core_of
+from deployer.sizing.emulated import compile_words, link_words, run_program
 from DeployTest.commands.hostile_names import MARK, PIECES, rename_case
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
@@ -27,14 +30,8 @@ pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/firmware.md"
 MODELS = sorted(path.stem for path in (HERE.parent / "models").glob("*.py") if "\ndef generate(" in path.read_text())
-CORES = {
-    "cortex-m4": ("mps2-an386", ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
-    "cortex-m7": ("mps2-an500", ("-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")),
-    "cortex-m55": ("mps3-an547", ("-mfloat-abi=hard", "-mfpu=auto")),
-    "cortex-m3": ("mps2-an385", ("-DHAL_OWN_FMA",)),
-    "cortex-m0": ("mps2-an385", ("-DHAL_OWN_FMA",)),
-}
-"""Cores with QEMU's board for them, and what their compiler needs to know."""
+CORES = ("cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "cortex-m3", "cortex-m0plus")
+"""Cores on which the example runs."""
 CONSUMER = """cmake_minimum_required(VERSION 3.13)
 project(consumer C)
 find_package(dense REQUIRED)
@@ -151,30 +148,28 @@ def test_sanitizers(models_root: Path, tmp_path: Path) -> None:
     assert ran(tmp_path / "dense_example") == printed(models_root)
 
 
-def built_for(core: str, flags: Sequence[str], folder: Path, program: Path) -> list[str]:
-    """Build the example for a core; the command that runs it."""
+def built_for(core: Core, folder: Path, program: Path) -> Path:
+    """Build the example for a core, with all warnings."""
     needed("arm-none-eabi-gcc", "qemu-system-arm")
-    usual = [f"-std=c{library_rules().standard}", "-O2", "-ffunction-sections", f"-mcpu={core}", "-mthumb"]
-    sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", HERE / "cortex_m/start.c"]
-    link = ["-Wl,--gc-sections", "-nostartfiles", "-T", HERE / "cortex_m/link.ld", "--specs=rdimon.specs", "-lm"]
-    words = [*usual, *library_rules().flags, *flags, *WARNINGS, f"-I{folder}/include"]
-    ran("arm-none-eabi-gcc", *words, *sources, *link, "-o", program)
-    semihosting = ["-semihosting-config", "enable=on,target=native", "-kernel", str(program)]
-    return ["qemu-system-arm", "-M", CORES[core][0], "-nographic", "-monitor", "none", "-serial", "none", *semihosting]
+    sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", CORES_DIR / "start.c"]
+    ran(*compile_words(core), *WARNINGS, f"-I{folder}/include", *sources, *link_words(core), "-o", program)
+    return program
 
 
 @pytest.mark.parametrize("core", CORES)
 def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
     """The example prints the same under QEMU, with a floating-point unit and without."""
-    command = built_for(core, CORES[core][1], dense(models_root), tmp_path / "program.elf")
-    assert ran(*command) == printed(models_root)
+    program = built_for(core_of(core), dense(models_root), tmp_path / "program.elf")
+    assert run_program(core_of(core), program) == printed(models_root)
 
 
 def test_machines_that_round_twice(models_root: Path, tmp_path: Path) -> None:
     """Where the compiler's library rounds twice, the library says so and computes nothing."""
-    command = built_for("cortex-m3", (), dense(models_root), tmp_path / "program.elf")
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.stdout == "error: this machine rounds in another way\n"
+    core = core_of("cortex-m3")
+    without = replace(core, flags=tuple(flag for flag in core.flags if "OWN_FMA" not in flag))
+    program = built_for(without, dense(models_root), tmp_path / "program.elf")
+    with pytest.raises(RunFailed, match="error: this machine rounds in another way"):
+        run_program(without, program)
 
 
 def test_own_fma(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_same_bytes(tmp_path: Path) -> None:
     assert not any(str(tmp_path).encode() in content for content in files.values())
     image = files["weights.bin"]
     assert int.from_bytes(image[-8:], "little") == fnv1a(image[:-8])
-    assert int.from_bytes(image[16:20], "little") == len(image)
+    assert int.from_bytes(image[20:24], "little") == len(image)
 
 
 def test_digest() -> None:

@@ -49,7 +49,7 @@ def state_of(folder: Path, image: bytes) -> dict[str, "np.ndarray[Any, Any]"]:
     }
 
 
-def trained(case: Path, folder: Path) -> dict[str, "np.ndarray[Any, Any]"]:
+def trained(case: Path, folder: Path, *more: object) -> dict[str, "np.ndarray[Any, Any]"]:
     """The losses and final weights of the usual run."""
     words = (
         "train",
@@ -63,6 +63,7 @@ def trained(case: Path, folder: Path) -> dict[str, "np.ndarray[Any, Any]"]:
         folder / "out.npz",
         "--check-passes",
         "none",
+        *more,
     )
     assert deployer(*words) == 0
     with np.load(folder / "out.npz") as arrays:

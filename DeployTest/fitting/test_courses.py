@@ -99,8 +99,9 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
     for more, names in [*others, ({"leftover": "skip", "epochs": 4}, "leftover")]:
         with pytest.raises(OptionProblem, match=f"another run: {names} differ"):
             small_fit(tmp_path, model, **{**options, **more}, resume=True)
-    with pytest.raises(OptionProblem, match="rule differs"):
+    with pytest.raises(OptionProblem, match="rule differs") as caught:
         small_fit(tmp_path, model, **options, dropout=False, resume=True)
+    assert caught.value.facts == (("dropout", "false, in the file true"),)
     fitted = small_fit(tmp_path, model, **options, resume=True)
     assert fitted.losses == whole[1].losses
     assert files(tmp_path) == files(whole[0])

@@ -1,6 +1,7 @@
 """Files of a run: arrays with a header, checkpoints with a digest, tables and single arrays as samples."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_source
+from deployer.running import output
 
 pytestmark = [pytest.mark.host]
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b/c": np.array([-1], np.int32), "s": np.float64(2.5)}
@@ -166,3 +168,32 @@ def test_bad_sources(tmp_path: Path) -> None:
         read_source((np.ones(2),), ("x", "labels"))
     with pytest.raises(DatasetMismatch, match="gives no samples"):
         read_source(iter([]), ("x", "labels"))
+
+
+@pytest.mark.parametrize("kind", ["npz", "mapping", "batches"])
+def test_arrays_that_nothing_reads(kind: str, tmp_path: Path) -> None:
+    """They are named in a warning, wherever they come from; the others are read."""
+    arrays = {"x": np.ones((2, 3), np.float32), "labels": np.arange(2), "weigths": np.ones(2), "id": np.arange(2)}
+    np.savez(tmp_path / "data.npz", **arrays)
+    source = {"npz": tmp_path / "data.npz", "mapping": arrays, "batches": iter([arrays, arrays])}[kind]
+    told: list[str] = []
+    columns = read_source(source, ("x", "labels"), warn=lambda warning: told.append(str(warning)))
+    assert len(columns["x"]) == (4 if kind == "batches" else 2)
+    assert len(told) == 1
+    assert "'weigths', 'id'" in told[0]
+
+
+def test_checkpoints_outlast_the_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to last is on the disk, whole, before it takes the place of the file before it; other files need not."""
+    synced: list[bytes] = []
+
+    def sync(handle: int) -> None:
+        assert (tmp_path / "c").read_bytes() == b"old"
+        synced.append(os.pread(handle, 100, 0))
+
+    output.write(tmp_path, {"c": b"old"})
+    monkeypatch.setattr(os, "fsync", sync)
+    output.write(tmp_path, {"c": b"new"}, lasting=True)
+    assert (synced, (tmp_path / "c").read_bytes()) == ([b"new"], b"new")
+    output.write(tmp_path, {"c": b"newer"})
+    assert synced == [b"new"]

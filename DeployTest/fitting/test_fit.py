@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import fastjsonschema
 import numpy as np
 import onnx
 import onnxruntime
@@ -279,6 +280,11 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
     assert files(tmp_path / "a") == files(tmp_path / "b")
+    record = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert deployer("schema", "fit-report") == 0
+    fastjsonschema.compile(json.loads(capsys.readouterr().out))(record)
+    assert (record["verdict"], record["passes"], record["ended"]) == ("passed", 5, "")
+    assert [row["passes"] for row in record["epochs"]] == [4]
     page = (tmp_path / "a" / "report.html").read_text()
     assert not re.search("http|<script|<link|url\\(", page), "it works offline"
     headings = ["Loss", "Epochs", "Drift", "Timeline of a pass", "Memory", "RAM", "Steps"]

@@ -193,3 +193,16 @@ def test_zoo(name: str, tmp_path: Path) -> None:
         folder.mkdir()
         result = zoo.judge(name, optimizer, 0, folder)
         assert (result.outcome, result.reason) == (zoo.RIGHT, "")
+
+
+def test_lines_of_the_readme() -> None:
+    """They train a module, and load what was trained."""
+    page = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    [block] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).train()
+    before = module[0].weight.detach().clone()
+    names = {"module": module, "x": draw(32, 6), "y": torch.arange(32) % 3}
+    exec(compile(block, "README.md", "exec"), names)
+    assert names["trained"].verdict == "passed"
+    assert not torch.equal(module[0].weight, before)

@@ -1,5 +1,6 @@
 """Batch normalization in training graphs: what the builder makes of the forms a model may hold."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto
 
-from deployer.core.errors import NotDifferentiable
+from deployer.core.errors import DeployerWarning, NotDifferentiable
 from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
 from DeployTest.support.graphs.small_graphs import Model, constant, node, raises, value
 
@@ -52,12 +53,14 @@ def test_saved_statistics_keep_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("training", [0, 1], ids=["inference", "training"])
 def test_running_statistics_are_not_trained(training: int, tmp_path: Path) -> None:
     """By default scale and shift train; whoever asks for the statistics hears of it."""
-    report = built(tmp_path, layer(training_mode=training))
+    still = contextlib.nullcontext() if training else pytest.warns(DeployerWarning, match="form of inference")
+    with still:
+        report = built(tmp_path, layer(training_mode=training))
     assert list(report.trained) == ["scale", "shift", "w"]
     assert set(report.frozen) == set(STATISTICS)
     check_differences(*opened(report.train))
     with raises(NotDifferentiable, "'norm'", "input 3, 'mean'", "freeze"):
-        built(tmp_path, layer(training_mode=training), trainable="mean")
+        built(tmp_path, layer(training_mode=training), trainable="mean", warn=lambda warning: None)
 
 
 def test_a_batch_of_one_pixel(tmp_path: Path) -> None:

@@ -110,10 +110,16 @@ def test_empty_names(tmp_path: Path) -> None:
         infer(tmp_path, replace(graph, outputs=(*graph.outputs, value("", ()))))
     with raises(GraphProblem, "input 1 of the", "has no name"):
         infer(tmp_path, replace(graph, inputs=(*graph.inputs, value("", (1,)))))
+    with raises(GraphProblem, "initializers without name", "the one at 0"):
+        infer(tmp_path, replace(graph, initializers=[constant("", np.ones(3, np.float32))]))
 
 
 @pytest.mark.parametrize(
-    ("shape", "array"), [((), np.zeros(1, np.float32)), ((3,), np.zeros(3, np.int64)), ((3,), np.zeros(3, np.bool_))]
+    ("shape", "array"),
+    [
+        ((), np.zeros(1, np.float32)),
+        *(((3,), np.zeros(3, kind)) for kind in (np.int64, np.bool_, np.float16, np.float64)),
+    ],
 )
 def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, tmp_path: Path) -> None:
     """What a graph input declares is what its initializer has; an unknown extent is any."""
@@ -252,7 +258,7 @@ def test_too_many_outputs_and_odd_attributes(tmp_path: Path) -> None:
         infer(tmp_path, chain(node("Relu", ("x",), ("y", "z"))))
     body = helper.make_graph([], "body", [], [])
     with raises(UnsupportedOperator, "attribute 'body'", "GRAPH"):
-        infer(tmp_path, chain(node("Loop", ("x",), ("y",), body=body)))
+        infer(tmp_path, chain(node("Relu", ("x",), ("y",), body=body)))
     with raises(UnsupportedOperator, "(Constant)", "value"):
         infer(tmp_path, chain(node("Constant", (), ("c",), value_string="a"), node("Mul", ("x", "c"), ("y",))))
 

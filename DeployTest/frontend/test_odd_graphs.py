@@ -248,6 +248,22 @@ REFUSED: dict[str, tuple[Model, str]] = {
     ),
     "Clip from an integer": (reduction("Clip", np.int32(0)), "min is an integer"),
     "Clip to integers": (reduction("Clip", None, np.array([1])), "max is an integer"),
+    "Clip from a row": (
+        chain(node("Clip", ("c", "", "x"), ("y",), "odd"), x=(3,), initializers=(constant("c", f32(1)),)),
+        "max is float32[3]",
+    ),
+    "Clip of a scalar to a list": (
+        chain(node("Clip", ("c", "x"), ("y",), "odd"), x=(1,), initializers=(constant("c", np.float32(1)),)),
+        "min is float32[1]",
+    ),
+    "Concat with an input without name": (
+        chain(node("Concat", ("x", "x", ""), ("y",), "odd", axis=0), x=(3,)),
+        "its input 2 has no name",
+    ),
+    "InstanceNormalization of rows": (
+        reduction("InstanceNormalization", f32(1, 1, 1), f32(0, 0, 0), x=(2, 3)),
+        "no axis behind its channels",
+    ),
     "Flatten before version 11": (replace(reduction("Flatten", axis=-1), opsets=(("", 9),)), "axis is -1"),
     "Squeeze by no axes of one element": (
         reduction("Squeeze", np.array([], np.int64), x=(1, 3)),

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from deployer.core.level import ALIASES
-from deployer.core.operator import registry
+from deployer.core.operator import Operator, registry
 from deployer.core.target import load, names
+from deployer.operators.control.control import Control, controls
 from deployer.operators.declared import Declared, printed_kernels
 
 pytestmark = [pytest.mark.host]
@@ -192,12 +193,14 @@ def test_operators_have_kernels() -> None:
 
 def test_operator_files() -> None:
     """One operator, one file of its name without a domain; an alias has none, nor has what follows from a formula."""
-    operators = {op for op in registry().values() if not (isinstance(op, Declared) and op.declared_by)}
+    own = {op for op in registry().values() if not (isinstance(op, Declared) and op.declared_by)}
+    operators: list[Operator | Control] = [*own, *controls().values()]
     plain = [op.name.rpartition(".")[2] for op in operators]
     stems = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in plain]
     modules = [type(op).__module__.rpartition(".") for op in operators]
     assert sorted(m[2].replace("_", "") for m in modules) == sorted(s.replace("_", "") for s in stems)
-    families = {p.parent.name for p in (ROOT / "deployer/operators").glob("*/__init__.py")}
+    root = ROOT / "deployer/operators"
+    families = {".".join(p.parent.relative_to(root).parts) for p in root.glob("*/**/__init__.py")}
     assert {m[0].removeprefix("deployer.operators.") for m in modules} == families
 
 

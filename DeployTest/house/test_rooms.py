@@ -64,7 +64,7 @@ def test_no_room_imports_upwards() -> None:
         floors.append(floor)
         below = {room: used for room, used in below.items() if room not in floor}
     assert floors[0] == {"core"}
-    assert floors[-3:] == [{"pipeline", "firmware"}, {"fitting"}, {"commands", "torch"}]
+    assert floors[-3:] == [{"pipeline", "firmware"}, {"fitting", "sizing"}, {"commands", "torch"}]
 
 
 def test_the_number_of_passes_is_judged_once() -> None:

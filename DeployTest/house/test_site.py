@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from DeployTest.support.building.command_line import deployer
+from DeployTest.support.building.command_line import deployer, options
 from DeployTest.support.documents import site_pages
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
-FOLLOWED = ("fit.md", "fine-tuning.md")
+FOLLOWED = ("fit.md", "fine-tuning.md", "exporters.md")
 """Pages that a reader follows from top to bottom in one folder."""
 ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how-to/target.md"}
 """Pages whose blocks the tests of packages run."""
+SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
+"""What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
+COMPILED = {"firmware.md": ("c",)}
+"""Blocks that tests of other rooms build and run."""
 BLOCK = re.compile(r"^```(\w*)( torch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -67,15 +71,22 @@ def test_blocks_of_torch(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_block_is_left_out() -> None:
-    """A block of Python stands on a page that is followed; commands elsewhere are modules of this checkout."""
+    """A program stands on a page that is followed; commands elsewhere are modules of this checkout, or have options
+    that there are. Every block says what it is.
+    """
     for path in sorted(DOCS.rglob("*.md")):
         page = str(path.relative_to(DOCS))
+        fences = re.findall(r"^```(.*)$", path.read_text(), re.MULTILINE)[::2]
+        kinds = {fence.split()[0] if fence else "" for fence in fences} - {*SHOWN, "python", "sh"}
+        assert page in ELSEWHERE or kinds <= {*COMPILED.get(page, ())}, f"{page}: blocks of {kinds}"
         if page in FOLLOWED or page in ELSEWHERE:
             continue
         for language, _, text in _blocks(page):
             assert language != "python", f"{page} has a block that no test runs"
             for line in text.splitlines() if language == "sh" else ():
                 words = shlex.split(line, comments=True)
+                if words[:1] == ["deployer"]:
+                    assert {word for word in words if word.startswith("-")} <= options(words[1]), f"{page}: {line}"
                 if "-m" in words:
                     module = words[words.index("-m") + 1]
                     assert importlib.util.find_spec(module), f"{page}: {line}"

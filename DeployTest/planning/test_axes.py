@@ -44,7 +44,7 @@ def test_longest(kind: type[Windowed]) -> None:
         assert longest == most if dilation == 1 else longest >= most, axis
 
 
-@pytest.mark.parametrize(("size", "tile"), itertools.product((1, 2, 5, 12), (1, 2, 3, 5)))
+@pytest.mark.parametrize(("size", "tile"), list(itertools.product((1, 2, 5, 12), (1, 2, 3, 5))))
 def test_mirrored_tiles_come_from_the_end(size: int, tile: int) -> None:
     """Tiles that run upwards touch the axis from its end on, each index as far from there as from the dim's start."""
     axis, position = Mirror("d"), np.arange(size)[::-1]

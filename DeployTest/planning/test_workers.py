@@ -87,9 +87,10 @@ def test_progress_counts_parts(jobs: int, models_root: Path) -> None:
     said, (name, options) = list[str](), PLACES["spilled"]
     pipeline.plan_case(load_case(name, models_root), options, said.append, jobs=jobs)
     assert (said[0], said[1], said[-1]) == ("schedule and lifetimes", "tiles", "addresses")
-    parts = [re.fullmatch(r"tiles, (\d+) of (\d+) parts done, the last (\w+): (.*)", text) for text in said[2:-1]]
+    form = re.compile(r"tiles, \d+ %, (\d+) of (\d+) parts done, the last (\w+): (.*)")
+    parts = [form.fullmatch(text) for text in said[2:-1]]
     assert [match and int(match[1]) for match in parts] == list(range(1, 10))
-    assert said[-2].startswith("tiles, 9 of 9 parts done, the last auto: L1 tiled")
+    assert said[-2].startswith("tiles, 100 %, 9 of 9 parts done, the last auto: L1 tiled")
     assert {match[3] for match in parts if match} == {"single", "double", "auto"}
 
 

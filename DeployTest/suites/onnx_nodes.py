@@ -30,7 +30,9 @@ from deployer import pipeline
 from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.operators.control.control import controls
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
+from DeployTest.suites.refusals import group_of, table
 from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "onnx-tests.md"
@@ -128,6 +130,9 @@ def renamed(graph: onnx.GraphProto, prefix: str) -> onnx.GraphProto:
     copy.CopyFrom(graph)
     for node in copy.node:
         node.name = prefix + node.name
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                attribute.g.CopyFrom(renamed(attribute.g, prefix))
         node.input[:] = [prefix + name if name else "" for name in node.input]
         node.output[:] = [prefix + name if name else "" for name in node.output]
     for value in (*copy.input, *copy.output, *copy.initializer):
@@ -161,9 +166,10 @@ def node_tests(pattern: str = "") -> Iterator[NodeTest | Outcome]:
 def with_constants(test: NodeTest) -> NodeTest | None:
     """The test with those inputs as constants that their operators take as attributes; None where there are none.
 
-    Of an operator that is computed by its function's body these are the integers.
+    Of an operator that is computed by its function's body these are the integers, of one with graphs inside what says
+    which are computed.
     """
-    operators, model = registry(), onnx.ModelProto()
+    operators, model = {**registry(), **controls()}, onnx.ModelProto()
     model.CopyFrom(test.model)
     names = {
         name
@@ -316,13 +322,14 @@ def document(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         if TWIN not in outcome.test:
             by_operator[outcome.operator].append(outcome)
-    head = ["operator", "tests", *SHOWN, "refused because"]
+    refused = [(o.operator, o.reason) for o in outcomes if o.outcome == REFUSED and TWIN not in o.test]
+    lines += ["", "## What is refused", "", *table(refused), "", "## Operator by operator"]
+    head = ["operator", "tests", *SHOWN, "as"]
     lines += ["", f"| {' | '.join(head)} |", "|---|" + "---:|" * (1 + len(SHOWN)) + "---|"]
     for operator, of in sorted(by_operator.items()):
         numbers = Counter(o.outcome for o in of)
-        causes = Counter(o.reason for o in of if o.outcome == REFUSED)
-        text = "; ".join(f"{cause} ({n})" if n > 1 else cause for cause, n in sorted(causes.items()))
-        cells = [operator, len(of), *(numbers[outcome] for outcome in SHOWN), text.replace("|", "/")]
+        causes = Counter(group_of(o.reason) for o in of if o.outcome == REFUSED)
+        cells = [operator, len(of), *(numbers[outcome] for outcome in SHOWN), ", ".join(sorted(causes))]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 

@@ -26,6 +26,7 @@ from DeployTest.suites.onnx_nodes import (
     with_constants,
 )
 from DeployTest.suites.records import HALF, INEXACT_RECORDS, meaning
+from DeployTest.suites.refusals import GROUPS, OTHER, group_of, table
 from DeployTest.support.documents.pages import generated
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
@@ -125,3 +126,19 @@ def test_score(tmp_path: Path) -> None:
     assert [o for o in outcomes if o.outcome in (WRONG, UNFORESEEN)] == []
     assert {o.test for o in outcomes if o.outcome == INEXACT} == {*INEXACT_RECORDS}, "records that are exact are listed"
     assert document(outcomes).strip() == generated(DOCUMENT, MARKS)
+
+
+def test_groups_of_refusals() -> None:
+    """Each reason is in one group; single forms of operators are named, and nothing is left out of the table."""
+    reasons = {
+        "types": "'x' has element type STRING, which no target has",
+        "wide integers": "node (Add): its integers are uint32, and may be beyond int32, which is what targets compute",
+        "absent": "node (Det): there is no such operator",
+        OTHER: "node (Resize): extrapolation_value is 10.0",
+    }
+    assert {reason: group_of(reason) for reason in reasons.values()} == {text: name for name, text in reasons.items()}
+    assert len({name for name, _, _ in GROUPS}) == len(GROUPS)
+    lines = table([("Equal", reasons["types"]), ("Equal", reasons["types"]), ("Resize", reasons[OTHER])])
+    assert lines[2].startswith("| types | 2 |")
+    assert lines[2].endswith("| Equal 2 |")
+    assert lines[-1] == "| Resize | 1 | extrapolation_value is 10.0 |"

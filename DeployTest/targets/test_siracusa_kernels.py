@@ -19,10 +19,10 @@ from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
-from deployer.operators.products import PRODUCTS
 from deployer.running import build, run
 from DeployTest.support.kernels import kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
+from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 
@@ -36,21 +36,6 @@ COMPILER = pytest.mark.skipif(shutil.which(TOOLS.compiler[0]) is None, reason=f"
 SIMULATOR = pytest.mark.skipif(not run.available(TOOLS), reason=TOOLS.run_hint)
 TILES = 3
 """Tiles per cut that are tried: the first, the second and the last."""
-SHAPES = (
-    (4, 4, 1),
-    (8, 12, 5),
-    (5, 7, 9),
-    (6, 33, 4),
-    (1, 35, 13),
-    (35, 1, 13),
-    (3, 2, 7),
-    (13, 19, 1),
-    (1, 64, 1),
-    (1, 1, 1),
-    (9, 10, 307),
-    (1, 37, 145),
-    (21, 1, 290),
-)
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
 """Quiet NaNs of both signs with a payload, infinities, ones."""
 LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
@@ -63,6 +48,8 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 4, 8, 9), (4, 4, 5, 5), {"pads": (2, 2, 2, 2)}),
     ((1, 3, 7, 20), (4, 3, 1, 7), {"pads": (0, 3, 0, 3)}),
     ((1, 3, 9, 8), (6, 3, 2, 2), {"strides": (3, 2)}),
+    ((2, 5, 9, 10), (9, 5, 2, 2), {"strides": (2, 2), "pads": (0, 1, 1, 0)}),
+    ((1, 6, 8, 8), (11, 6, 4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
     ((1, 4, 9, 9), (8, 4, 3, 3), {"pads": (2, 2, 2, 2), "dilations": (2, 2)}),
     ((1, 8, 25, 5), (16, 8, 1, 1), {}),
     ((3, 12, 3, 3), (20, 12, 1, 1), {}),
@@ -148,53 +135,13 @@ def _piece(size: int, cut: int) -> int:
     return -(-size // cut) if cut else min(3, size)
 
 
-def _gemm(m: int, n: int, k: int, form: str, batch: int = 1, **changed: float) -> KernelJob:
-    """A product of operands with gaps: `form` is two of "n" and "t", for op(A) and op(B)."""
-    a_rows, a_cols = (k, m) if form[0] == "t" else (m, k)
-    b_rows, b_cols = (n, k) if form[1] == "t" else (k, n)
-    gap = 3
-    pitch = {"a": a_cols + gap, "b": b_cols + gap, "y": n + gap, "c": n + gap}
-    rows = {"a": a_rows, "b": b_rows, "y": m, "c": m}
-    scalars: dict[str, int | float] = {"batch": batch, "m": m, "n": n, "k": k, "y_m": pitch["y"]}
-    scalars |= dict(zip(("a_m", "a_k") if form[0] == "n" else ("a_k", "a_m"), (pitch["a"], 1), strict=True))
-    scalars |= dict(zip(("b_k", "b_n") if form[1] == "n" else ("b_n", "b_k"), (pitch["b"], 1), strict=True))
-    scalars |= {"gate_b": 0, "gate_m": 0, "relu": 0}
-    scalars |= {"c_m": pitch["c"], "c_n": 1, "first": 1, "last": 1, "single": int(k <= PRODUCTS)}
-    scalars |= {"alpha": 1.0, "beta": 1.0, **changed}
-    scalars |= {f"{x}_b": rows[x] * pitch[x] for x in "abcy"}
-    present = "abcy" if changed.get("beta") else "aby"
-    operands = {x: _normal(index, batch * rows[x] * pitch[x]) for index, x in enumerate(present)}
-    suffix = "".join(f"-{name}{value}" for name, value in changed.items())
-    kernel = registry()["Gemm"].kernel
-    assert kernel is not None
-    return KernelJob(f"gemm-{form}-{batch}x{m}x{n}x{k}{suffix}", kernel, operands, scalars)
-
-
-def _gemm_jobs() -> Iterator[KernelJob]:
-    """Whole blocks and every remainder of rows, columns and k; vectors, outer products; partial sums and epilogues."""
-    for form in ("nn", "nt", "tn", "tt"):
-        for m, n, k in SHAPES:
-            yield _gemm(m, n, k, form)
-            yield _gemm(m, n, k, form, 2, beta=0.5, alpha=-1.25)
-            yield _gemm(m, n, k, form, first=0, last=0)
-            yield _gemm(m, n, k, form, first=0, last=0, single=0)
-        yield _gemm(9, 10, 6, form, 3, first=0, beta=2.0)
-        yield _gemm(13, 19, 1, form, 3)
-    wide = _gemm(7, 9, 5, "nn")
-    strides = {"a_m": 17, "a_k": 3, "b_k": 2, "b_n": 19, "c_n": 0}
-    operands = {**wide.operands, "a": _normal(5, 200), "b": _normal(6, 200)}
-    yield KernelJob("gemm-strided", wide.kernel, operands, {**wide.scalars, **strides})
-    outer = {"k": 1, "a_m": 17, "b_n": 19}
-    yield KernelJob("gemm-strided-outer", wide.kernel, operands, {**wide.scalars, **outer})
-
-
 def _flat_jobs() -> Iterator[KernelJob]:
     """Elementwise kernels on every remainder of a core's share, with signed zeros, subnormals and overflow."""
     flat = {"Relu": "x", "ReluGrad": "xy", "SGD": "xy", "MSELossGrad": "xy", "Add": "xy", "Sub": "xy", "Mul": "xy"}
     for name, inputs in flat.items():
         for size in (1, 8, 21, 64, 131):
             types = {x: TensorType("float32", (size,)) for x in (*inputs, "o")}
-            values = {x: _hard(index, size) for index, x in enumerate(inputs)}
+            values = {x: hard(index, size) for index, x in enumerate(inputs)}
             node = Node(f"hard{size}", name, tuple(inputs), ("o",))
             dims = registry()[name].access(node, types).dims
             yield measure.kernel_job(f"{name}-hard{size}", node, types, values, {d.name: (0, d.size) for d in dims})
@@ -230,7 +177,7 @@ def _channel_jobs() -> Iterator[KernelJob]:
 def _long_jobs() -> Iterator[KernelJob]:
     """Sums of several groups in one tile, and tiles that are a part of them."""
     for number, (name, shapes, attrs, outputs) in enumerate(LONG):
-        inputs = tuple(_normal(i, math.prod(shape)).reshape(shape) for i, shape in enumerate(shapes))
+        inputs = tuple(normal(i, math.prod(shape)).reshape(shape) for i, shape in enumerate(shapes))
         step = step_of(registry()[name], Sample("long", inputs, attrs, outputs))
         *outer, row = (d.name for d in step.access.dims if d.kind == "reduction")
         whole = {d.name: (0, d.size) for d in step.access.dims}
@@ -270,7 +217,7 @@ def _convolution_jobs() -> Iterator[KernelJob]:
 def _gated(job: KernelJob) -> KernelJob:
     """The same with a gate that lies like the result and has zeros of both signs and NaN."""
     shape = job.operands["dx"].shape
-    gate = _hard(0, math.prod(shape)).reshape(shape)
+    gate = hard(0, math.prod(shape)).reshape(shape)
     gate.flat[::7] = np.nan
     scalars = {**job.scalars, **{f"gate_{axis}": job.scalars[f"dx_{axis}"] for axis in "ngch"}}
     return KernelJob(f"{job.label}-gated", job.kernel, {**job.operands, "gate": gate}, scalars)
@@ -293,16 +240,7 @@ def _part(job: KernelJob) -> KernelJob:
     return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
 
 
-def _normal(seed: int, size: int) -> Array:
-    return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
-
-
-def _hard(seed: int, size: int) -> Array:
-    special = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 2e38, -2e38], np.float32)
-    return np.where(np.arange(size) % 3 == seed, np.resize(special, size), _normal(seed, size))
-
-
-MAKERS = (_tile_jobs, _gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs)
+MAKERS = (_tile_jobs, gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
 JOBS = {job.label: job for make in MAKERS for job in make()}
 
 
@@ -378,17 +316,50 @@ def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
 def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
     """Eight columns more than can be dealt out evenly cost less than half of what as many for each core do."""
     strips = (TARGET.cores, TARGET.cores + 1, 2 * TARGET.cores)
-    jobs = [_gemm(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
+    jobs = [gemm_job(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
     even, one_more, double = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     assert even < one_more
     assert 2 * (one_more - even) < double - even
+
+
+@pytest.mark.parametrize(
+    ("inner", "tile", "c", "attrs", "form"),
+    [
+        (1, 1, None, {}, "outer"),
+        (1, 1, (12, 16), {}, "added"),
+        (1, 1, (16,), {}, "added"),
+        (1, 1, (12, 1), {}, "matrix"),
+        (1, 1, (12, 16), {"alpha": 2.0}, "matrix"),
+        (1, 1, None, {"activation": "Relu"}, "matrix"),
+        (8, 1, None, {}, "matrix"),
+        (8, 8, None, {}, "matrix"),
+    ],
+)
+def test_form_of_an_outer_product(
+    inner: int, tile: int, c: tuple[int, ...] | None, attrs: dict[str, AttrValue], form: str
+) -> None:
+    """The cost model takes for one what the kernel does: no part of a longer sum, none that is finished otherwise."""
+    shapes = [(12, inner), (inner, 16), *([c] if c else [])]
+    step = step_of(
+        registry()["Gemm"], Sample("outer", tuple(normal(0, math.prod(x)).reshape(x) for x in shapes), attrs)
+    )
+    assert registry()["Gemm"].work(step.node, step.access, {**step.access.sizes, "k": tile}).form == form
+
+
+@COMPILER
+@SIMULATOR
+def test_outer_products_add_c(tmp_path: Path) -> None:
+    """With a C of rows they are no product of matrices, which would take more than twice as long."""
+    jobs = [gemm_job(40, 64, 1, "tn", **changed) for changed in ({"beta": 1.0}, {"beta": 1.0, "alpha": 2.0})]
+    added, finished = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
+    assert 2 * added < finished
 
 
 @COMPILER
 @SIMULATOR
 def test_the_clock_repeats(tmp_path: Path) -> None:
     """Two runs of one program take the same cycles, and a cold one more than a warm one."""
-    jobs: list[measure.Job] = [measure.DISPATCH, _gemm(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
+    jobs: list[measure.Job] = [measure.DISPATCH, gemm_job(8, 8, 8, "nn"), measure.TransferJob("in", "in", 512)]
     first, second = (measure.measure_jobs(TARGET, jobs, tmp_path) for _ in range(2))
     assert [x.cycles for x in first] == [x.cycles for x in second]
     assert all(x.cold > x.warm > 0 for x in first)

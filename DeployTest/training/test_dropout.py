@@ -7,13 +7,16 @@ import numpy as np
 import onnx
 import pytest
 
+from deployer import pipeline
 from deployer.core.errors import UnsupportedOperator
 from deployer.operators.philox import drawn
 from deployer.training.train_graph import Report
 from deployer.verify.reference import run_training
+from DeployTest.support.building.cases import compile_case, result_hash
 from DeployTest.support.building.command_line import bits, deployer
 from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
 from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, raises, value
+from DeployTest.targets.simulators import TARGETS, needs_simulator
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 TRAINS, RATIOS = constant("trains", np.array(True)), (0.5, 0.25)
@@ -48,6 +51,15 @@ def test_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "dropout: of Dropout_d, Dropout_y, from seed 11" in str(report)
     assert deployer("train", "-t", report.train, "-o", tmp_path / "out", "--l1", 900, "--core-order", "reverse") == 0
     assert "6 of 6 passes checked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_bits_of_targets(target: str, tmp_path: Path) -> None:
+    """Masks, losses and weights of a run are the host's to the bit, though tensors are cut elsewhere."""
+    needs_simulator(target)
+    case = pipeline.load_training(build(tmp_path, net(), seed=11).train)
+    expected = result_hash(compile_case(case, tmp_path / "host", "single", 64000).run())
+    assert result_hash(compile_case(case, tmp_path / "cut", "auto", 900, target=target).run()) == expected
 
 
 def test_gradients(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def _chain(name: str, values: np.ndarray[Any, Any]) -> Model:
         ("scale", np.arange(3.0), (), []),
         ("scale", np.ones(1), (), []),
         ("onnx::Mul_12", np.arange(3.0), (), ["parameters have names of the exporter's"]),
+        ("const_fold_opt__48", np.ones(1), (), ["parameters have names of the exporter's"]),
         ("scale", np.arange(3.0), ("scale",), []),
         ("scale", np.arange(3.0), ("scale", "bias"), ["the file lacks parameters of the module"]),
     ],
@@ -47,6 +48,25 @@ def test_signs(name: str, values: Any, expected: tuple[str, ...], said: list[str
     for warning, words in zip(found, said, strict=True):
         assert words in warning.cause
         assert "optimize=False" in warning.hint
+
+
+@pytest.mark.parametrize(("mode", "pattern", "said"), [(0, "", 1), (0, "^w$", 0), (1, "", 0)])
+def test_norms_in_use(mode: int, pattern: str, said: int, tmp_path: Path) -> None:
+    """One whose parameters are trained while its statistics stand still has a warning; one that is frozen has none."""
+    names = ("scale", "bias", "mean", "var")
+    constants = [onnx.numpy_helper.from_array(np.arange(1, 4, dtype=np.float32), name) for name in names]
+    constants += [onnx.numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")]
+    outputs = ("n", "m", "v") if mode else ("n",)
+    nodes = (
+        node("MatMul", ("x", "w"), ("h",)),
+        node("BatchNormalization", ("h", *names), outputs, training_mode=mode),
+        node("Relu", ("n",), ("y",)),
+    )
+    model = Model(nodes, (value("x", (2, 3)),), (value("y", (2, 3)),), tuple(constants))
+    found: list[DeployerWarning] = []
+    path = model.save(tmp_path / "net.onnx")
+    build_train_graph(path, "mse", "sgd", 0.01, pattern, tmp_path, samples=1, warn=found.append)
+    assert ["form of inference" in warning.cause for warning in found] == [True] * said
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +108,7 @@ def test_exporters(tmp_path: Path) -> None:
         ({"dynamo": False}, 4),
         ({"dynamo": True}, 3),
         ({"dynamo": False, **training}, 0),
-        ({"dynamo": True, "optimize": False}, 0),
+        ({"dynamo": True, "optimize": False}, 1),
     ):
         module = Net().train("training" in words)
         names = tuple(name for name, _ in module.named_parameters())
@@ -96,7 +116,8 @@ def test_exporters(tmp_path: Path) -> None:
         torch.onnx.export(module, (torch.randn(2, 1, 8, 8),), path, verbose=False, **words)
         found = _warnings(path, tmp_path, names)
         causes = "\n".join(warning.cause for warning in found)
-        if least:
+        assert ("form of inference" in causes) == (least == 1)
+        if least > 1:
             assert "the file lacks parameters" in causes
             assert "several nodes train it as one tensor" in causes
         assert ("names of the exporter's" in causes) == (least == 4)

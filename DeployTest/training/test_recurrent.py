@@ -107,8 +107,10 @@ def with_tiles(whole: Built, folder: Path, double: bool, lengths: Lengths) -> Bu
     return Built(whole.case, edited, plan, folder)
 
 
-STEP_BY_STEP, THREE = {"batch": 1, "time": 1, "unit": 2}, {"batch": 2, "time": 3, "unit": UNITS}
-SEQUENCE, STEPS = {"batch": 1, "time": TIME, "unit": UNITS}, {"batch": 2, "time": 1, "unit": UNITS}
+STEP_BY_STEP = {"batch": 1, "time": 1, "gate": 1, "unit": 2}
+THREE = {"batch": 2, "time": 3, "gate": 3, "unit": UNITS}
+SEQUENCE = {"batch": 1, "time": TIME, "gate": 3, "unit": UNITS}
+STEPS = {"batch": 2, "time": 1, "gate": 2, "unit": UNITS}
 EACH = [
     (True, [STEP_BY_STEP, THREE, SEQUENCE]),
     *(
@@ -137,6 +139,20 @@ def test_tiles_of_time(whole: Built, double: bool, lengths: Lengths, tmp_path: P
     mirrored = [step for step in times if any(isinstance(a, Mirror) for o in step.access.operands for a in o.axes)]
     assert (len(times), len(mirrored)) == (8, 4)
     assert result_hash(other.run("--dma-order", "late", "--core-order", "reverse")) == result_hash(outcome)
+
+
+def test_matrices_beyond_memory(tmp_path: Path) -> None:
+    """R of a GRU of 128 units, three times the memory, passes by in rows of a gate at each step."""
+    random, units, features = np.random.default_rng(5), 128, 64
+    shapes = {"w": (1, 3 * units, features), "r": (1, 3 * units, units), "b": (1, 6 * units)}
+    constants = [constant(name, drawn(random, *shape) / 4) for name, shape in shapes.items()]
+    layer = node("GRU", ("x", "w", "r", "b"), ("", "y"), hidden_size=units)
+    net = Model([layer], (value("x", (2, 1, features)),), (value("y", None),), constants)
+    case = pipeline.load_training(built(tmp_path, net, samples=2, n_batches=2).train)
+    small = compile_case(case, tmp_path / "small", "double", 64_000)
+    outcome = small.run()
+    assert faults(small, outcome) == ()
+    assert result_hash(outcome) == result_hash(compile_case(case, tmp_path / "large", "single", 240_000).run())
 
 
 @pytest.mark.slow

@@ -45,6 +45,9 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "package": package,
+        "fits": fits,
+        "hal-test": hal_test,
+        "state": show_state,
         "calibrate": calibrate,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
@@ -314,6 +317,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         statistics=a.statistics,
         axes=requests.axes_of(a),
         expected=requests.expected_of(a),
+        initial=a.init,
         warn=lambda warning: ending.tell(str(warning)),
     )
     console.lines(str(summary))
@@ -343,6 +347,27 @@ def package(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.package import package_case
 
     return package_case(a, console)
+
+
+def show_state(a: argparse.Namespace, console: Terminal) -> int:
+    """Show, export or import the image of a library's state."""
+    from deployer.commands.states.conversion import run_state
+
+    return run_state(a, console)
+
+
+def fits(a: argparse.Namespace, console: Terminal) -> int:
+    """Say where a model's training fits."""
+    from deployer.commands.hardware.fits import show_fits
+
+    return show_fits(a, console)
+
+
+def hal_test(a: argparse.Namespace, console: Terminal) -> int:
+    """Try a target's HAL."""
+    from deployer.commands.hardware.hal_test import try_hal
+
+    return try_hal(a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

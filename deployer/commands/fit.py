@@ -104,6 +104,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             dropout=a.dropout == "on",
             axes=axes_of(a),
             expected=expected_of(a),
+            initial=a.init,
             schedule=a.schedule,
             warm_up=a.warm_up,
             epochs=a.epochs,

@@ -23,7 +23,7 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     data.add_argument("--validation-target", type=path, metavar="FILE.npy", help="as --target, of --validation")
     data.add_argument("--no-shuffle", action="store_true", help="samples in their order, in every epoch")
     data.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="of the shuffled orders, the split and dropout (0)"
+        "--seed", type=seed, default=0, metavar="N", help="of the shuffled orders, the split, --init and dropout (0)"
     )
     text = "samples of an epoch that fill no batch: fill it up with the first of its order (default), or drop them"
     data.add_argument("--rest", choices=REST, default=REST[0], help=text)

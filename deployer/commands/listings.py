@@ -8,6 +8,7 @@ from rich.table import Table
 from deployer.core import target as targets
 from deployer.core.operator import Operator, registry
 from deployer.core.safe_text import json_text
+from deployer.operators.control.control import controls
 from deployer.running.terminal import Terminal
 
 
@@ -66,7 +67,8 @@ def operator_rows() -> list[OperatorRow]:
         reason = None if has else str(operator.no_gradient)
         internal = not (versions or operator.loss)
         rows.append(OperatorRow(name, versions, custom, kind, bool(has), reason, internal))
-    return rows
+    rows += [OperatorRow(name, c.versions, "", "graphs inside", True, None, False) for name, c in controls().items()]
+    return sorted(rows, key=lambda row: row.name)
 
 
 def list_operators(a: argparse.Namespace, console: Terminal) -> int:
@@ -84,12 +86,14 @@ def show_schema(a: argparse.Namespace, console: Terminal) -> int:
     """The JSON schema of a file that commands write, alone on standard output."""
     from deployer.commands.json_schema import artefact_schema, record_schema
     from deployer.core.plan import Plan, Tiling
+    from deployer.fitting.history import FitReport
     from deployer.running.report import WARNINGS, Report
 
     schemas = {
         "plan": lambda: artefact_schema(Plan),
         "tiling": lambda: artefact_schema(Tiling),
         "report": lambda: record_schema(Report, {"warnings": WARNINGS}),
+        "fit-report": lambda: record_schema(FitReport, {}),
     }
     print(json_text(schemas[a.file]()), end="")
     return 0

@@ -19,4 +19,6 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     )
     text = "limit of its memory, in which the struct has to fit"
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
+    text = "a core, for which it is compiled: manifest and README.md then have code by function and the stack's bound"
+    p.add_argument("--core", default="", metavar="NAME", help=text)
     p.set_defaults(**dict.fromkeys(ALIASES))

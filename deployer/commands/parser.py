@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import add_export_options, add_fit_options
+from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
+from deployer.commands.states.options import add_state_options
 from deployer.commands.values import finite, numbers, path, positive, seed, whole
 from deployer.rates.windows import ACCUMULATIONS
 
@@ -43,7 +45,12 @@ def _shells() -> Collection[str]:
 
 
 PRINTERS = (
-    ("schema", "print the JSON schema of a file that other commands write", "file", ("plan", "tiling", "report")),
+    (
+        "schema",
+        "print the JSON schema of a file that other commands write",
+        "file",
+        ("plan", "tiling", "report", "fit-report"),
+    ),
     ("completion", "print a script that completes this command's words in a shell", "shell", _Choices(_shells)),
 )
 """Commands that print one thing for other programs: name, what it does, their only argument and its choices."""
@@ -91,6 +98,13 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)
     add_output(package, "the library's folder", required=True)
+    add_state_options(commands)
+    fits_text = "say on which boards a model's training fits, what it takes there, and what would make it fit"
+    fits = commands.add_parser("fits", help=fits_text, description=fits_text)
+    _add_task(fits, " (default: the first that the model takes)")
+    add_fits_options(fits)
+    hal_text = "try each function of a target's HAL, and say what is wrong"
+    add_hal_test_options(commands.add_parser("hal-test", help=hal_text, description=hal_text))
     calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
     text = "the target; its HAL has to run here"
@@ -162,19 +176,21 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     text = "renew running statistics of norms in each pass, as PyTorch defines them"
     p.add_argument("--statistics", action="store_true", help=text)
     add_leftover(p, "skip")
-    p.add_argument("--seed", type=seed, metavar="N", help="of the samples that are drawn, and of dropout (default 0)")
+    p.add_argument(
+        "--seed", type=seed, metavar="N", help="of the samples that are drawn, --init and dropout (default 0)"
+    )
     add_output(p, "where the two folders of the case go", required=True)
 
 
-def _add_task(p: LateParser) -> None:
-    """What is learned and by which rule: options of everything that trains a forward model."""
+def _add_task(p: LateParser, loss: str = "") -> None:
+    """What is learned and by which rule: options of what trains a forward model; `loss` says the default, if any."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
         choices=from_losses,
-        required=True,
+        required=not loss,
         metavar="NAME",
-        help="one of %(choices)s, where model is the model's output",
+        help=f"one of %(choices)s, where model is the model's output{loss}",
     )
     weights = "weights of the classes, in order (default: none)"
     p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)
@@ -188,6 +204,9 @@ def _add_task(p: LateParser) -> None:
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
     trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    text = "draw initial weights from --seed, scaled by how wide each is; biases, scales and tables stay as they are:"
+    text += " one of %(choices)s (default: those of the file)"
+    p.add_argument("--init", choices=_Choices(_initial_rules), default="", metavar="RULE", help=text)
     text = "names that the module's parameters have, one per line: those that the file lacks get a warning"
     p.add_argument("--parameters", type=path, metavar="names.txt", help=text)
     add_axes(p)
@@ -206,6 +225,12 @@ def _optimizers() -> Collection[str]:
     from deployer.core.operator import optimizers
 
     return optimizers()
+
+
+def _initial_rules() -> Collection[str]:
+    from deployer.training.initial import RULES
+
+    return RULES
 
 
 def _add_settings(p: LateParser) -> None:

@@ -1,7 +1,7 @@
 """Declarations by which an operator is a loss, an optimizer, an accumulator or a sum, or decides; no code names one."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -330,41 +330,6 @@ class Fusible:
     is_sum: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """A node that does not renew what it keeps from pass to pass, and the node behind it that does so in place."""
-
-    node: Node
-    update: Node
-
-
-class Modes:
-    """The part of an operator that says how it is in training and how in use; by default there is no difference.
-
-    In training it may draw random numbers: `passes` is the position of the input that takes the number of the pass.
-    """
-
-    passes: ClassVar[int | None] = None
-
-    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
-        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
-        say which.
-        """
-        return False
-
-    def drawless(self, node: Node) -> Node:
-        """A node that draws, as it is where it does not."""
-        return node
-
-    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
-        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
-        return node, {}
-
-    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
-        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
-        return None
-
-
 class Choices:
     """The part of an operator that says what its inputs and outputs may be; by default nothing special.
 
@@ -396,3 +361,22 @@ class Choices:
         One that becomes an attribute and has no content is an error.
         """
         return True
+
+
+@dataclass(frozen=True)
+class Fans:
+    """How wide a weight is: it leads from so many `inputs` to so many `outputs`, where windows overlap from all taps.
+
+    They are those of PyTorch's `torch.nn.init`, by which initial weights are scaled.
+    """
+
+    inputs: int
+    outputs: int
+
+
+class Weighing:
+    """The part of an operator that adds up products: which inputs may be the weights of these; by default none."""
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """How wide each input that may be a weight is, by its position."""
+        return {}

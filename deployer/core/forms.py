@@ -4,11 +4,12 @@ The form of an operator that ONNX knows comes from ONNX's schema; other operator
 Rules, which operators share, turn nodes of older versions into today's form.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Literal
 
+import numpy.typing as npt
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
@@ -28,7 +29,8 @@ _NOTES = {"name", "type", "doc_string", "ref_attr_name"}
 class Form:
     """Least and most inputs and outputs, and the kind of each attribute, as ONNX names kinds (`INT`, `FLOATS`, ...).
 
-    `required` are attributes that a node has, `needed` the positions of inputs that have a name in any node.
+    `required` are attributes that a node has, `needed` the positions of inputs that have a name in any node; where
+    `rest` is not -1, all from that position on have one, too.
     """
 
     inputs: Range
@@ -36,6 +38,7 @@ class Form:
     attributes: Mapping[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     needed: frozenset[int] = frozenset()
+    rest: int = -1
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,14 @@ MICROSOFT = "com.microsoft"
 def schema_form(op: str, version: int) -> Form:
     """The form of ONNX's operator of that name, which the default domain got at that version."""
     schema = onnx.defs.get_schema(op, version, "")
+    kinds = onnx.defs.OpSchema.FormalParameterOption
     return Form(
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
         {name: str(attribute.type).rpartition(".")[2] for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
-        frozenset(
-            i for i, x in enumerate(schema.inputs) if x.option == onnx.defs.OpSchema.FormalParameterOption.Single
-        ),
+        frozenset(i for i, x in enumerate(schema.inputs) if x.option == kinds.Single),
+        next((i for i, x in enumerate(schema.inputs) if x.option == kinds.Variadic), -1),
     )
 
 
@@ -96,7 +99,7 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
     instead = {extra.instead_of for extra in extras.values()}
     for position, name in enumerate(proto.input):
-        if not name and position in form.needed - instead:
+        if not name and (position in form.needed - instead or 0 <= form.rest <= position):
             return f"its input {position} has no name", "a name for each input that is not optional"
     for attribute in proto.attribute:
         if attributes.count(attribute.name) > 1:
@@ -239,6 +242,45 @@ class IntegerRange:
     def overflow_of(self, node: Node) -> Overflow:
         """The types that results of this node may overflow."""
         return self.overflow
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A node that does not renew what it keeps from pass to pass, and the node behind it that does so in place."""
+
+    node: Node
+    update: Node
+
+
+class Modes:
+    """The part of an operator that says how it is in training and how in use; by default there is no difference.
+
+    In training it may draw random numbers: `passes` is the position of the input that takes the number of the pass.
+    """
+
+    passes: ClassVar[int | None] = None
+
+    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
+        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
+        say which.
+        """
+        return False
+
+    def drawless(self, node: Node) -> Node:
+        """A node that draws, as it is where it does not."""
+        return node
+
+    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
+        return node, {}
+
+    def is_in_use(self, node: Node) -> bool:
+        """Whether the node has the form of use, where there is another for training: what it keeps stands still."""
+        return False
+
+    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
+        return None
 
 
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]

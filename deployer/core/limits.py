@@ -19,6 +19,8 @@ PROGRAM_BYTES = 1 << 30
 """All tensors of a graph together, as the reference holds them while it runs: 128 times the outermost memory."""
 ARCHIVE_BYTES = 1 << 30
 """All arrays of an npz together: all samples are in memory at once, and one file feeds them to the program."""
+IMAGE_BYTES = 1 << 24
+"""A saved state, or a dump of the flash that holds it: flash of microcontrollers has no more."""
 NODES = 20_000
 """Nodes of a graph, 90 times the largest known one; planning takes a hundredth of a second and more for each."""
 NUMBER = 2**31 - 1

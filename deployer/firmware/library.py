@@ -1,26 +1,29 @@
 """A library as files: everything a template prints, and the texts by their names in the folder."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 import deployer
 from deployer.codegen.c_names import Names
 from deployer.codegen.generate import TEMPLATES, rendered
 from deployer.codegen.render import Constant, number_count
+from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
-from deployer.core.level import RESIDENT
-from deployer.core.plan import Plan, target_of
+from deployer.core.plan import Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
+from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
+from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.names import check_name
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.sources import kernel_sources, library_rules
-from deployer.firmware.steps import StepsView, steps_view
+from deployer.firmware.steps import ACCESSORS, NOWHERE, StepsView, steps_view
+from deployer.firmware.stretches import step_cycles, stretches
 from deployer.frontend.dataset import Dataset
 
 GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
@@ -31,6 +34,25 @@ SAMPLES = "samples.h"
 """The example's samples, in its own folder, where an include looks first."""
 NEEDED = ("exact_f32.h", "fma_f32.c")
 """How a library finds out how its machine rounds, and a way out where that is another one."""
+
+
+@dataclass(frozen=True)
+class FrozenView:
+    """A tensor among the constants, as its bits."""
+
+    title: CText
+    lines: tuple[CText, ...]
+
+
+@dataclass(frozen=True)
+class KeptView:
+    """A tensor of the state: its place and words, whether it is a weight, the number of its first content, if any."""
+
+    at: int
+    count: int
+    is_weight: int
+    first: CText
+    note: CText
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +66,8 @@ class Material:
     case: str
     plan: Plan
     program: Program
+    schedule: Schedule
+    layout: MemoryLayout
     dataset: Dataset
     rates: tuple[float, ...]
 
@@ -61,9 +85,8 @@ class PartView:
     lines: tuple[CText, ...]
 
 
-def library_files(made: Material) -> dict[str, str | bytes]:
-    """The files of a library by their paths in its folder; the same material gives the same bytes."""
-    target = target_of(made.plan.options)
+def library_tools(target: Target) -> Toolchain:
+    """The toolchain of a target; OptionProblem where a library cannot be planned for it."""
     if len(target.levels) > 1 or target.toolchain is None:
         levels = ", ".join(level.name for level in target.levels)
         raise OptionProblem(
@@ -71,9 +94,15 @@ def library_files(made: Material) -> dict[str, str | bytes]:
             [("memories", levels)],
             f"-p {library_rules().target}",
         )
+    return target.toolchain
+
+
+def library_files(made: Material) -> dict[str, str | bytes]:
+    """The files of a library by their paths in its folder; the same material gives the same bytes."""
+    tools = library_tools(target_of(made.plan.options))
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
-    sources = kernel_sources(kernels, target.toolchain, made.name, NEEDED)
+    sources = kernel_sources(kernels, tools, made.name, NEEDED)
     check_name(made.name, (*sources, SAMPLES))
     view = _View(made)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
@@ -81,6 +110,8 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         f"include/{made.name}.h": "header.h",
         f"src/{made.name}.h": "forward.h",
         f"src/{made.name}.c": "network.c",
+        f"src/{made.name}_own.h": "own.h",
+        f"src/{made.name}_state.c": "state.c",
         f"src/{made.name}_weights.h": "weights.h",
         f"src/{made.name}_weights.c": "weights.c",
         "examples/main.c": "main.c",
@@ -91,10 +122,11 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     view.sources = tuple(
         code(PurePosixPath(p).stem) for p in sorted((*files, *own)) if p[:4] == "src/" and p[-2:] == ".c"
     )
-    own |= {name: name for name in ("Makefile", "CMakeLists.txt")}
+    own |= {name: name for name in ("Makefile", "CMakeLists.txt", "idf_component.yml")}
+    own |= {"zephyr/CMakeLists.txt": "zephyr.cmake", "zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig"}
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(made))
-    files["weights.bin"] = state.first_image(made.plan, view.first)
+    files["weights.bin"] = state.first_image(view.layout, view.first)
     files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
     files["manifest.json"] = json_text(_manifest(view, files))
     return dict(sorted(files.items()))
@@ -112,8 +144,7 @@ class _View:
         self.provenance = c_comment(origin)
         self.version, self.target = code(deployer.__version__), code(plan.options.target)
         self.accumulate = plan.options.accumulate
-        base = plan.table_bytes
-        homes = {home.storage: (home.offset - base) // state.WORD for home in plan.homes}
+        homes = made.layout.places
         names = Names(plan)
         self.homes = tuple(
             Constant(
@@ -121,7 +152,7 @@ class _View:
             )
             for h in plan.homes
         )
-        self.words = (plan.levels[RESIDENT].peak - base) // state.WORD
+        self.words = made.layout.words
         self.numbers = number_count(plan)
         self.inputs = interface.input_views(plan, program)
         predicting = PREDICT in plan.graphs
@@ -133,18 +164,28 @@ class _View:
         self.rate_views = interface.rate_views(plan, program, made.rates)
         self.rates = len(self.rate_views)
         self.rated = ONCE if made.dataset.rates.size else ()
-        self.steps: StepsView = steps_view(plan, GRAPHS)
+        self.steps: StepsView = steps_view(plan, GRAPHS, bool(made.layout.frozen))
         self.train_steps = len(self.steps.paced.calls)
-        self.integers = ONCE if any("i32_at" in a for k in self.steps.kernels for _, a in k.places) else ()
+        cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
+        self.cycles = listed([f"{number}u" for number in cycles])
+        self.costs, self.stretches = code(rules.costs), stretches(made.schedule)
+        used = {address for kernel in self.steps.kernels for _, address in kernel.places}
+        self.accessors = tuple(view for view in ACCESSORS if view.name in used)
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
-        self.kept = tuple((names.home(h.storage), h.bytes // state.WORD) for h in state.kept_homes(plan))
-        self.kept_bytes = sum(count for _, count in self.kept) * state.WORD
-        self.state_bytes = state.image_bytes(plan)
-        number = state.identity(plan)
-        self.identity_low, self.identity_high = number & 0xFFFFFFFF, number >> 32
-        self.ready = (self.identity_low ^ self.identity_high) | 1
+        parts = state.first_parts(plan, program, made.dataset.weights)
+        self.layout = state.state_layout(plan, program, parts)
+        self.first = tuple(part for part in parts if part.home not in made.layout.frozen)
+        self.frozen = tuple(_frozen(part) for part in _constants(made.layout, parts))
+        self.frozen_words, self.frozen_at = made.layout.frozen_words, FROZEN
+        self.holds_frozen = ONCE if self.frozen else ()
+        self.kept = _kept(self.layout, self.first, homes)
+        self.kept_bytes = sum(row.count for row in self.kept) * state.WORD
+        self.state_bytes, self.weights_bytes, self.changes_bytes = self.layout.most
+        halves = [(number & 0xFFFFFFFF, number >> 32) for number in self.layout.identities]
+        self.image_kinds = tuple((*half, most) for half, most in zip(halves, self.layout.most, strict=True))
+        self.ready = (halves[0][0] ^ halves[0][1]) | 1
         self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
-        self.first = state.first_parts(plan, program, made.dataset.weights)
+        self.slot_magic, self.head_bytes = int.from_bytes(state.SLOT_MAGIC, "little"), state.HEADER.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
@@ -156,9 +197,22 @@ class _View:
         self.sources: tuple[CText, ...] = ()
         self.struct_bytes = state.WORD * (self.words + self.numbers + 5)
         self.weight_bytes = sum(part.words.nbytes for part in self.first if not part.uniform)
-        self.size_rows = pages.size_rows(self.name, self.struct_bytes, self.weight_bytes, self.steps.bytes)
+        self.size_rows = pages.size_rows(
+            self.name, self.struct_bytes, self.weight_bytes, self.frozen_words * state.WORD, self.steps.bytes
+        )
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
+
+
+def _constants(layout: MemoryLayout, parts: Sequence[state.Part]) -> tuple[state.Part, ...]:
+    """The parts that are frozen, in the order in which they lie."""
+    known = {part.home.storage: part for part in parts}
+    return tuple(known[home.storage] for home in layout.frozen)
+
+
+def _frozen(part: state.Part) -> FrozenView:
+    lines = listed([f"0x{word:08x}u" for word in part.words.tolist()])
+    return FrozenView(c_comment(f"{part.home.storage}: {part.home.type}"), lines)
 
 
 def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
@@ -172,6 +226,20 @@ def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
         words=code("0") if uniform else name,
         array=() if uniform else (name,),
         lines=() if uniform else listed([f"0x{word:08x}u" for word in part.words.tolist()]),
+    )
+
+
+def _kept(layout: state.StateLayout, parts: Sequence[state.Part], homes: Mapping[str, int]) -> tuple[KeptView, ...]:
+    firsts = {part.home.storage: index for index, part in enumerate(parts)}
+    return tuple(
+        KeptView(
+            homes[k.home.storage],
+            k.home.bytes // state.WORD,
+            int(k.is_weight),
+            code(str(firsts.get(k.home.storage, NOWHERE))),
+            c_comment(f"{k.home.storage}: {k.home.type}"),
+        )
+        for k in layout.kept
     )
 
 
@@ -193,9 +261,10 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
     """What the library is, for programs: sizes, tensors, places in weights.bin, and a digest of each file."""
     made, place = view.made, state.HEADER.size
     tensors = []
-    for home in state.kept_homes(made.plan):
+    for kept in view.layout.kept:
+        home = kept.home
         kind = {"name": home.storage, "type": home.type.dtype, "shape": list(home.type.shape)}
-        tensors.append({**kind, "at": place})
+        tensors.append({**kind, "weight": kept.is_weight, "at": place})
         place += home.bytes
     contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     return {
@@ -204,10 +273,18 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         "compiler": deployer.__version__,
         "plan": digest(made.plan),
         "target": made.plan.options.target,
-        "bytes": {"struct": view.struct_bytes, "weights": view.weight_bytes, "steps": view.steps.bytes},
+        "bytes": {
+            "struct": view.struct_bytes,
+            "weights": view.weight_bytes,
+            "steps": view.steps.bytes,
+            "frozen": view.frozen_words * state.WORD,
+        },
+        "stretches": [asdict(stretch) for stretch in view.stretches],
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,
+        "accumulate": made.plan.options.accumulate,
+        "identities": [f"{number:016x}" for number in view.layout.identities],
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }
 

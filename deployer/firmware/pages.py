@@ -10,6 +10,7 @@ from deployer.core.ir import Program
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, markdown_code
 from deployer.firmware.interface import shape_text
+from deployer.firmware.state import is_state
 
 
 @dataclass(frozen=True)
@@ -29,25 +30,35 @@ class WeightRow:
     label: CText
     kind: CText
     shape: CText
+    role: CText
 
 
-def size_rows(name: str, struct_bytes: int, weight_bytes: int, step_bytes: int) -> tuple[SizeRow, ...]:
+def size_rows(
+    name: str, struct_bytes: int, weight_bytes: int, frozen_bytes: int, step_bytes: int
+) -> tuple[SizeRow, ...]:
     """The bytes that follow from the plan."""
     return (
         SizeRow(
             code(f"a struct {name}_t"), struct_bytes, code("memory that is written, once for each model in training")
         ),
         SizeRow(code("first weights"), weight_bytes, code("constants")),
+        SizeRow(code("frozen weights and other constants"), frozen_bytes, code("constants, read where they lie")),
         SizeRow(code("tables of steps"), step_bytes, code("constants")),
     )
 
 
 def weight_rows(plan: Plan, program: Program) -> tuple[WeightRow, ...]:
     """The weights in the order of their indices."""
-    kinds = [(name, program.tensors[name].type) for name in plan.weights]
+    tensors = [(program.tensors[name], program.tensors[name].type) for name in plan.weights]
     return tuple(
-        WeightRow(index, markdown_code(name), code(C_TYPES[kind.dtype]), code(shape_text(kind)))
-        for index, (name, kind) in enumerate(kinds)
+        WeightRow(
+            index,
+            markdown_code(tensor.name),
+            code(C_TYPES[kind.dtype]),
+            code(shape_text(kind)),
+            code("" if is_state(tensor) else "weight"),
+        )
+        for index, (tensor, kind) in enumerate(tensors)
     )
 
 

@@ -1,8 +1,6 @@
-"""What a library begins with, and the image of its state: a header, each tensor in order, and a digest of all that.
+"""What a library begins with, and the images of its state, as bytes that depend on no address.
 
-An image is bytes, little-endian: `MAGIC`, the version of the format, the model's identity in 8 bytes, the length of the
-image, the passes since the last update, the words of the tensors, and in 8 bytes the FNV-1a digest of all before it
-(Fowler, Noll and Vo; 64 bits). It depends on no address: any build of the model reads it.
+docs/firmware-state.md has the format: a header, the words of tensors, and a digest of all that, little-endian.
 """
 
 import hashlib
@@ -13,14 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.codegen.render import loaded_homes
-from deployer.core.ir import DTYPES, Program
+from deployer.core.ir import DTYPES, Program, Tensor
 from deployer.core.operator import Array
 from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import json_line
 
-MAGIC, VERSION = b"dply", 1
-HEADER = struct.Struct("<4sIQII")
+MAGIC, VERSION = b"dply", 2
+HEADER = struct.Struct("<4sIIQII")
+"""Magic, version, kind, identity, bytes of the image, passes since the last update."""
 DIGEST = struct.Struct("<Q")
+SLOT_MAGIC = b"slot"
+SLOT = struct.Struct("<4sIQ")
+"""Before an image in flash: magic, number of the save, digest of both."""
+KINDS = ("state", "weights", "changes")
+"""What an image holds, by its number: all that lasts; weights alone; those weights that differ from the first ones."""
 FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 WORD = DTYPES["float32"]
 """Bytes of an element, of any type."""
@@ -39,6 +43,27 @@ class Part:
         return bool((self.words == self.words.reshape(-1)[0]).all())
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A tensor of the state: its home, and whether it is a weight; else an optimizer's, a counter, or a gradient."""
+
+    home: Home
+    is_weight: bool
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Tensors of a state in order, and by kinds of images what each says of its model, and its most bytes.
+
+    Images of states and of weights fit where tensors and frozen constants are the same, those of changes where the
+    first weights are, too.
+    """
+
+    kept: tuple[Kept, ...]
+    identities: tuple[int, ...]
+    most: tuple[int, ...]
+
+
 def first_parts(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[Part, ...]:
     """Weights, states of the optimizer and constants as a run begins with them, in the order of their homes."""
     filled = {plan.storage_of[name] for name in plan.data}
@@ -52,33 +77,48 @@ def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:
     return np.ascontiguousarray(array, np.dtype(home.type.dtype).newbyteorder("<")).reshape(-1).view("<u4")
 
 
-def kept_homes(plan: Plan) -> tuple[Home, ...]:
-    """The homes that an image holds: weights and states of the optimizer, then gradients where they outlive a pass."""
-    return (*(plan.home(plan.storage_of[name]) for name in plan.weights), *plan.accumulators)
+def is_state(tensor: Tensor) -> bool:
+    """Whether a tensor that lasts is an optimizer's or a counter, which no sample file holds; else it is a weight."""
+    return tensor.data is not None
 
 
-def identity(plan: Plan) -> int:
-    """A number that says which images fit: the same for the same tensors in the same order, whatever their values."""
-    tensors = [[home.storage, home.type.dtype, *home.type.shape] for home in kept_homes(plan)]
-    text = json_line([VERSION, plan.options.accumulate, tensors])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+def state_layout(plan: Plan, program: Program, parts: Sequence[Part]) -> StateLayout:
+    """What images of the model hold: what lasts in the plan's order, then gradients that outlive a pass."""
+    lasting = [plan.home(plan.storage_of[name]) for name in plan.weights]
+    kept = [Kept(home, not is_state(program.tensors[home.storage])) for home in lasting]
+    kept += [Kept(home, False) for home in plan.accumulators]
+    whole = HEADER.size + sum(k.home.bytes for k in kept) + DIGEST.size
+    weights = HEADER.size + sum(k.home.bytes for k in kept if k.is_weight) + DIGEST.size
+    changes = weights + WORD * sum(k.is_weight for k in kept)
+    tensors = [[k.home.storage, k.home.type.dtype, *k.home.type.shape, k.is_weight] for k in kept]
+    digests = {p.home.storage: hashlib.sha256(p.words.tobytes()).hexdigest() for p in parts}
+    names = {k.home.storage for k in kept}
+    frozen = sorted([name, content] for name, content in digests.items() if name not in names)
+    same = _identity([VERSION, plan.options.accumulate, tensors, frozen])
+    first = _identity([same, sorted(map(list, digests.items()))])
+    return StateLayout(tuple(kept), (same, same, first), (whole, weights, changes))
 
 
-def image_bytes(plan: Plan) -> int:
-    """The length of an image."""
-    return HEADER.size + sum(home.bytes for home in kept_homes(plan)) + DIGEST.size
+def _identity(facts: object) -> int:
+    return int.from_bytes(hashlib.sha256(json_line(facts).encode()).digest()[:8], "little")
 
 
-def first_image(plan: Plan, parts: Sequence[Part]) -> bytes:
+def first_image(layout: StateLayout, parts: Sequence[Part]) -> bytes:
     """The image of the state that a run begins with."""
     known = {part.home.storage: part.words.tobytes() for part in parts}
-    body = b"".join(known.get(home.storage, bytes(home.bytes)) for home in kept_homes(plan))
-    head = HEADER.pack(MAGIC, VERSION, identity(plan), image_bytes(plan), 0)
-    return head + body + DIGEST.pack(fnv1a(head + body))
+    body = b"".join(known.get(k.home.storage, bytes(k.home.bytes)) for k in layout.kept)
+    return sealed_image(0, layout.identities[0], 0, body)
+
+
+def sealed_image(kind: int, identity: int, passes: int, body: bytes) -> bytes:
+    """An image with this body: its header before it, its digest behind it."""
+    length = HEADER.size + len(body) + DIGEST.size
+    content = HEADER.pack(MAGIC, VERSION, kind, identity, length, passes) + body
+    return content + DIGEST.pack(fnv1a(content))
 
 
 def fnv1a(content: bytes) -> int:
-    """The 64-bit FNV-1a digest of bytes."""
+    """The 64-bit FNV-1a digest of bytes (Fowler, Noll and Vo)."""
     digest = FNV_OFFSET
     for byte in content:
         digest = (digest ^ byte) * FNV_PRIME & 0xFFFFFFFFFFFFFFFF

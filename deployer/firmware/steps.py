@@ -22,6 +22,30 @@ MEMBERS = {"float32": "f32", "int32": "i32"}
 
 
 @dataclass(frozen=True)
+class Accessor:
+    """A function that makes an address of a place: its name, the element type, the view, and whether one may write.
+
+    Constants have addresses by those alone that only read.
+    """
+
+    name: CText
+    type: CText
+    member: CText
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+def _accessors() -> Iterator[Accessor]:
+    for dtype, member in MEMBERS.items():
+        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), (), (1,))
+        yield Accessor(code(f"{member}_in"), code(f"const {C_TYPES[dtype]}"), code(member), (1,), ())
+
+
+ACCESSORS = tuple(_accessors())
+"""All such functions, of which a library has those that it uses."""
+
+
+@dataclass(frozen=True)
 class KernelView:
     """The function that calls a kernel.
 
@@ -73,8 +97,11 @@ class StepsView:
     bytes: int
 
 
-def steps_view(plan: Plan, names: Mapping[str, str]) -> StepsView:
-    """The steps of a plan whose every step is one call; `names` are those of its graphs' functions."""
+def steps_view(plan: Plan, names: Mapping[str, str], frozen: bool = False) -> StepsView:
+    """The steps of a plan whose every step is one call; `names` are those of its graphs' functions.
+
+    `frozen` says that some operands are constants.
+    """
     printer = Printer(Names(plan))
     programs = [lower(step) for step in plan.steps]
     given = _given(programs)
@@ -86,7 +113,7 @@ def steps_view(plan: Plan, names: Mapping[str, str]) -> StepsView:
     kernels = {program.kernel.symbol: program.kernel for program in programs}
     paced, *graphs = (_graph(names[graph], lines) for graph, lines in calls.items())
     return StepsView(
-        kernels=tuple(_kernel(kernels[symbol], given[symbol]) for symbol in sorted(kernels)),
+        kernels=tuple(_kernel(kernels[symbol], given[symbol], frozen) for symbol in sorted(kernels)),
         tables=tables,
         paced=paced,
         graphs=tuple(graphs),
@@ -155,11 +182,14 @@ def _table(program: LoopProgram, given: Sequence[str], printer: Printer) -> Tabl
     )
 
 
-def _kernel(kernel: Kernel, given: Sequence[str]) -> KernelView:
+def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> KernelView:
     scalars = [(identifier(name), code(C_TYPES[kind]), name in given) for name, kind in kernel.scalars]
     return KernelView(
         identifier(kernel.symbol),
-        tuple((identifier(name), code(f"{MEMBERS[dtype]}_at")) for name, dtype, _ in kernel.pointers),
+        tuple(
+            (identifier(name), code(f"{MEMBERS[dtype]}_{'in' if frozen and not written else 'at'}"))
+            for name, dtype, written in kernel.pointers
+        ),
         tuple((name, kind) for name, kind, changes in scalars if not changes),
         tuple((name, kind) for name, kind, changes in scalars if changes),
     )

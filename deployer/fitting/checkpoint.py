@@ -83,12 +83,26 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
 def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]) -> None:
     differing = [name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
     if differing:
-        facts = [(name, f"{ours.get(name, 'none')}, in the file {theirs.get(name, 'none')}") for name in differing]
+        facts = [
+            fact for name in differing for fact in _differences(name, ours.get(name, "none"), theirs.get(name, "none"))
+        ]
         raise OptionProblem(
             f"{path} belongs to another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}",
             facts,
             "the model, data and options that it was made with, or another -o",
         )
+
+
+def _differences(name: str, ours: str, theirs: Any) -> list[tuple[str, str]]:
+    """What differs between two texts of an origin: of records in JSON the members that do, else the texts."""
+    try:
+        mine, other = json.loads(ours), json.loads(theirs)
+    except (ValueError, TypeError):
+        mine, other = ours, theirs
+    if not (isinstance(mine, dict) and isinstance(other, dict)):
+        return [(name, f"{ours}, in the file {theirs}")]
+    keys = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
+    return [(key, f"{json_line(mine.get(key))}, in the file {json_line(other.get(key))}") for key in keys]
 
 
 def _check_state(path: Path, state: Mapping[str, Array], like: Mapping[str, Array]) -> None:

@@ -30,15 +30,24 @@ def read_weights(path: Path) -> dict[str, Array]:
 
 
 def export_weights(model: Path, weights: Path, out: Path, force: bool = False) -> tuple[str, ...]:
-    """Write the model to `out` with each initializer for which the file has an array; their names.
+    """Write the model to `out` with the arrays of a file, as `export_arrays` does; FileProblem if that is damaged."""
+    check_absent(out, force)
+    return export_arrays(model, read_weights(weights), weights, out)
 
-    An array belongs to the initializer of its name, or of the name that it has in training graphs and archives.
-    FileProblem for damaged files, DatasetMismatch where shapes differ or no array belongs to the model, OptionProblem
-    where `out` is there and nobody asked for its end.
-    """
+
+def check_absent(out: Path, force: bool) -> None:
+    """OptionProblem where a file is there and nobody asked for its end."""
     if out.exists() and not force:
         raise OptionProblem(f"{out} is there", hint="another -o, or --force to overwrite it")
-    arrays, proto = read_weights(weights), load_model(model)
+
+
+def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: Path) -> tuple[str, ...]:
+    """Write the model to `out` with each initializer for which there is an array of the file `weights`; their names.
+
+    An array belongs to the initializer of its name, or of the name that it has in training graphs and archives.
+    FileProblem for damaged files, DatasetMismatch where shapes differ or no array belongs to the model.
+    """
+    proto = load_model(model)
     written = []
     for tensor in proto.graph.initializer:
         key = _key(tensor.name, arrays)

@@ -17,7 +17,7 @@ from deployer.core.target import native
 from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
 from deployer.fitting.feed import Feed
-from deployer.fitting.history import EpochRow, history_csv
+from deployer.fitting.history import EpochRow, FitReport, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.pages.page import fit_page
@@ -30,6 +30,7 @@ from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.rates.windows import Updates
 from deployer.running import output
+from deployer.running.report import printable
 from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
@@ -116,7 +117,7 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(data, target_data)
+    samples, held_out = case.split_samples(data, target_data, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
@@ -144,10 +145,11 @@ class _Case:
     def metrics(self) -> Metrics:
         return metrics_of(self.problem.graph, self.run.top)
 
-    def split_samples(self, source: Source, target: Path | None) -> tuple[Samples, Samples | None]:
+    def split_samples(self, source: Source, target: Path | None, warn: Warn) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
         run, types = self.run, self.problem.graph.sampled
-        samples = read_samples(source, types, str(source) if isinstance(source, Path | str) else "data", target)
+        place = str(source) if isinstance(source, Path | str) else "data"
+        samples = read_samples(source, types, place, target, warn=warn)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -156,7 +158,7 @@ class _Case:
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
         place = "the validation set"
-        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes)
+        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes, warn)
 
     def check_watched(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -194,7 +196,7 @@ class _Case:
         task, run = self.task, self.run
         rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
         rule["groups"] = [repr(group) for group in task.groups]
-        given = [task.loss, run.n_accum, run.seed, run.shuffle, run.rest, run.overfit]
+        given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "rest", "overfit")}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
@@ -289,7 +291,8 @@ class _Fit:
     def _keep(self, place: Place, is_best: bool) -> None:
         """Write a checkpoint, first as the best one if it is: whoever finds the checkpoint finds the best one, too."""
         content = checkpoint_bytes(place, self.origin)
-        output.write(self.directory, {**({BEST: content} if is_best else {}), CHECKPOINT: content}, self.force)
+        files = {**({BEST: content} if is_best else {}), CHECKPOINT: content}
+        output.write(self.directory, files, self.force, lasting=True)
 
     def _weights(self, state: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Parameters, and running statistics, by the model's names."""
@@ -305,7 +308,9 @@ class _Fit:
         elif run.overfit is not None and end.ended != REACHED:
             reached = f"{end.best:.4g}" if end.best is not None else "unknown"
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
-        notes = [note for note in (feed.order.note, feed.updates.note(end.passes)) if note]
+        drawn = ", ".join(self.case.problem.drawn)
+        initial = f"initial weights drawn by {self.case.task.initial} from seed {run.seed}: {drawn}" if drawn else ""
+        notes = [note for note in (initial, feed.order.note, feed.updates.note(end.passes)) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
@@ -322,12 +327,16 @@ class _Fit:
             best_running,
             self.samples.classes,
         )
-        record = {"verdict": verdict, "checked": judge.text, "faults": faults, "notes": notes, "passes": end.passes}
-        record |= {"classes": list(self.samples.classes)} if self.samples.classes else {}
+        state = (*said[:2], end.passes, end.ended, end.best_epoch, end.rows, self.samples.classes)
+        record = printable(asdict(FitReport(verdict, judge.text, *state)))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
         page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)
-        files: dict[str, str | bytes] = {HISTORY: history_csv(end.rows), PAGE: page, REPORT: json_text(record)}
+        files: dict[str, str | bytes] = {
+            HISTORY: history_csv(end.rows),
+            PAGE: page,
+            REPORT: json_text(record, allow_nan=False),
+        }
         if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run
             output.discard(self.directory, TRAINED)
         else:

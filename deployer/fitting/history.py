@@ -28,6 +28,26 @@ class EpochRow:
         return f"epoch {self.epoch}: loss {self.loss:.5g}{shown}"
 
 
+@dataclass(frozen=True)
+class FitReport:
+    """What report.json says of a run, for other programs; NaN and infinities are texts there.
+
+    `verdict` and what it rests on (`checked`), `faults`, `notes`; `passes` made, why the run `ended` before its last
+    (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, and the
+    names of the labels from 0 on, where the samples have some.
+    """
+
+    verdict: str
+    checked: str
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+    passes: int
+    ended: str
+    best_epoch: int
+    epochs: tuple[EpochRow, ...]
+    classes: tuple[str, ...]
+
+
 def history_csv(rows: Sequence[EpochRow]) -> str:
     """The rows as CSV with a heading; numbers have as many digits as bring them back exactly."""
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))

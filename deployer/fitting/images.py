@@ -17,6 +17,7 @@ MODES = {1: "L", 3: "RGB"}
 """What the pixels of an image become, by the channels of the model's input."""
 READ_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 """Pixels of at most 8 bits, which have a meaning as gray or red, green and blue."""
+GRAY = ("1", "L", "LA")
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 FILE_BYTES = 1 << 26
 """The largest file of an image, in bytes: it is in memory as a whole."""
@@ -55,6 +56,25 @@ def read_images(
     for at, (_, path) in enumerate(files):
         pixels[at] = _pixels(library, path, shape)
     return {names[0]: pixels, names[1]: np.array([label for label, _ in files], np.int64)}, tuple(classes)
+
+
+def image_shape(folder: Path) -> tuple[int, int, int]:
+    """Channels, height and width of the first image of a folder: one channel if it is gray, else three.
+
+    FileProblem where there is none, or it is damaged.
+    """
+    library = _library()
+    for part in _inside(folder, folder):
+        for path in sorted(part.glob("[!.]*")) if part.is_dir() else ():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    image = library.open(path, formats=tuple(dict.fromkeys(FORMATS.values())))
+                    return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
+            except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
+                facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
+                raise FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out") from None
+    raise FileProblem(f"{folder} holds no image", hint="a folder for each class, with its images")
 
 
 def _library() -> Any:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
 from deployer.fitting.images import read_images
 from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.archive import read_npz
-from deployer.training.batches import fitted_samples
+from deployer.training.batches import fitted_samples, tell_unread
 from deployer.training.order import Samples
 
 Source = Path | str | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
@@ -32,8 +32,9 @@ def read_samples(
     place: str = "data",
     target: Path | None = None,
     classes: Sequence[str] = (),
+    warn: Warn = python_warning,
 ) -> Samples:
-    """The samples of a source for data inputs of these types, target last.
+    """The samples of a source for data inputs of these types, target last; `warn` gets those of arrays without use.
 
     A folder is one of images, as `read_images` has it, with these `classes`; everything else as `read_source` and
     `fitted_samples` have it.
@@ -42,29 +43,40 @@ def read_samples(
     if target is None and folder is not None and folder.is_dir():
         columns, names = read_images(folder, types, classes)
         return replace(fitted_samples(columns, types, place), classes=names)
-    return fitted_samples(read_source(source, list(types), place, target), types, place)
+    return fitted_samples(read_source(source, list(types), place, target, warn), types, place)
 
 
-def read_source(source: Source, names: Sequence[str], place: str = "data", target: Path | None = None) -> Columns:
+def read_source(
+    source: Source,
+    names: Sequence[str],
+    place: str = "data",
+    target: Path | None = None,
+    warn: Warn = python_warning,
+) -> Columns:
     """The arrays of a source by the names of data inputs, target last in `names`.
 
     A `.csv` has a row per sample: the column of the target's name, else the last one, is the target, the others are the
     only input. A `.npy` is the only input, and `target` the file with its target. An iterable is read once, to its end.
+    `warn` gets a warning for arrays of other names.
     Raises FileProblem and DatasetMismatch, OptionProblem for a `target` beside anything else.
     """
     source = Path(source) if isinstance(source, str) else source
     if target is not None and not (isinstance(source, Path) and source.suffix.lower() == ARRAY):
         raise OptionProblem(f"{target} has no effect: {place} has its target itself", hint=f"with one {ARRAY} alone")
-    if isinstance(source, Path):
-        return _file(source, names, target)
-    if isinstance(source, Mapping):
-        return {str(name): to_array(value) for name, value in source.items()}
+    if isinstance(source, Path | Mapping):
+        columns = _file(source, names, target) if isinstance(source, Path) else _columns(source)
+        tell_unread(columns, names, place, warn)
+        return columns
     if isinstance(source, list | tuple) and all(_is_array(x) for x in source):
         if len(source) != len(names):
             facts = [("arrays", str(len(source))), ("needed", ", ".join(names))]
             raise DatasetMismatch(f"{place} has another number of arrays than the model takes", facts, "one for each")
         return {name: to_array(value) for name, value in zip(names, source, strict=True)}
-    return _drained(source, names, place)
+    return _drained(source, names, place, warn)
+
+
+def _columns(source: Mapping[str, Any]) -> Columns:
+    return {str(name): to_array(value) for name, value in source.items()}
 
 
 def to_array(values: Any) -> Array:
@@ -143,11 +155,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _drained(source: Iterable[Any], names: Sequence[str], place: str) -> Columns:
+def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn) -> Columns:
     """All batches of an iterable, one behind another; each is a mapping by name, or has an array per name."""
     parts: dict[str, list[Array]] = {name: [] for name in names}
     size = 0
     for number, item in enumerate(source):
+        if not number and isinstance(item, Mapping):
+            tell_unread(map(str, item), names, place, warn)
         values = [item[name] for name in names if name in item] if isinstance(item, Mapping) else list(item)
         if len(values) != len(names):
             facts = [("expected", ", ".join(names)), ("found", f"{len(values)} arrays")]

@@ -46,6 +46,7 @@ class Task:
     warm_up: str = ""
     accumulate: str = ACCUMULATIONS[0]
     expected: Sequence[str] = ()
+    initial: str = ""
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for an accumulation that is none."""

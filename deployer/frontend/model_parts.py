@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 
-from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
 from deployer.core.errors import GraphProblem
 from deployer.core.forms import MICROSOFT
@@ -31,6 +32,11 @@ def check_parts(model: ModelProto) -> None:
     parts = (
         ("sparse initializers", [t.values.name for t in graph.sparse_initializer], "store them as dense initializers"),
         ("quantization annotations", [a.tensor_name for a in graph.quantization_annotation], "export in float32"),
+        (
+            "initializers without name",
+            [f"the one at {i}" for i, t in enumerate(graph.initializer) if not t.name],
+            "name them; in ONNX an empty name stands for what is left out",
+        ),
         ("training_info", [t.algorithm.name for t in model.training_info], "export the training graph itself"),
     )
     for part, names, hint in parts:
@@ -48,7 +54,7 @@ def inlined(model: ModelProto) -> list[Call]:
     if not model.functions:
         return [(node, imports) for node in model.graph.node]
     functions = _functions(model.functions)
-    names = ValueNames({n for node in model.graph.node for n in (*node.input, *node.output)})
+    names = ValueNames({n for node in model.graph.node for n in (*reads(node), *node.output)})
     _check_size(model, functions)
     names.reserved |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     nodes: list[Call] = []
@@ -143,13 +149,43 @@ def expansion(call: NodeProto, function: FunctionProto, names: ValueNames) -> li
             values[name] = names.fresh(f"{prefix}/{name}")
         return values[name]
 
-    nodes = []
-    for node in function.node:
-        nodes.append(_inner(node, prefix, value, defaults | attributes, declared))
-        names.spent += nodes[-1].ByteSize()
+    return copies(function.node, prefix, value, names, defaults | attributes, declared)
+
+
+def copies(
+    nodes: Iterable[NodeProto],
+    prefix: str,
+    value: Callable[[str], str],
+    names: ValueNames,
+    attributes: Mapping[str, AttributeProto] = MappingProxyType({}),
+    declared: Collection[str] = (),
+) -> list[NodeProto]:
+    """Copies of nodes inside of another one, with names of their own, and values under those that `value` gives."""
+    copied = []
+    for node in nodes:
+        copied.append(_inner(node, prefix, value, attributes, declared))
+        names.spent += copied[-1].ByteSize()
         if names.spent > MOST_BYTES:
             raise _too_large(f"{MOST_BYTES} bytes")
-    return nodes
+    return copied
+
+
+def graphs_of(node: NodeProto) -> dict[str, GraphProto]:
+    """The graphs inside of a node by the names of its attributes."""
+    return {attribute.name: attribute.g for attribute in node.attribute if attribute.type == AttributeProto.GRAPH}
+
+
+def reads(node: NodeProto) -> tuple[str, ...]:
+    """The node's inputs, and behind them values from around it that the graphs inside of it read."""
+    return (*node.input, *dict.fromkeys(name for graph in graphs_of(node).values() for name in _captured(graph)))
+
+
+def _captured(graph: GraphProto) -> list[str]:
+    """The values that a graph reads and does not make."""
+    own = {"", *(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)}
+    own.update(name for node in graph.node for name in node.output)
+    read = (*(name for node in graph.node for name in reads(node)), *(value.name for value in graph.output))
+    return [name for name in read if name not in own]
 
 
 def _inner(
@@ -159,7 +195,7 @@ def _inner(
     attributes: Mapping[str, AttributeProto],
     declared: Collection[str],
 ) -> NodeProto:
-    """A copy of a function's node for one call, without attributes that refer to one that the call does not have."""
+    """A copy of a node for one call, without attributes that refer to one that the call does not have."""
     inner = NodeProto()
     inner.CopyFrom(node)
     inner.name = f"{prefix}/{node.name}" if node.name else ""
@@ -173,4 +209,24 @@ def _inner(
         copy = inner.attribute.add()
         copy.CopyFrom(attributes[source] if source in declared else attribute)
         copy.name = attribute.name
+        if copy.type == AttributeProto.GRAPH:
+            _rename(copy.g, value, attributes, declared)
     return inner
+
+
+def _rename(
+    graph: GraphProto, value: Callable[[str], str], attributes: Mapping[str, AttributeProto], declared: Collection[str]
+) -> None:
+    """Give what a graph reads from around it the names that `value` says, and nodes the attributes of the call."""
+    captured = set(_captured(graph))
+
+    def renamed(name: str) -> str:
+        return value(name) if name in captured else name
+
+    nodes = [_inner(node, "", renamed, attributes, declared) for node in graph.node]
+    for node, inner in zip(graph.node, nodes, strict=True):
+        inner.name = node.name
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for result in graph.output:
+        result.name = renamed(result.name)

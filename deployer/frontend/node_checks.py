@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.forms import type_names
+from deployer.core.forms import family, type_names
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, operator_of, registry, unsupported
+from deployer.frontend.raw_graph import Declared
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
@@ -109,6 +110,14 @@ def check_elements(node: Node, versions: Sequence[int], known: Mapping[str, int]
         raise unsupported(node, *found[-1])
 
 
+def check_counted(node: Node, constants: Mapping[str, Array]) -> None:
+    """UnsupportedOperator for a node inside of another one that draws random numbers: nothing counts its passes."""
+    operator = registry().get(node.op)
+    if operator is not None and operator.passes is not None and operator.draws(node, constants):
+        why = "it drops elements at random inside of another node, where nothing counts passes"
+        raise unsupported(node, why, "training_mode false, or the node outside of it")
+
+
 def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[Node]]:
     """The node, and the nodes by which integers of its results that overflow their types wrap, as ONNX Runtime's do."""
     kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_overflow(node, kind)}
@@ -152,3 +161,21 @@ def _may_overflow(node: Node, kind: int) -> bool:
     with form_of(node):
         overflow = operator.overflow_of(node) if operator else "none"
     return overflow == "any" or (overflow == "unsigned" and kind in UNSIGNED)
+
+
+def two_elements(element: int, declared: Declared) -> list[tuple[str, str]]:
+    """The two element types where a declaration has another one of integers; int32, int64 and bool are as one."""
+    both = (declared.element, element)
+    kinds = {TensorProto.INT64 if kind == TensorProto.BOOL else family(kind) for kind in both}
+    if not all(both) or len(kinds) == 1:
+        return []
+    return [("element types", " and ".join(map(TensorProto.DataType.Name, both)))]
+
+
+def agrees(kind: TensorType, declared: Declared) -> bool:
+    """Whether a declaration permits a type; a tensor of one element may have any rank."""
+    if declared.dtype not in ("", kind.dtype) or declared.shape is None:
+        return declared.dtype in ("", kind.dtype)
+    same_rank = len(declared.shape) == len(kind.shape)
+    exact = same_rank and all(a in (-1, b) for a, b in zip(declared.shape, kind.shape, strict=False))
+    return exact or (kind.size == 1 and all(a in (-1, 1) for a in declared.shape))

@@ -9,6 +9,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
+from deployer.operators.control.control import controls
 
 CUSTOM = 0
 """The schema version of an operator whose `custom` form applies in place of an ONNX schema."""
@@ -36,6 +37,11 @@ def name_of(proto: NodeProto) -> str:
     """
     qualified = f"{proto.domain}.{proto.op_type}"
     return qualified if qualified in registry() else proto.op_type
+
+
+def is_control(proto: NodeProto) -> bool:
+    """Whether a node's operator is one of ONNX's with graphs inside."""
+    return domain_of(proto.domain) == "" and not proto.overload and proto.op_type in controls()
 
 
 def schema_version(op: str, opset: int) -> int:
@@ -80,11 +86,17 @@ def _check_known(node: Node, opsets: Sequence[int]) -> None:
 
 
 def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ...]:
-    """The schema versions of a node whose operator is a function of ONNX; empty where it is none."""
+    """The schema versions of a node whose operator is a function of ONNX, or has graphs inside; empty for others."""
     opsets = imports.get("", ()) if domain_of(proto.domain) == "" and not proto.overload else ()
     _check_known(node, opsets)
     schemas = {opset: schema_version(node.op, opset) for opset in opsets}
-    if not all(version != CUSTOM and has_body(node.op, version) for version in schemas.values()):
+    if is_control(proto):
+        for opset, version in schemas.items():
+            if version not in controls()[node.op].versions:
+                known = ", ".join(map(str, controls()[node.op].versions))
+                why = f"version {version} of the operator is not known"
+                raise _refused(node, why, opset, opsets, f"one of {known}")
+    elif not all(version != CUSTOM and has_body(node.op, version) for version in schemas.values()):
         return ()
     for opset, version in schemas.items():
         misfit = fault(proto, schema_form(node.op, version))

@@ -1,9 +1,11 @@
 """Graphs as in their files: nodes without types, unchecked declarations, constants of 32 or 64 bits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from onnx import NodeProto
 
 from deployer.core.ir import Node
 
@@ -68,6 +70,7 @@ class RawGraph:
     `versions` holds the schema versions of each node of the file, as `opsets.versions_of` gives them; it has none for a
     node that the compiler adds. `sequences` are the values that are sequences of tensors, `elements` ONNX's element
     types of graph inputs and constants that are integers or bools in the file, `notes` warnings about the file.
+    `graphs` holds the file's nodes that have graphs inside, by name, each with the versions that its domains have.
     """
 
     name: str
@@ -81,6 +84,7 @@ class RawGraph:
     sequences: tuple[str, ...] = ()
     elements: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
+    graphs: dict[str, tuple[NodeProto, Mapping[str, tuple[int, ...]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
-from deployer.core.forms import family
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
-from deployer.frontend.model_parts import check_parts, inlined
-from deployer.frontend.opsets import name_of, versions_of
+from deployer.frontend.model_parts import check_parts, graphs_of, inlined, reads
+from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
@@ -50,10 +49,11 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
     nodes: list[Node] = []
     domains: dict[str, str] = {}
     versions: dict[str, tuple[int, ...]] = {}
-    used = {i for n, _ in calls for i in n.input} | {o.name for o in graph.output}
+    graphs: dict[str, tuple[onnx.NodeProto, Imports]] = {}
+    used = {i for n, _ in calls for i in reads(n)} | {o.name for o in graph.output}
     read = [tensor for tensor in graph.initializer if tensor.name in used]
     for tensor in read:
-        _define(constants, tensor.name, _constant(tensor.name, tensor), name)
+        _define(constants, tensor.name, tensor_constant(tensor.name, tensor), name)
     ends = (*(v for v in graph.input if v.name not in constants), *graph.output)
     notes = notes_of(filter(None, map(converted, read)), ends)
     refusals = Refusals()
@@ -65,6 +65,8 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
                 _define(constants, proto.output[0], constant_node(proto, node_name), name)
             continue
         nodes.append(node_of(proto, node_name))
+        if is_control(proto):
+            graphs[node_name] = proto, imports
         with refusals.of(nodes[-1]):
             versions[node_name] = versions_of(proto, nodes[-1], imports)
         if proto.domain not in ("", "ai.onnx"):
@@ -96,6 +98,7 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
         found,
         elements,
         notes,
+        graphs,
     )
 
 
@@ -105,7 +108,7 @@ def holds_bools(proto: onnx.NodeProto) -> bool:
 
 
 def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
-    """Raise ShapeMismatch where a graph input has an initializer of another shape or kind of element than declared."""
+    """Raise ShapeMismatch where a graph input has an initializer of another shape or element type than declared."""
     declared, kind = _declared(item, _kind), _kind(item.name, default.data_type)
     shape = declared.shape
     fits = shape is None or (
@@ -118,10 +121,10 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
 
 
 def _kind(name: str, element: int) -> str:
-    """The target's dtype for an element type; the type's own name for bools and integers that int32 holds too."""
-    kind = _element(name, element)
-    own = kind == "int32" and family(element) != TensorProto.INT64
-    return TensorProto.DataType.Name(element).lower() if own else kind
+    """ONNX's name of an element type; ShapeMismatch if no target has it."""
+    _element(name, element)
+    kind: str = TensorProto.DataType.Name(element)
+    return kind.lower()
 
 
 def check_tensors(sequences: Iterable[str]) -> None:
@@ -137,7 +140,7 @@ def read_initializers(path: Path, names: Collection[str]) -> dict[str, npt.NDArr
         if tensor.name in initializers:
             raise GraphProblem(f"{path} has two initializers {tensor.name!r}", hint="rename one of them")
         if tensor.name in names:
-            initializers[tensor.name] = _constant(tensor.name, tensor).array
+            initializers[tensor.name] = tensor_constant(tensor.name, tensor).array
     return initializers
 
 
@@ -169,9 +172,10 @@ def _unique_names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
 
 
 def node_of(proto: onnx.NodeProto, name: str) -> Node:
-    """A file's node under a name of its own, with its attributes as values."""
-    node = Node(name, name_of(proto), tuple(proto.input), tuple(proto.output))
-    attrs = {a.name: _attribute(node, a) for a in proto.attribute}
+    """A file's node under a name of its own, with its attributes as values, and what graphs inside read as inputs."""
+    node = Node(name, name_of(proto), reads(proto), tuple(proto.output))
+    inner = graphs_of(proto) if is_control(proto) else ()
+    attrs = {a.name: _attribute(node, a) for a in proto.attribute if a.name not in inner}
     return Node(name, node.op, node.inputs, node.outputs, attrs)
 
 
@@ -191,7 +195,7 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
         case AttributeProto.STRINGS:
             return tuple(s.decode(errors="replace") for s in attr.strings)
         case AttributeProto.TENSOR if len(attr.t.dims) <= 1:
-            array = _constant(f"{node.name}.{attr.name}", attr.t).array
+            array = tensor_constant(f"{node.name}.{attr.name}", attr.t).array
             values = tuple(array.reshape(-1).tolist())
             return values[0] if len(values) == 1 else values
     kind = AttributeProto.AttributeType.Name(attr.type)
@@ -206,7 +210,7 @@ def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
         raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
     for attr in forms:
         if attr.name == "value":
-            return _constant(proto.output[0], attr.t)
+            return tensor_constant(proto.output[0], attr.t)
         if attr.name in _CONSTANT_FORMS:
             value = onnx.helper.get_attribute_value(attr)
             return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
@@ -214,7 +218,8 @@ def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
     raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
 
 
-def _constant(name: str, tensor: TensorProto) -> RawConstant:
+def tensor_constant(name: str, tensor: TensorProto) -> RawConstant:
+    """A file's tensor as a constant of that name; FileProblem or ShapeMismatch where it is unfit."""
     _element(name, tensor.data_type)
     try:
         if any(d < 0 for d in tensor.dims):

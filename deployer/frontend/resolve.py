@@ -9,19 +9,23 @@ from onnx import TensorProto
 
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import family, has_body
+from deployer.core.forms import has_body
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
 from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
+from deployer.frontend.functions.control import control_parts
 from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import (
+    agrees,
+    check_counted,
     check_elements,
     check_wide,
     element_types,
     form_of,
     inferred,
+    two_elements,
     within_types,
     wrapped,
 )
@@ -92,8 +96,10 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
     state = Resolved({**inputs, **{n: _type_of(c) for n, c in constants.items()}}, constants)
     state.elements.update(graph.elements)
     names = {*state.types, *(name for node in nodes for name in (*node.inputs, *node.outputs))}
-    scope = Scope(state.types, state.elements, ValueNames(names), GraphNames({node.name for node in nodes}))
     state.warnings.update({key: DeployerWarning(cause, facts) for key, (cause, facts) in graph.notes.items()})
+    known = state.types, state.elements, state.constants
+    own = ValueNames(names), GraphNames({node.name for node in nodes}), {**graph.graphs}
+    scope = Scope(*known, *own, state.warnings, graph.graphs)
     refusals = Refusals()
     try:
         for node in nodes:
@@ -109,6 +115,10 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
 
 def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> None:
     """Type a node of the file, or of a function's body, and what it stands for."""
+    if node.name in scope.graphs:
+        for inner in control_parts(node, scope):
+            _read_part(state, graph, inner, scope)
+        return
     elements = element_types(node, versions, state.elements)
     state.elements |= elements
     if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
@@ -176,6 +186,7 @@ def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> No
         name = next(name for name in node.inputs if name in state.empty)
         raise unsupported(node, f"its input {name!r} has no elements", "a call whose body computes no empty values")
     node = _with_elements(state, node)
+    check_counted(node, state.constants)
     _read(state, graph, node, part.versions, scope)
     if _is_fixed(state, part.node):
         del state.read[before:]
@@ -368,8 +379,8 @@ def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
     Where they differ, a graph output raises ShapeMismatch; any other value gets a warning and keeps its inferred type.
     """
     kind, declared = state.types[name], graph.declared.get(name, Declared())
-    elements = _two_elements(state.elements.get(name, 0), declared)
-    if _agrees(kind, declared) and not elements:
+    elements = two_elements(state.elements.get(name, 0), declared)
+    if agrees(kind, declared) and not elements:
         return
     shape = "?" if declared.shape is None else ",".join("?" if a < 0 else str(a) for a in declared.shape)
     cause = f"node {node.name!r} ({node.op}): {name!r} is declared with another type than its inputs give it"
@@ -378,21 +389,3 @@ def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
     if name in graph.outputs:
         raise ShapeMismatch(cause, facts, hint)
     state.warnings.setdefault(name, DeployerWarning(f"{cause}, and the latter is used", facts, hint))
-
-
-def _two_elements(element: int, declared: Declared) -> list[tuple[str, str]]:
-    """The two element types where a declaration has another one of integers; int32, int64 and bool are as one."""
-    both = (declared.element, element)
-    kinds = {TensorProto.INT64 if kind == TensorProto.BOOL else family(kind) for kind in both}
-    if not all(both) or len(kinds) == 1:
-        return []
-    return [("element types", " and ".join(map(TensorProto.DataType.Name, both)))]
-
-
-def _agrees(kind: TensorType, declared: Declared) -> bool:
-    """Whether a declaration permits a type; a tensor of one element may have any rank."""
-    if declared.dtype not in ("", kind.dtype) or declared.shape is None:
-        return declared.dtype in ("", kind.dtype)
-    same_rank = len(declared.shape) == len(kind.shape)
-    exact = same_rank and all(a in (-1, b) for a, b in zip(declared.shape, kind.shape, strict=False))
-    return exact or (kind.size == 1 and all(a in (-1, 1) for a in declared.shape))

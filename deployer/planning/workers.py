@@ -55,7 +55,8 @@ class Parts:
         """One part, named `what`, is done."""
         with self._lock:
             self.done += 1
-            self._say(f"{self.done} of {self.total} parts done, the last {what}")
+            share = 100 * self.done // self.total
+            self._say(f"{share} %, {self.done} of {self.total} parts done, the last {what}")
 
 
 class Stopped(Exception):

@@ -85,9 +85,11 @@ def scratch(directory: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False) -> None:
+def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False, lasting: bool = False) -> None:
     """Write files by name, each whole or not at all, texts as UTF-8; one that is the same already is left as it is.
 
+    With `lasting` that holds for a machine that loses its power, too: the disk has all of a file before it replaces
+    the one before it.
     Raises OptionProblem, with nothing written, where one of them would replace what is not ours.
     """
     contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
@@ -97,7 +99,7 @@ def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False
         paths = {}
         for number, (name, content) in enumerate(changed.items()):
             paths[name] = folder / str(number)
-            _write_file(paths[name], content, directory / name)
+            _write_file(paths[name], content, directory / name, lasting)
         take(directory, paths)
 
 
@@ -237,11 +239,14 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def _write_file(part: Path, content: bytes, path: Path) -> None:
+def _write_file(part: Path, content: bytes, path: Path, lasting: bool = False) -> None:
     """Write the scratch file `part`, later `path`; FileProblem where the disk is full or a limit is reached."""
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
+        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
             file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
     except OSError as error:
         cause = f"{path} cannot be written: {error.strerror}"
         raise FileProblem(cause, [("size", f"{len(content)} B")], "free some space, or another place") from error

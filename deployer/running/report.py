@@ -160,7 +160,7 @@ def _losses(losses: Sequence[float], expected: Sequence[float], tolerance: float
 def as_json(report: Report, warnings: Sequence[DeployerWarning] = ()) -> str:
     """The report as JSON, with the warnings about the case's files."""
     record = {**asdict(report), "warnings": [warning.record for warning in warnings]}
-    return json_text(_printable(record), allow_nan=False)
+    return json_text(printable(record), allow_nan=False)
 
 
 def result_record(report: Report) -> dict[str, object]:
@@ -172,15 +172,15 @@ def result_record(report: Report) -> dict[str, object]:
         "loss_difference": report.loss_difference,
         "bench": report.bench,
     }
-    return dict(_printable(record))
+    return dict(printable(record))
 
 
-def _printable(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """The value with NaN and infinities as text, for which JSON has no number."""
     if isinstance(value, dict):
-        return {key: _printable(item) for key, item in value.items()}
+        return {key: printable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_printable(item) for item in value]
+        return [printable(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

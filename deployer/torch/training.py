@@ -1,6 +1,5 @@
 """Training of a PyTorch module by generated code, in one call, and its weights back in the module."""
 
-import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,15 +10,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed
+from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed, python_warning
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.loop import DIVERGED
-from deployer.fitting.sources import read_source, to_array
-from deployer.frontend.data_numbers import narrowed
 from deployer.torch.capture import Captured, capture
+from deployer.torch.data import read_columns
 
 MODEL, RUN = "module.onnx", "run"
 """The captured model and the folder of the run, in the folder of a call."""
@@ -42,8 +40,9 @@ def train(
 ) -> Fitted:
     """Train the module on `data`: its inputs and then its labels or target, samples along the first axis of each.
 
-    `data` is a tuple of arrays or tensors, or an iterable of batches of these, such as a DataLoader, read once;
-    its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` and `optimizer` are as in
+    `data` is a tuple of arrays or tensors, an iterable of batches of these, such as a DataLoader, read once, a Dataset
+    of single samples, a folder of images, or a file, as `read_columns` has them; so may `validation` be, or a share.
+    Its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` and `optimizer` are as in
     `deployer train-graph`, `more` are further options of `deployer.fit` (learning_rate, epochs, schedule, ...).
     `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
     (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
@@ -58,7 +57,11 @@ def train(
     machine = load(target) if target else native()
     options = Options(machine.name, buffering, dict(budgets or {}), outermost=outermost or machine.levels[-1].name)
     size = (getattr(data, "batch_size", None) or 1) if batch is None else batch
-    arrays = _arrays(data)
+    warn = more.get("warn", python_warning)
+    columns = read_columns(data, module, warn)
+    arrays, held_out = columns.arrays, more.get("validation")
+    if held_out is not None and not isinstance(held_out, float | int):
+        more["validation"] = tuple(read_columns(held_out, module, warn, columns.classes).arrays)
     _check(arrays, size)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder or scratch)
@@ -77,6 +80,7 @@ def train(
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
         fitted,
+        classes=columns.classes,
         buffers=fitted.buffers | _counts(module, captured, passes),
         best_buffers=fitted.best_buffers | _counts(module, captured, best),
     )
@@ -104,25 +108,6 @@ def _counts(module: nn.Module, captured: Captured, passes: int) -> dict[str, Arr
     """What the module counts, such as the numbers of batches behind running statistics, after so many passes."""
     buffers = {name: buffer.detach().cpu().numpy() for name, buffer in module.named_buffers()}
     return {name: np.asarray(buffers[name] + each * passes) for name, each in captured.counts.items() if each}
-
-
-def _arrays(data: Any) -> list[Array]:
-    """The arrays of the data in order, with the dtypes of a module's inputs."""
-    if not isinstance(data, list | tuple) or not all(hasattr(x, "shape") for x in data):
-        batches = iter(data)
-        first = list(itertools.islice(batches, 1))  # a generator is read once
-        names = [str(number) for number in range(len(first[0]) if first else 0)]
-        data = tuple(read_source(itertools.chain(first, batches), names).values())
-    return [_array(x, i) for i, x in enumerate(data)]
-
-
-def _array(values: Any, index: int) -> Array:
-    """Floats as float32 and integers as int64; DatasetMismatch for one number, and for numbers beyond float32."""
-    array = to_array(values)
-    place, facts = f"data: array {index}", [("found", f"{array.dtype}{list(array.shape)}")]
-    if not array.ndim:
-        raise DatasetMismatch(f"{place} is one number", facts, "arrays, samples along their first axis")
-    return narrowed(array, "float32", place, facts) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _check(arrays: Sequence[Array], batch: int) -> None:

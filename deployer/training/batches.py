@@ -1,12 +1,26 @@
 """Samples out of columns: as many as there are of each data input, taken out of batches or to be put into some."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from deployer.core.errors import DatasetMismatch
+from deployer.core.errors import DatasetMismatch, DeployerWarning, Warn
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
+from deployer.core.safe_text import one_line
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.training.order import Samples
+
+MOST_NAMED = 8
+"""A warning names at most so many arrays."""
+
+
+def tell_unread(columns: Iterable[str], names: Iterable[str], place: str, warn: Warn) -> None:
+    """Warn of columns that no data input of these names takes: they may be there by another name than was meant."""
+    wanted = tuple(names)
+    spare = [repr(name) for name in columns if name not in wanted]
+    if spare:
+        more = f" and {len(spare) - MOST_NAMED} more" if len(spare) > MOST_NAMED else ""
+        facts = [("not read", one_line(", ".join(spare[:MOST_NAMED]) + more)), ("read", one_line(", ".join(wanted)))]
+        warn(DeployerWarning(f"{place} holds arrays that the model does not take", facts, "leave them out"))
 
 
 def fitted_samples(columns: Mapping[str, Array], types: Mapping[str, TensorType], place: str = "data") -> Samples:

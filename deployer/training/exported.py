@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.core.errors import DeployerWarning, FileProblem
+from deployer.core.operator import operator_of
 from deployer.core.safe_text import one_line
 from deployer.training.forward import Forward
 
-INVENTED = re.compile(r"onnx::(\w+)_\d+")
-"""Names that PyTorch's exporter by TorchScript gives to tensors that it computed while it wrote the file."""
+INVENTED = re.compile(r"onnx::(\w+)_\d+|const_fold_opt__\d+")
+"""Names that PyTorch's exporter by TorchScript, and tf2onnx, give to tensors that they computed on the way."""
 KEEPING = (
-    "`deployer.torch` takes a module as it is; of torch.onnx.export, (..., dynamo=True, optimize=False) and"
-    " (..., dynamo=False, training=TrainingMode.TRAINING, do_constant_folding=False) keep its parameters"
+    "`deployer.torch` takes a module as it is; torch.onnx.export keeps its parameters by (..., dynamo=False,"
+    " training=TrainingMode.TRAINING, do_constant_folding=False), and without batch norms by (..., dynamo=True,"
+    " optimize=False)"
 )
 MOST_BYTES = 1 << 20
 MOST_NAMED = 10
@@ -23,9 +25,10 @@ def oddities(model: Forward, parameters: Sequence[str], expected: Sequence[str])
     """A warning for each sign that the parameters to train are not those of the module that was exported.
 
     Exporters write equal tensors once, so that two norms of ones become one; they fold batch norms into the layer
-    before, under a name of their own; they leave out biases of zeros. `expected` are the names that the module's
-    parameters have.
+    before, under a name of their own, or write them as they are in use; they leave out biases of zeros.
+    `expected` are the names that the module's parameters have.
     """
+    names = set(parameters)
     for name in parameters:
         readers = [node for node in model.raw.nodes if name in node.inputs]
         array = model.raw.constants[name].array
@@ -37,8 +40,14 @@ def oddities(model: Forward, parameters: Sequence[str], expected: Sequence[str])
     invented = [name for name in parameters if INVENTED.fullmatch(name)]
     if invented:
         facts = [("parameters", _listed(list(map(repr, invented))))]
-        facts += [("as where", "a batch norm was folded into the layer before, or a weight was turned")]
-        yield DeployerWarning("parameters have names of the exporter's: it computed them from others", facts, KEEPING)
+        facts += [("as where", "a batch norm was folded, a weight was turned, or a number that is no parameter")]
+        hint = f"--trainable, where they are none; {KEEPING}"
+        yield DeployerWarning("parameters have names of the exporter's: it computed them from others", facts, hint)
+    still = [n for n in model.raw.nodes if operator_of(n).is_in_use(n) and not names.isdisjoint(n.inputs)]
+    if still:
+        facts = [("nodes", _listed([f"{node.name!r} ({node.op})" for node in still]))]
+        cause = "norms have the form of inference: their parameters are trained with statistics that stand still"
+        yield DeployerWarning(cause, facts, f"--trainable, where that is meant; {KEEPING}")
     missing = sorted(set(expected) - set(model.initializers))
     if missing:
         facts = [("missing", _listed(list(map(repr, missing)))), ("expected", f"{len(expected)} parameters")]

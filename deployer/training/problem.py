@@ -33,6 +33,7 @@ from deployer.training.exported import oddities
 from deployer.training.forward import Forward
 from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
+from deployer.training.initial import with_initial
 from deployer.training.onnx_writer import (
     OnnxGraph,
     flag_value,
@@ -95,7 +96,7 @@ class TrainGraph:
 class Problem:
     """A training problem without samples: the model, its training graph, the update of each parameter, and limits.
 
-    `learning_rate` is that of parameters that have none of their own.
+    `learning_rate` is that of parameters that have none of their own, `drawn` are those whose initial values were.
     """
 
     source: Forward
@@ -103,6 +104,7 @@ class Problem:
     rules: dict[str, Rule]
     limits: Limits
     learning_rate: float
+    drawn: tuple[str, ...] = ()
 
     def write(self, train: Path, optimizer: Path) -> None:
         """Write both graphs."""
@@ -145,6 +147,7 @@ def pose_problem(
     statistics: bool = False,
     mean: bool = False,
     expected: Sequence[str] = (),
+    initial: str = "",
     warn: Warn = python_warning,
 ) -> Problem:
     """The training problem of a forward model; arguments and errors are those of `build_train_graph`."""
@@ -160,13 +163,14 @@ def pose_problem(
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     for warning in oddities(source, parameters, expected):
         warn(warning)
+    source, drawn = with_initial(source, parameters, initial, seed) if initial else (source, ())
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
     rules = update_rules(case.trained, optimizer, learning_rate, own, groups, free_rates)
     for warning in source.notes:
         warn(warning)
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
-    return Problem(source, case, rules, limits, learning_rate)
+    return Problem(source, case, rules, limits, learning_rate, drawn)
 
 
 def _make_train_graph(

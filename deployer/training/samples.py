@@ -14,12 +14,12 @@ from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
-from deployer.training.batches import fitted_samples
+from deployer.training.batches import fitted_samples, tell_unread
 from deployer.training.order import Order
 
-Samples = tuple[dict[str, Array], ...]
+Passes = tuple[dict[str, Array], ...]
+"""The data inputs of each pass, by name."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-
 
 Bounds = tuple[float, float]
 
@@ -30,7 +30,7 @@ def draw(
     count: int,
     seed: int,
     bounds: Mapping[str, Bounds] | None = None,
-) -> Samples:
+) -> Passes:
     """Floats that are standard normal, or uniform between `bounds`, and uniform integers from 0 to
     the one before `ends`.
 
@@ -85,14 +85,16 @@ def drawn_inputs(program: Program) -> dict[str, Array]:
 
 def read_samples(
     inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array], warn: Warn = python_warning
-) -> Samples:
+) -> Passes:
     """The data inputs of passes from an npz archive or arrays: one per data input, by name.
 
     The first axis counts passes, where the others are the input's; else samples, as `fitted_samples` has it, which
-    are put into batches in their order. The first ones fill up the last batch, and `warn` is told.
+    are put into batches in their order. The first ones fill up the last batch; `warn` is told of that, and of arrays
+    that no input takes.
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes, counts or numbers do not fit.
     """
     arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
+    tell_unread(arrays, inputs, place, warn)
     if all(name in arrays and _counts_passes(arrays[name], kind) for name, kind in inputs.items()):
         return _passes(inputs, arrays, place)
     samples = fitted_samples(arrays, inputs, place)
@@ -112,7 +114,7 @@ def _counts_passes(array: Array, kind: TensorType) -> bool:
     return array.ndim > 0 and len(array) > 0 and array.shape[1:] == kind.shape
 
 
-def _passes(inputs: Mapping[str, TensorType], arrays: Mapping[str, Array], place: str) -> Samples:
+def _passes(inputs: Mapping[str, TensorType], arrays: Mapping[str, Array], place: str) -> Passes:
     """Those of arrays that have an input's whole shape behind the first axis."""
     listing = ", ".join(f"{k} {a.dtype}{list(a.shape)}" for k, a in arrays.items())
     for name, kind in inputs.items():
@@ -139,7 +141,7 @@ def _numbers(array: Array, kind: TensorType, place: str) -> Array:
     return narrow if kind.dtype == "float32" else narrow.astype(np.int64)
 
 
-def input_arrays(samples: Samples, dataset: Dataset) -> dict[str, Array]:
+def input_arrays(samples: Passes, dataset: Dataset) -> dict[str, Array]:
     """The content of inputs.npz: data, weights and the flag in graph order, further samples, meta data."""
     weights = dataset.weights
     first = [*samples[0].values(), *weights.values(), np.array([True])]
@@ -153,7 +155,7 @@ def input_arrays(samples: Samples, dataset: Dataset) -> dict[str, Array]:
     return arrays | ({RATES: dataset.rates} if dataset.rates.size else {})
 
 
-def as_dataset(samples: Samples, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:
+def as_dataset(samples: Passes, weights: dict[str, Array], n_batches: int, n_accum: int) -> Dataset:
     """The samples and weights as a dataset without expected results."""
     narrow = [{n: a.astype(np.int32) if a.dtype.kind in "iu" else a for n, a in s.items()} for s in samples]
     return Dataset(tuple(tuple(s.values()) for s in narrow), weights, n_batches, n_accum, (), {})

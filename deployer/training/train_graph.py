@@ -43,7 +43,8 @@ class Report:
     """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
 
     `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
-    are running statistics that are renewed, as `trained` has parameters.
+    are running statistics that are renewed, as `trained` has parameters. `drawn` are the model's names of parameters
+    whose initial values were drawn.
     """
 
     train: Path
@@ -55,6 +56,7 @@ class Report:
     losses: tuple[float, ...]
     dropout: str = ""
     running: dict[str, str] = field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -64,6 +66,7 @@ class Report:
             f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
+        lines += [f"drawn: {', '.join(map(one_line, self.drawn))}"] if self.drawn else []
         return "\n".join([*lines, *([f"dropout: {self.dropout}"] if self.dropout else [])])
 
 
@@ -94,6 +97,7 @@ def build_train_graph(
     mean: bool = False,
     flush: bool = False,
     expected: Sequence[str] = (),
+    initial: str = "",
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
@@ -109,6 +113,7 @@ def build_train_graph(
     any finite ones. An update takes the sum over its passes, or the `mean`: the gradient of the loss of their samples
     joined to one batch. With `flush` passes that are left at the end have an update of their own.
     Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
+    With the name of an `initial` rule weights are drawn from `seed`, as `with_initial` has it.
     `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
     defines them.
     `warn` gets a warning for each harmless oddity of the model, also for parameters that the module is `expected` to
@@ -134,10 +139,11 @@ def build_train_graph(
         statistics=statistics,
         mean=mean,
         expected=expected,
+        initial=initial,
         warn=warn,
     )
     source, case = problem.source, problem.graph
-    if data is not None and seed is not None and not (dropout and source.draws.drawing):
+    if data is not None and seed is not None and not (initial or (dropout and source.draws.drawing)):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
     drawn = (
@@ -170,7 +176,8 @@ def build_train_graph(
     frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.original.values())
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     dropped = _dropout(source, seed or 0, dropout)
-    return Report(folder, update, case.trained, frozen, *counts, tuple(map(float, gold)), dropped, dict(case.states))
+    losses = tuple(map(float, gold))
+    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, dict(case.states), problem.drawn)
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:
@@ -192,7 +199,7 @@ def _check_counts(samples: int, n_accum: int, n_batches: int | None, flush: bool
         )
 
 
-def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Samples:
+def _draw_samples(case: TrainGraph, count: int, seed: int) -> numbers.Passes:
     check_samples(case.sampled.values(), count)
     nodes = (*case.model.raw.nodes, *case.loss.nodes)
     ends = numbers.index_ends(case.state.nodes, case.state.types, case.state.root)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { FAULT = 3, USAGE = 2, UNFIT = 4 }; /* how a run ends that does not end well */

@@ -34,9 +34,31 @@ static inline void copy_line_f32(float *y, const float *x, uint32_t step, uint32
     if (count & 1) *y = *x;
 }
 
+/* Strips of eight columns, through all lines; then what is left of each line. */
+static inline void fill_lines_f32(float *y, uint32_t y_next, float value, uint32_t lines, uint32_t count) {
+    for (; lines > 0 && count >= 8; count -= 8, y += 8) {
+        float *line = y;
+        __asm__ volatile(LOOP("%[lines]", 9)
+                         FSW("%[value]", "%[y]", 0) FSW("%[value]", "%[y]", 4) FSW("%[value]", "%[y]", 8)
+                         FSW("%[value]", "%[y]", 12) FSW("%[value]", "%[y]", 16) FSW("%[value]", "%[y]", 20)
+                         FSW("%[value]", "%[y]", 24) FSW("%[value]", "%[y]", 28) ADD("%[y]", "%[next]") LOOP_END(9)
+                         : [y] "+&r"(line)
+                         : [value] "f"(value), [lines] "r"(lines), [next] "r"(4 * y_next) : "memory");
+    }
+    for (; lines > 0 && count > 0; lines--, y += y_next) fill_line_f32(y, value, count);
+}
+
 #define LINES_PLUS(a, b) "fadd.s " a ", " a ", " b "\n"
+#define LINES_SUMS(first, second)                                                                                     \
+    FLW("fa0", "%[x]", first) FLW("fa1", "%[x]", second) FLW("fa2", "%[y]", first) FLW("fa3", "%[y]", second)         \
+    LINES_PLUS("fa2", "fa0") LINES_PLUS("fa3", "fa1") FSW("fa2", "%[y]", first) FSW("fa3", "%[y]", second)
+/* Eight by themselves, which a core often has of a line, need no loop. */
 static inline void add_line_f32(float *y, const float *x, uint32_t count) {
-    FLAT_PAIRS(LINES_PLUS, 1, y, y, x, count);
+    if (count == 8)
+        __asm__ volatile(LINES_SUMS(0, 4) LINES_SUMS(8, 12) LINES_SUMS(16, 20) LINES_SUMS(24, 28)
+                         : : [x] "r"(x), [y] "r"(y) : "fa0", "fa1", "fa2", "fa3", "memory");
+    else
+        FLAT_PAIRS(LINES_PLUS, 1, y, y, x, count);
 }
 
 static inline void copy_lines_f32(

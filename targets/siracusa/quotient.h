@@ -8,26 +8,50 @@
 #define QUOTIENT_F32(a, b) quotient_of(a, b)
 #define ROOT_F32(x) root_of(x)
 
-/* a / b for |a| from 2^-63 to below 2^65 and |b| from 2^-31 to below 2^33.
- *
- * Turning the exponent around makes a first y, between 1 / b and an eighth above it. Two steps y (1 + e + e^2), e = 1 - b y,
- * leave the error of one rounding. Then q = a y, corrected by the exact remainder twice. Before the last rounding the
- * second correction, r (1 + e) y, is off by less than 2^-24 of itself, so at most by 2^-25 places of q; a quotient of
- * two floats is at least that far from the middle of two neighbours. The few that are not further are all tried by a test. */
-static inline float quotient_of(float a, float b) {
-    const uint32_t above = bits_in_core(a), below = bits_in_core(b);
-    if (__builtin_expect((int32_t)(2 * above - 0x40000000u) < 0, 0)) return a / b;
-    if (__builtin_expect(2 * below - 0x60000000u >= 0x40000000u, 0)) return a / b;
+/* A divisor b, y near 1 / b, and the error e = 1 - b y. */
+typedef struct {
+    float b, y, e;
+} divisor_t;
+
+static inline int unusual_dividend(float a) { return (int32_t)(2 * bits_in_core(a) - 0x40000000u) < 0; }
+static inline int unusual_divisor(float b) { return 2 * bits_in_core(b) - 0x60000000u >= 0x40000000u; }
+
+/* Turning the exponent of b around makes a first y, between 1 / b and an eighth above it. Two steps y (1 + e + e^2) leave the
+ * error of one rounding. */
+static inline divisor_t divisor_of(float b) {
     const float one = LITERAL_F32(1.0f);
-    float y = float_in_fpu(0x7f000000u - below), e = __builtin_fmaf(-b, y, one);
+    float y = float_in_fpu(0x7f000000u - bits_in_core(b)), e = __builtin_fmaf(-b, y, one);
     y = __builtin_fmaf(__builtin_fmaf(e, e, e), y, y);
     e = __builtin_fmaf(-b, y, one);
     y = __builtin_fmaf(__builtin_fmaf(e, e, e), y, y);
-    e = __builtin_fmaf(-b, y, one);
-    float q = a * y;
-    q = __builtin_fmaf(__builtin_fmaf(-b, q, a), y, q);
-    const float r = __builtin_fmaf(-b, q, a);
-    return __builtin_fmaf(__builtin_fmaf(r, e, r), y, q);
+    return (divisor_t){b, y, __builtin_fmaf(-b, y, one)};
+}
+
+/* q = a y, corrected by the exact remainder twice. Before the last rounding the second correction, r (1 + e) y, is off by
+ * less than 2^-24 of itself, so at most by 2^-25 places of q; a quotient of two floats is at least that far from the middle
+ * of two neighbours. The few that are not further are all tried by a test. */
+static inline float divided_by(float a, divisor_t by) {
+    float q = a * by.y;
+    q = __builtin_fmaf(__builtin_fmaf(-by.b, q, a), by.y, q);
+    const float r = __builtin_fmaf(-by.b, q, a);
+    return __builtin_fmaf(__builtin_fmaf(r, by.e, r), by.y, q);
+}
+
+/* a / b for |a| from 2^-63 to below 2^65 and |b| from 2^-31 to below 2^33. */
+static inline float quotient_of(float a, float b) {
+    if (__builtin_expect(unusual_dividend(a), 0)) return a / b;
+    if (__builtin_expect(unusual_divisor(b), 0)) return a / b;
+    return divided_by(a, divisor_of(b));
+}
+
+/* y[j] = a[j a_next] / b. */
+static inline void quotients_of(float *y, const float *a, uint32_t a_next, float b, uint32_t count) {
+    const divisor_t by = divisor_of(b);
+    const int seldom = unusual_divisor(b);
+    for (; count > 0; count--, a += a_next) {
+        const float dividend = *a;
+        *y++ = __builtin_expect(seldom | unusual_dividend(dividend), 0) ? dividend / b : divided_by(dividend, by);
+    }
 }
 
 /* The root of x from 2^-100 on. A first y near 1 / sqrt(x) and its step are those of rsqrt_f32; then g and h near sqrt(x)

@@ -1,4 +1,16 @@
 # ${v.provenance}
+if(ESP_PLATFORM) # a component of ESP-IDF
+    idf_component_register(
+        SRCS
+% for name in v.sources:
+            src/${name}.c
+% endfor
+        INCLUDE_DIRS include
+    )
+    target_compile_options(<%text>${COMPONENT_LIB}</%text> PRIVATE ${v.flags})
+    return()
+endif()
+
 cmake_minimum_required(VERSION 3.13)
 project(${v.name} LANGUAGES C)
 

@@ -56,8 +56,26 @@ cmake -B build && cmake --build build && build/${v.name}_example
 As a part of other projects: `add_subdirectory(${v.name})` and `target_link_libraries(app ${v.name})`, or all of `src/*.c` with
 `include/` among the include folders and the flags `${v.flags}`; without them a compiler may round otherwise.
 
-A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then `${v.name}_train_step_continue`
-until it says that it is done.
+A pass has ${v.train_steps} steps, and can be made in parts, between other duties: `${v.name}_train_step_begin`, then
+`${v.name}_train_step_continue` with a budget of cycles until it says that it is done. It returns at the end of the step in which the budget
+was spent, so that the longest step is how much later than its budget it may be. A build with `-DHAL_CYCLES=function` counts by that
+function of yours (`uint32_t function(void)`), others by what is predicted for target ${v.costs}.
+
+| predicted on one core | cycles | target |
+|---|---:|---|
+% for stretch in v.stretches:
+| pass | ${stretch.pass_cycles} | `${stretch.machine}` |
+| its longest step, `${stretch.title}` | ${stretch.longest_cycles} | `${stretch.machine}` |
+% for name, cycles in stretch.others:
+| ${name}, in one go | ${cycles} | `${stretch.machine}` |
+% endfor
+% endfor
+
+With `-D${v.upper}_ASSERTS`, the library checks what it takes for granted of itself by C's `assert`.
+
+For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`. For ESP-IDF it is a
+component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`. These four were tried
+against stubs of their build systems and by their formats, not with the systems themselves.
 
 <%text>##</%text> Learning rates
 
@@ -65,14 +83,36 @@ ${v.rate_text}
 
 <%text>##</%text> State
 
-`${v.name}_save` writes ${v.state_bytes} bytes, `${v.name}_load` takes them back, on any machine; `weights.bin` is the state that a run begins
-with. All numbers are little-endian: `dply`, the format's version, the model's identity (8 bytes), the length, the passes since the last
-update, then these tensors, and the 64-bit FNV-1a digest of all that.
+An image of the state is made by `${v.name}_save` in memory, and by `${v.name}_flash_save` in flash; `${v.name}_load` and
+`${v.name}_flash_load` take it back, on any machine. `weights.bin` is the state that a run begins with.
 
-| index | tensor | elements |
-|---:|---|---|
+| kind | holds | bytes |
+|---|---|---:|
+| `${v.upper}_KEEP_STATE` | all tensors below: training goes on with the same bits | ${v.state_bytes} |
+| `${v.upper}_KEEP_WEIGHTS` | weights; loaded, the optimizer is as at first | ${v.weights_bytes} |
+| `${v.upper}_KEEP_CHANGES` | weights that differ from the first ones, for libraries that begin with the same | at most ${v.changes_bytes} |
+
+Flash has two slots for images, in sectors of their own, each of ${v.upper}_SLOT_HEAD bytes more than an image at least, and three functions:
+
+```c
+static int flash_read(void *context, uint32_t address, void *bytes, uint32_t count);
+static int flash_write(void *context, uint32_t address, const void *bytes, uint32_t count); /* one unit */
+static int flash_erase(void *context, uint32_t address, uint32_t count);                    /* a slot */
+
+static const ${v.name}_flash_t flash = {
+    .read = flash_read, .write = flash_write, .erase = flash_erase,
+    .slots = {0x08040000, 0x08060000}, .slot_bytes = 0x20000, .unit_bytes = 4, /* an example */
+};
+```
+
+They answer 0 where all went well; reading an address whose bits were cut may fail, and never must end the program. After `${v.name}_init`,
+`${v.name}_flash_load` finds the last image that is whole; a cut of the power at any time costs no more than the save that it ends.
+`deployer state show FILE` reads images, and dumps of flash; the format is in deployer's documentation.
+
+| index | tensor | elements | |
+|---:|---|---|---|
 % for row in v.weight_rows:
-| ${row.index} | `${row.label}` | `${row.kind}${row.shape}` |
+| ${row.index} | `${row.label}` | `${row.kind}${row.shape}` | ${row.role} |
 % endfor
 
 <%text>##</%text> Other machines

@@ -24,7 +24,6 @@ extern "C" {
 #define ${v.upper}_NUMBERS ${v.numbers}u /* that an update takes from learning rates */
 #define ${v.upper}_WEIGHTS ${v.weights}u /* tensors that last: weights, and what optimizer and norms keep */
 #define ${v.upper}_RATES ${v.rates}u /* learning rates: groups of weights with one of their own */
-#define ${v.upper}_STATE_BYTES ${v.state_bytes}u /* of a saved state */
 
 /* How a call ended. */
 typedef enum {
@@ -38,12 +37,14 @@ typedef enum {
     ${v.upper}_ERROR_RUNNING,  /* a training pass was begun, and has to come to its end */
     ${v.upper}_ERROR_INPUT,    /* an input chooses, as a label does, and holds a number that there is no choice for */
     ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; drop the passes, as an update would take that */
-    ${v.upper}_ERROR_INDEX,    /* there is no weight, or no rate, of that index */
+    ${v.upper}_ERROR_INDEX,    /* there is no weight, no rate, or no kind of image, of that number */
     ${v.upper}_ERROR_NAME,     /* there is no weight of that name */
     ${v.upper}_ERROR_SIZE,     /* the number of bytes does not fit */
     ${v.upper}_ERROR_RATE,     /* the learning rate is infinite or no number */
     ${v.upper}_ERROR_FOREIGN,  /* this is no state of this model */
-    ${v.upper}_ERROR_DAMAGED   /* bytes of the saved state were lost or changed */
+    ${v.upper}_ERROR_DAMAGED,  /* bytes of the saved state were lost or changed */
+    ${v.upper}_ERROR_EMPTY,    /* nothing was saved in this flash */
+    ${v.upper}_ERROR_FLASH     /* flash is not as it is described, a function failed, or bytes do not last */
 } ${v.name}_status_t;
 
 /* Everything that a model in training needs; its members are the library's own. */
@@ -72,11 +73,14 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape
 /* Forward and backward pass over the inputs; adds to the gradients. `loss` may be null. */
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
 
-/* The same pass in parts: each call makes so many steps of ${v.upper}_STEPS, and says _MORE until the last one is made, with the
- * loss. No bit depends on the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
+/* The same pass in parts: each call makes steps, at least one, until it has spent its budget of cycles, and says _MORE until
+ * the last of ${v.upper}_STEPS is made, with the loss. It returns at the end of a step, later than its budget by one step at most.
+ * Cycles are those of a counter where the library is built with -DHAL_CYCLES=function, of `uint32_t function(void)`, which
+ * goes on from the highest number to 0; else those predicted for ${v.costs}, which other machines do not have. No bit depends on
+ * the parts; meanwhile inputs stay as they are, and other calls that compute are refused. */
 #define ${v.upper}_STEPS ${v.train_steps}u
 ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model);
-${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss);
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t budget_cycles, float *loss);
 
 /* Changes the weights by the gradients of the passes since the last update, usually ${v.upper}_ACCUMULATE of them. */
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model);
@@ -110,14 +114,49 @@ ${v.name}_status_t ${v.name}_weight_index(const char *name, uint32_t *index);
 ${v.name}_status_t ${v.name}_get_weight(${v.name}_t *model, uint32_t index, void *values, size_t bytes);
 ${v.name}_status_t ${v.name}_set_weight(${v.name}_t *model, uint32_t index, const void *values, size_t bytes);
 
-/* The state as ${v.upper}_STATE_BYTES bytes that every build of this model reads, whatever its machine. What is foreign
- * or damaged is refused and changes nothing. With one pass per update a gradient is no part of the state. */
-size_t ${v.name}_state_size(void);
-${v.name}_status_t ${v.name}_save(${v.name}_t *model, void *image, size_t bytes);
+/* What an image of the state holds. None has frozen weights, which are constants of this library, or learning rates. */
+typedef enum {
+    ${v.upper}_KEEP_STATE = 0, /* all that training goes on from: weights, optimizer, gradients that wait for an update */
+    ${v.upper}_KEEP_WEIGHTS,   /* weights and statistics of norms; loaded, the optimizer is as at first */
+    ${v.upper}_KEEP_CHANGES    /* those of them that differ from the first ones; for libraries that begin with the same */
+} ${v.name}_keep_t;
+
+/* Bytes of an image, of changes the most that it may have; 0 for another number. */
+#define ${v.upper}_STATE_BYTES ${v.state_bytes}u
+#define ${v.upper}_WEIGHTS_BYTES ${v.weights_bytes}u
+#define ${v.upper}_CHANGES_BYTES ${v.changes_bytes}u
+size_t ${v.name}_state_size(${v.name}_keep_t keep);
+
+/* Writes an image to memory of so many bytes; `used`, unless null, is how many it has. With one pass per update, the state
+ * waits for the update (_ERROR_DUE), as no gradient is part of it. */
+${v.name}_status_t ${v.name}_save(${v.name}_t *model, ${v.name}_keep_t keep, void *image, size_t bytes, size_t *used);
+
+/* Takes an image of any kind, of any machine. What is foreign or damaged is refused and changes nothing. */
 ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes);
 
-/* The digest with which a saved state would end: equal states have equal ones. */
+/* The digest with which an image of the state would end: equal states have equal ones. */
 ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest);
+
+/* Flash with two slots for images, which are written in turn: a cut of the power at any time leaves the last image.
+ * The functions answer 0 where all went well; `context` is handed to them. They are called with addresses inside of slots. */
+#define ${v.upper}_SLOT_HEAD 16u       /* bytes of a slot before its image */
+#define ${v.upper}_SLOT_UNIT_MOST 256u /* bytes of a unit at most */
+typedef struct {
+    int (*read)(void *context, uint32_t address, void *bytes, uint32_t count);
+    int (*write)(void *context, uint32_t address, const void *bytes, uint32_t count); /* one unit, erased before */
+    int (*erase)(void *context, uint32_t address, uint32_t count);                    /* a whole slot */
+    void *context;
+    uint32_t slots[2];   /* their addresses; sectors of their own */
+    uint32_t slot_bytes; /* of each: room for ${v.upper}_SLOT_HEAD and an image, in whole units */
+    uint32_t unit_bytes; /* that are written at once: a power of two, at most ${v.upper}_SLOT_UNIT_MOST */
+} ${v.name}_flash_t;
+
+/* Writes an image to the slot that does not hold the newest one, and reads it again. An error leaves the newest one. */
+${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t keep, const ${v.name}_flash_t *flash);
+
+/* Takes the newest image that is whole and of this model; none is there after the first start (_ERROR_EMPTY). An error
+ * changes nothing; only where flash reads otherwise a moment later (_ERROR_FLASH), the struct has to be prepared again. */
+${v.name}_status_t ${v.name}_flash_load(${v.name}_t *model, const ${v.name}_flash_t *flash);
 
 /* How the last call for this struct ended, and what that means in English. */
 ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model);

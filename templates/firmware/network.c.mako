@@ -8,6 +8,7 @@
 
 #include "hal.h" /* before what computes */
 #include "exact_f32.h"
+#include "${v.name}_own.h"
 #include "${v.name}_weights.h"
 % for k in v.steps.kernels:
 #include "${k.symbol}.h"
@@ -16,13 +17,10 @@
 _Static_assert(sizeof(float) == 4 && FLT_RADIX == 2 && FLT_MANT_DIG == 24, "float is no IEEE 754 binary32");
 _Static_assert(FLT_EVAL_METHOD == 0, "floats are computed in another precision");
 
-#define NOWHERE UINT32_MAX
-#define READY ${v.ready}u
-#define MAGIC ${v.magic}u
-#define FORMAT ${v.format}u
-#define IDENTITY_LOW ${v.identity_low}u
-#define IDENTITY_HIGH ${v.identity_high}u
+% for _ in v.holds_frozen:
+#define FROZEN ${v.frozen_at}u /* places from here on are in the constants */
 
+% endfor
 /* Places of tensors, in words. */
 enum {
 % for c in v.homes:
@@ -30,9 +28,17 @@ enum {
 % endfor
 };
 
-static float *f32_at(${v.name}_t *model, uint32_t at) { return at == NOWHERE ? 0 : &model->memory.f32[at]; }
-% for _ in v.integers:
-static int32_t *i32_at(${v.name}_t *model, uint32_t at) { return at == NOWHERE ? 0 : &model->memory.i32[at]; }
+% for a in v.accessors:
+static ${a.type} *${a.name}(${v.name}_t *model, uint32_t at) {
+% for _ in a.reads:
+    if (at >= FROZEN && at != NOWHERE) {
+        ${v.upper}_ASSERT(at - FROZEN < ${v.upper}_FROZEN_WORDS);
+        return &${v.name}_frozen.${a.member}[at - FROZEN];
+    }
+% endfor
+    ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
+    return at == NOWHERE ? 0 : &model->memory.${a.member}[at];
+}
 % endfor
 % for k in v.steps.kernels:
 
@@ -72,6 +78,18 @@ static const ${t.kernel}_at_t ${t.name} = {
 
 #define TRAIN_STEPS ${v.train_steps}u
 
+/* What a budget is spent on: the cycles that a counter of the program says, or those of each step as predicted for ${v.costs},
+ * on one core. */
+#ifdef HAL_CYCLES
+uint32_t HAL_CYCLES(void);
+#else
+static const uint32_t step_cycles[TRAIN_STEPS] = {
+% for line in v.cycles:
+    ${line}
+% endfor
+};
+#endif
+
 static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
 % for name in v.steps.paced.fresh:
     const uint32_t ${name} = model->passes == 0;
@@ -80,7 +98,7 @@ static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
 % for number, call in v.steps.paced.calls:
     case ${number}: ${call} break;
 % endfor
-    default: break;
+    default: ${v.upper}_ASSERT(0); break;
     }
 }
 % for g in v.steps.graphs:
@@ -93,21 +111,6 @@ static void ${g.name}(${v.name}_t *model) {
 % endfor
 
 /* ---- checks ---- */
-
-static ${v.name}_status_t ended(${v.name}_t *model, ${v.name}_status_t status) {
-    model->last = status;
-    return status;
-}
-
-static ${v.name}_status_t usable(const ${v.name}_t *model) {
-    return !model ? ${v.upper}_ERROR_POINTER : model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
-}
-
-/* Whether the struct can be used, and no pass is under way. */
-static ${v.name}_status_t idle(${v.name}_t *model) {
-    const ${v.name}_status_t status = usable(model);
-    return status ? status : model->step ? ended(model, ${v.upper}_ERROR_RUNNING) : ${v.upper}_OK;
-}
 
 static int is_finite(float value) { return value - value == 0.0f; }
 % for _ in v.checked:
@@ -141,7 +144,7 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
     exact_fault_t fault;
     if (!model) return ${v.upper}_ERROR_POINTER;
     memset(model, 0, sizeof *model);
-    if (exact_lacking() || exact_fault(&fault)) return ended(model, ${v.upper}_ERROR_MACHINE);
+    if (exact_lacking() || exact_fault(&fault)) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
     for (uint32_t i = 0; i < ${v.name}_initial_count; i++) {
         const ${v.name}_initial_t *part = &${v.name}_initial[i];
         for (uint32_t k = 0; k < part->count; k++)
@@ -151,87 +154,103 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
 % for r in v.rate_views:
     (void)${v.name}_set_learning_rate(model, ${r.group}u, ${r.rate});
 % endfor
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, ${v.upper}_OK);
 }
 % for t in v.inputs:
 
-${t.type} *${v.name}_input_${t.name}(${v.name}_t *model) { return usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
 % endfor
 
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss) {
     const ${v.name}_status_t status = ${v.name}_train_step_begin(model);
-    return status ? status : ${v.name}_train_step_continue(model, UINT32_MAX, loss);
+    if (status) return status;
+    ${v.name}_status_t done = ${v.upper}_MORE;
+    while (done == ${v.upper}_MORE) done = ${v.name}_train_step_continue(model, UINT32_MAX, loss);
+    return done;
 }
 
 ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
-    const ${v.name}_status_t status = idle(model);
+    const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
-    if (model->passes >= ${v.upper}_ACCUMULATE) return ended(model, ${v.upper}_ERROR_DUE);
+    if (model->passes >= ${v.upper}_ACCUMULATE) return ${v.name}_ended(model, ${v.upper}_ERROR_DUE);
 % for _ in v.checked:
-    if (!inputs_fit(model, 0)) return ended(model, ${v.upper}_ERROR_INPUT);
+    if (!inputs_fit(model, 0)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
     model->step = 1;
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
-${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t steps, float *loss) {
-    const ${v.name}_status_t status = usable(model);
+${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t budget_cycles, float *loss) {
+    const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
-    if (model->step == 0) return ended(model, ${v.upper}_ERROR_EARLY);
-    for (; steps > 0 && model->step <= TRAIN_STEPS; steps--) ${v.steps.paced.name}(model, model->step++ - 1u);
-    if (model->step <= TRAIN_STEPS) return ended(model, ${v.upper}_MORE);
+    if (model->step == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
+#ifdef HAL_CYCLES
+    const uint32_t begin = HAL_CYCLES();
+#endif
+    uint32_t spent = 0;
+    do {
+        ${v.steps.paced.name}(model, model->step - 1u);
+#ifdef HAL_CYCLES
+        spent = HAL_CYCLES() - begin;
+#else
+        const uint32_t more = step_cycles[model->step - 1u];
+        spent = more > UINT32_MAX - spent ? UINT32_MAX : spent + more;
+#endif
+        model->step++;
+    } while (model->step <= TRAIN_STEPS && spent < budget_cycles);
+    if (model->step <= TRAIN_STEPS) return ${v.name}_ended(model, ${v.upper}_MORE);
     model->step = 0;
     model->passes++;
     const float value = model->memory.f32[${v.loss}];
     if (loss) *loss = value;
-    return ended(model, is_finite(value) ? ${v.upper}_OK : ${v.upper}_ERROR_LOSS);
+    return ${v.name}_ended(model, is_finite(value) ? ${v.upper}_OK : ${v.upper}_ERROR_LOSS);
 }
 
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
-    const ${v.name}_status_t status = idle(model);
+    const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
-    if (model->passes == 0) return ended(model, ${v.upper}_ERROR_EARLY);
+    if (model->passes == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
     optimizer_graph(model);
     model->passes = 0;
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
 ${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
     model->passes = 0;
     model->step = 0;
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
 ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t group, float rate) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
-    if (!is_finite(rate)) return ended(model, ${v.upper}_ERROR_RATE);
+    if (!is_finite(rate)) return ${v.name}_ended(model, ${v.upper}_ERROR_RATE);
     switch (group) {
 % for r in v.rate_views:
     case ${r.group}u:
 % for line in r.lines:
         ${line}
 % endfor
-        return ended(model, ${v.upper}_OK);
+        return ${v.name}_ended(model, ${v.upper}_OK);
 % endfor
-    default: return ended(model, ${v.upper}_ERROR_INDEX);
+    default: return ${v.name}_ended(model, ${v.upper}_ERROR_INDEX);
     }
 }
 % for t in v.output:
 
 ${v.name}_status_t ${v.name}_predict(${v.name}_t *model) {
-    const ${v.name}_status_t status = idle(model);
+    const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
 % for _ in v.checked:
-    if (!inputs_fit(model, 1)) return ended(model, ${v.upper}_ERROR_INPUT);
+    if (!inputs_fit(model, 1)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
     predict_graph(model);
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
-const ${t.type} *${v.name}_output(const ${v.name}_t *model) { return usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
+const ${t.type} *${v.name}_output(const ${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
 % endfor
 
 /* ---- weights ---- */
@@ -263,7 +282,7 @@ ${v.name}_status_t ${v.name}_weight_index(const char *name, uint32_t *index) {
 }
 
 static ${v.name}_status_t weight_fits(const ${v.name}_t *model, uint32_t index, const void *values, size_t bytes) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
     if (!values) return ${v.upper}_ERROR_POINTER;
     if (index >= ${v.upper}_WEIGHTS) return ${v.upper}_ERROR_INDEX;
@@ -273,107 +292,21 @@ static ${v.name}_status_t weight_fits(const ${v.name}_t *model, uint32_t index, 
 ${v.name}_status_t ${v.name}_get_weight(${v.name}_t *model, uint32_t index, void *values, size_t bytes) {
     const ${v.name}_status_t status = weight_fits(model, index, values, bytes);
     if (!status) memcpy(values, &model->memory.u32[weights[index].at], bytes);
-    return usable(model) ? status : ended(model, status);
+    return ${v.name}_usable(model) ? status : ${v.name}_ended(model, status);
 }
 
 ${v.name}_status_t ${v.name}_set_weight(${v.name}_t *model, uint32_t index, const void *values, size_t bytes) {
-    const ${v.name}_status_t busy = idle(model);
+    const ${v.name}_status_t busy = ${v.name}_idle(model);
     if (busy) return busy;
     const ${v.name}_status_t status = weight_fits(model, index, values, bytes);
     if (!status) memcpy(&model->memory.u32[weights[index].at], values, bytes);
-    return ended(model, status);
-}
-
-/* ---- the state as bytes ---- */
-
-static const struct {
-    uint32_t at, count;
-} kept[] = {
-% for home, count in v.kept:
-    {${home}, ${count}u},
-% endfor
-};
-
-#define BODY_BYTES (${v.upper}_STATE_BYTES - 8u) /* all but the digest */
-
-static uint64_t digested(uint64_t digest, uint8_t byte) { return (digest ^ byte) * 0x100000001b3u; }
-
-/* Takes a word into the digest, little-endian, and writes it where there is room for it. */
-static uint64_t put(uint8_t *image, uint32_t *place, uint64_t digest, uint32_t word) {
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint8_t byte = (uint8_t)(word >> (8u * i));
-        digest = digested(digest, byte);
-        if (image) image[*place + i] = byte;
-    }
-    *place += 4;
-    return digest;
-}
-
-static uint32_t word_at(const uint8_t *image) {
-    return image[0] | (uint32_t)image[1] << 8 | (uint32_t)image[2] << 16 | (uint32_t)image[3] << 24;
-}
-
-/* Goes through the state; returns its digest, and writes the image where there is room for it. */
-static uint64_t state(const ${v.name}_t *model, uint8_t *image) {
-    const uint32_t passes = ${v.upper}_ACCUMULATE > 1u ? model->passes : 0; /* else no gradient lasts */
-    const uint32_t head[] = {MAGIC, FORMAT, IDENTITY_LOW, IDENTITY_HIGH, ${v.upper}_STATE_BYTES, passes};
-    uint64_t digest = 0xcbf29ce484222325u;
-    uint32_t place = 0;
-    for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) digest = put(image, &place, digest, head[i]);
-    for (uint32_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        for (uint32_t k = 0; k < kept[i].count; k++)
-            digest = put(image, &place, digest, model->memory.u32[kept[i].at + k]);
-    return digest;
-}
-
-/* Whether all that an update needs is in the state. */
-static int is_whole(const ${v.name}_t *model) { return ${v.upper}_ACCUMULATE > 1u || model->passes == 0; }
-
-size_t ${v.name}_state_size(void) { return ${v.upper}_STATE_BYTES; }
-
-${v.name}_status_t ${v.name}_save(${v.name}_t *model, void *image, size_t bytes) {
-    const ${v.name}_status_t status = idle(model);
-    if (status) return status;
-    if (!image) return ended(model, ${v.upper}_ERROR_POINTER);
-    if (bytes < ${v.upper}_STATE_BYTES) return ended(model, ${v.upper}_ERROR_SIZE);
-    if (!is_whole(model)) return ended(model, ${v.upper}_ERROR_DUE);
-    const uint64_t digest = state(model, image);
-    for (uint32_t i = 0; i < 8; i++) ((uint8_t *)image)[BODY_BYTES + i] = (uint8_t)(digest >> (8u * i));
-    return ended(model, ${v.upper}_OK);
-}
-
-${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes) {
-    const uint8_t *from = image;
-    const ${v.name}_status_t status = idle(model);
-    if (status) return status;
-    if (!image) return ended(model, ${v.upper}_ERROR_POINTER);
-    if (bytes < ${v.upper}_STATE_BYTES) return ended(model, ${v.upper}_ERROR_SIZE);
-    const int ours = word_at(from) == MAGIC && word_at(from + 4) == FORMAT && word_at(from + 8) == IDENTITY_LOW
-                     && word_at(from + 12) == IDENTITY_HIGH && word_at(from + 16) == ${v.upper}_STATE_BYTES;
-    if (!ours) return ended(model, ${v.upper}_ERROR_FOREIGN);
-    uint64_t digest = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < BODY_BYTES; i++) digest = digested(digest, from[i]);
-    const int same = word_at(from + BODY_BYTES) == (uint32_t)digest && word_at(from + BODY_BYTES + 4) == (uint32_t)(digest >> 32);
-    if (!same || word_at(from + 20) > ${v.upper}_ACCUMULATE) return ended(model, ${v.upper}_ERROR_DAMAGED);
-    const uint8_t *word = from + 24;
-    for (uint32_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        for (uint32_t k = 0; k < kept[i].count; k++, word += 4) model->memory.u32[kept[i].at + k] = word_at(word);
-    model->passes = word_at(from + 20);
-    return ended(model, ${v.upper}_OK);
-}
-
-${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
-    const ${v.name}_status_t status = idle(model);
-    if (status) return status;
-    if (!digest) return ended(model, ${v.upper}_ERROR_POINTER);
-    *digest = state(model, 0);
-    return ended(model, ${v.upper}_OK);
+    return ${v.name}_ended(model, status);
 }
 
 /* ---- errors ---- */
 
 ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model) {
-    const ${v.name}_status_t status = usable(model);
+    const ${v.name}_status_t status = ${v.name}_usable(model);
     return status ? status : model->last;
 }
 
@@ -395,6 +328,8 @@ const char *${v.name}_status_text(${v.name}_status_t status) {
     case ${v.upper}_ERROR_RATE: return "the learning rate is no finite number";
     case ${v.upper}_ERROR_FOREIGN: return "this is no state of this model";
     case ${v.upper}_ERROR_DAMAGED: return "the saved state is damaged";
+    case ${v.upper}_ERROR_EMPTY: return "nothing was saved";
+    case ${v.upper}_ERROR_FLASH: return "the flash is not as described, or does not keep what is written";
     }
     return "unknown";
 }

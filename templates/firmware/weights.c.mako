@@ -1,6 +1,6 @@
 /* ${v.provenance}
  *
- * Weights, states of the optimizer and constants as a run begins with them, as the bits of their elements. */
+ * Weights and states of the optimizer as a run begins with them, and constants, as the bits of their elements. */
 #include "${v.name}_weights.h"
 % for p in v.parts:
 % for name in p.array:
@@ -20,3 +20,14 @@ const ${v.name}_initial_t ${v.name}_initial[] = {
 % endfor
 };
 const uint32_t ${v.name}_initial_count = sizeof ${v.name}_initial / sizeof *${v.name}_initial;
+% for _ in v.holds_frozen:
+
+const ${v.name}_frozen_t ${v.name}_frozen = {{
+% for f in v.frozen:
+    /* ${f.title} */
+% for line in f.lines:
+    ${line}
+% endfor
+% endfor
+}};
+% endfor

@@ -10,6 +10,17 @@ typedef struct {
     const uint32_t *words;
 } ${v.name}_initial_t;
 
+% for _ in v.holds_frozen:
+/* What no training changes: frozen weights and other constants, which are read where they lie. */
+#define ${v.upper}_FROZEN_WORDS ${v.frozen_words}u
+typedef union {
+    uint32_t u32[${v.upper}_FROZEN_WORDS];
+    float f32[${v.upper}_FROZEN_WORDS];
+    int32_t i32[${v.upper}_FROZEN_WORDS];
+} ${v.name}_frozen_t;
+
+extern const ${v.name}_frozen_t ${v.name}_frozen;
+% endfor
 extern const ${v.name}_initial_t ${v.name}_initial[];
 extern const uint32_t ${v.name}_initial_count;
 

@@ -43,6 +43,7 @@ class Entry:
     l1: int
     l2: int | None = None
     slow: bool = False
+    machines: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -61,11 +62,12 @@ def registry() -> list[Entry]:
     rows = []
     for test, levels in table.items():
         for level, modes in levels.items():
-            quick, outer = modes.pop("quick", None), modes.pop("l2", [None])
+            quick, outer, machines = modes.pop("quick", None), modes.pop("l2", [None]), modes.pop("machines", [])
             for mode, sizes in modes.items():
                 for size, l2 in itertools.product(sizes, outer):
                     quick_sizes = quick.get(mode, []) if isinstance(quick, dict) else quick
-                    rows.append(Entry(test, level, mode, size, l2, quick_sizes is not None and size not in quick_sizes))
+                    slow = quick_sizes is not None and size not in quick_sizes
+                    rows.append(Entry(test, level, mode, size, l2, slow, tuple(machines)))
     return rows
 
 

@@ -1,19 +1,19 @@
 """Nodes whose operator is a function of ONNX, as the nodes of the function's body."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
 
-from deployer.core.errors import UnsupportedOperator
+from deployer.core.errors import DeployerWarning, UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import too_large
-from deployer.core.operator import unsupported
+from deployer.core.operator import Array, unsupported
 from deployer.frontend.graph_sort import live_nodes
-from deployer.frontend.model_parts import MOST_NODES, ValueNames, expansion
-from deployer.frontend.opsets import Imports, imports_of, versions_of
+from deployer.frontend.model_parts import MOST_NODES, ValueNames, expansion, reads
+from deployer.frontend.opsets import Imports, imports_of, is_control, versions_of
 from deployer.frontend.raw_graph import RawConstant
 from deployer.frontend.reader import constant_node, holds_bools, is_literal, node_of
 
@@ -28,14 +28,26 @@ class Part:
     constant: RawConstant | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scope:
-    """What a body is made from besides its node: types of values, ONNX's element types of some, and names in use."""
+    """What a body is made from besides its node: types of values, ONNX's element types of some, constants, and names
+    in use. `graphs` has the nodes with graphs inside, as in the file, `notes` what is to be said of nodes by name,
+    `own` the names of the file's nodes with graphs inside, and `turns` is how often such a graph was written out.
+    """
 
     types: Mapping[str, TensorType]
     elements: Mapping[str, int]
+    constants: Mapping[str, Array]
     values: ValueNames
     nodes: GraphNames
+    graphs: dict[str, tuple[NodeProto, Imports]]
+    notes: dict[str, DeployerWarning]
+    own: Collection[str]
+    turns: int = 0
+
+    def fresh(self, base: str) -> str:
+        """A name of a value that no other has."""
+        return self.values.fresh(base)
 
 
 def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:
@@ -47,23 +59,32 @@ def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:
     if any(function != functions[0] for function in functions):
         listing = " and ".join(map(str, versions))
         raise unsupported(node, f"versions {listing} of the operator have several bodies", "one version of the domain")
-    imports = imports_of(functions[0].opset_import)
+    inner = expansion(_call(node, versions[0]), functions[0], scope.values)
+    return parts_of(node, inner, [name for name in node.outputs if name], imports_of(functions[0].opset_import), scope)
+
+
+def parts_of(
+    node: Node, inner: Iterable[NodeProto], results: Collection[str], imports: Imports, scope: Scope
+) -> list[Part]:
+    """The parts that those of the nodes inside of a node become which the results need."""
     protos: dict[str, NodeProto] = {}
     nodes: list[Node] = []
-    for proto in expansion(_call(node, versions[0]), functions[0], scope.values):
+    for proto in inner:
         name = scope.nodes.fresh(f"{node.name}/{proto.op_type}")
         protos[name] = proto
-        nodes.append(Node(name, proto.op_type, tuple(proto.input), tuple(proto.output)))
+        nodes.append(Node(name, proto.op_type, reads(proto), tuple(proto.output)))
     if len(scope.nodes.reserved) > MOST_NODES:
         raise too_large(node, "nodes of the graph and of bodies are more", MOST_NODES)
-    needed = live_nodes(nodes, [name for name in node.outputs if name], {}, lambda n: False)
-    return [_part(protos[inner.name], inner, imports) for inner in needed]
+    needed = live_nodes(nodes, results, {}, lambda n: False)
+    return [_part(protos[part.name], part, imports, scope) for part in needed]
 
 
-def _part(proto: NodeProto, node: Node, imports: Imports) -> Part:
+def _part(proto: NodeProto, node: Node, imports: Imports, scope: Scope) -> Part:
     if is_literal(proto):
         return Part(node, holds_bools(proto), constant=constant_node(proto, node.name))
     inner = node_of(proto, node.name)
+    if is_control(proto):
+        scope.graphs[node.name] = proto, imports
     return Part(inner, holds_bools(proto), versions_of(proto, inner, imports))
 
 

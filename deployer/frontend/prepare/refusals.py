@@ -9,6 +9,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import registry
 from deployer.operators.absences import ABSENT
+from deployer.operators.control.control import controls
 
 ONNX = ("", "ai.onnx", "ai.onnx.preview.training")
 """Domains whose operators ONNX defines."""
@@ -36,7 +37,7 @@ class Refusals:
         """Whether the node reads what has no type, so that its form cannot be judged; its operator is."""
         if self.untyped.isdisjoint(node.inputs):
             return False
-        if node.op not in registry():
+        if node.op not in registry() and node.op not in controls():
             self.found.append((node, absent(node)))
         self.untyped.update(filter(None, node.outputs))
         return True

@@ -10,7 +10,7 @@ from deployer.core.declarations import Borders
 from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng
+from deployer.core.operator import Array, GradientBuilder, Kernel, Sample, register, rng, unsupported
 from deployer.operators.elementwise import BOUNDS, Clipping, bounds
 from deployer.operators.inputs import arrays, check_scalar, normal, operands
 
@@ -41,6 +41,9 @@ class Clip(Clipping):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Max and Min where a bound is not constant, and for integers."""
         names = (*node.inputs, "", "")[: len(BOUNDS)]
+        for bound, type_ in zip(("min", "max"), inputs[1:], strict=False):
+            if type_ and type_.shape not in ((), (1,) if operands(node, inputs, 1)[0].shape else ()):
+                raise unsupported(node, f"{bound} is {type_}", "a scalar, or Min and Max, which broadcast")
         if not any(names[1:]) and operands(node, inputs, 1)[0].dtype == "float32":
             return None
         nodes, result = [], names[0]

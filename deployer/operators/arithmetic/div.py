@@ -26,7 +26,8 @@ class Div(Binary):
     def apply(self, a: Array, b: Array) -> Array:
         """A / B; of integers rounded towards zero: the floor, plus one where a quotient is negative and not exact."""
         if a.dtype.kind == "f":
-            return a / b
+            with np.errstate(all="ignore"):
+                return a / b
         floor = a // b
         return np.asarray(floor + ((floor * b != a) & ((a < 0) != (b < 0))))
 

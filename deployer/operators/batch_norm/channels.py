@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Tracked
 from deployer.core.errors import NotDifferentiable
+from deployer.core.forms import Tracked
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -197,6 +197,10 @@ class BatchNorm(Operator):
         attrs = {name: value for name, value in node.attrs.items() if name == "epsilon"}
         given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
         return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
+
+    def is_in_use(self, node: Node) -> bool:
+        """Where its statistics are those that it is given."""
+        return not self.training(node)
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """RunningStatistics of the batch, where the node names what becomes of the running ones."""

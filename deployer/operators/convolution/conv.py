@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
-from deployer.core.declarations import ACTIVATION
+from deployer.core.declarations import ACTIVATION, Fans
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
@@ -31,6 +31,7 @@ from deployer.core.operator import (
 from deployer.operators.convolution.geometry import (
     FORMS,
     VOLUMES,
+    fans_of,
     form_of,
     geometry,
     lost_macs,
@@ -92,6 +93,10 @@ class Conv(Operator):
         if bias is not None:
             y += bias.reshape(1, shape.group, shape.m, *[1] * len(shape.size))
         return (finished(node, y.reshape(shape.y_shape).astype(x.dtype)),)
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """From a group's channels to all outputs, over the taps."""
+        return fans_of(types[node.inputs[1]])
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by images: of one layer of Y each, whose channels are those of all layers that it is made of."""

@@ -1,13 +1,14 @@
 """ConvTranspose: the gradient of a convolution with respect to X, as a forward pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.convolution.conv_grad_x import ConvGradX
-from deployer.operators.convolution.geometry import smallest_input
+from deployer.operators.convolution.geometry import fans_of, smallest_input
 from deployer.operators.inputs import floats, normal
 
 SAME = ("SAME_UPPER", "SAME_LOWER")
@@ -39,6 +40,10 @@ class ConvTranspose(Operator):
         if rest and rest[0] is not None:
             y = np.asarray(y + rest[0].reshape(-1, *[1] * (x.ndim - 2)), x.dtype)
         return (y,)
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """As those of the Conv that it is the gradient of."""
+        return fans_of(types[node.inputs[1]])
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """ConvGradX, and the bias behind it."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from deployer.core.access import Access, Axis, Reach, Window
+from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.limits import check_elements
@@ -329,3 +330,12 @@ def _pads(
     total = [max(pads, 0) for pads in padding]
     small, large = tuple(pads // 2 for pads in total), tuple(-(-pads // 2) for pads in total)
     return (small, large) if auto == "SAME_UPPER" else (large, small)
+
+
+def fans_of(weight: TensorType) -> dict[int, Fans]:
+    """How wide W is, the second input: by PyTorch's rule from its second axis to its first, from each of its taps.
+
+    That holds for a ConvTranspose, too, where the axes have changed places (`torch.nn.init`, fan_in and fan_out).
+    """
+    first, second, *taps = weight.shape
+    return {1: Fans(second * math.prod(taps), first * math.prod(taps))}

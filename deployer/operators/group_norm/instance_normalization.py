@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.forms import CONSUMED, Rule
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, Sample, register, rng
+from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
 from deployer.operators.group_norm.groups import along_channels, group_nodes, group_types, group_values
 from deployer.operators.inputs import arrays, normal, operands
 
@@ -23,7 +23,10 @@ class InstanceNormalization(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
-        channels = (*operands(node, inputs, 1)[0].shape, 0, 0)[1]
+        x = operands(node, inputs, 1)[0]
+        if not x.shape[2:]:
+            raise mismatch(node, f"{x} has no axis behind its channels to take a mean over", inputs)
+        channels = x.shape[1]
         return (group_types(node, inputs, channels, channels),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.declarations import ACTIVATION, Addend
+from deployer.core.declarations import ACTIVATION, Addend, Fans
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
@@ -152,6 +152,11 @@ class Gemm(Operator):
         if b.needs_grad(0):
             product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
 
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """From K to M for A, from K to N for B."""
+        (m, k), (_, n) = _ends(node, *(types[name].shape for name in node.inputs[:2]))
+        return {0: Fans(k, m), 1: Fans(k, n)}
+
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""
         a, b = types[node.inputs[0]].shape, types[node.inputs[1]].shape
@@ -232,7 +237,7 @@ class Gemm(Operator):
         """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
         outputs, columns = batch * m * n, -(-n // FACTS.block)
-        form = "outer" if k == 1 else "vector" if m < FACTS.block else "matrix"
+        form = _outer_form(node, access) or ("vector" if m < FACTS.block else "matrix")
         rows = -(-m // FACTS.block) if form == "matrix" else m
         return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
 
@@ -282,6 +287,23 @@ class Gemm(Operator):
                     a = r.standard_normal((k, m) if ta else (m, k)).astype(np.float32)
                     b = r.standard_normal((n, k) if tb else (k, n)).astype(np.float32)
                     yield Sample(f"{m}x{n}x{k} t{ta}{tb}", (a, b), {"transA": ta, "transB": tb})
+            if k == 1:
+                a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+                yield Sample(f"{m}x{n}x{k} c", (a, b, c))
+
+
+def _outer_form(node: Node, access: Access) -> str:
+    """The form of outer products: "outer", or "added" with a C of rows; "" where sums go on or are finished otherwise.
+
+    A tile of one product of a longer sum is none: its kernel continues sums.
+    """
+    operands = {operand.arg: operand for operand in access.operands}
+    scaled = node.attr_float("alpha", 1.0) != 1.0
+    if access.dim("k").size != 1 or scaled or extra_work(node, access):
+        return ""
+    if "c" not in operands:
+        return "outer"
+    return "added" if operands["c"].axes[2] == At("n") else ""
 
 
 def _ends_of(a: Shape, b: Shape, ta: int, tb: int) -> tuple[tuple[int, int], tuple[int, int]]:

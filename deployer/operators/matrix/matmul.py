@@ -1,9 +1,11 @@
 """MatMul: numpy's matmul, by Gemm."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng
@@ -57,6 +59,11 @@ class MatMul(Operator):
             b.emit("Gemm", (left, right), (out,), transA=trans_left, transB=trans_right, alpha=1.0, beta=0.0)
             if not exact:
                 b.reduce_to(out, shapes[index], b.grad(index))
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """From K to M for A, from K to N for B; a vector leads to one output."""
+        a, b = (types[name].shape for name in node.inputs)
+        return {0: Fans(a[-1], math.prod(a[-2:-1])), 1: Fans(a[-1], b[-1] if len(b) > 1 else 1)}
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Gemm; a vector operand gets, and the result loses, an axis of one element by Reshape."""

@@ -1,1 +1,1 @@
-"""Recurrent layers, and the steps through time that they are made of, forward and backward."""
+"""Recurrent layers, lowered to products over all steps at once and the steps through time."""

@@ -9,10 +9,19 @@ import numpy as np
 
 from deployer.core.ir import Node
 from deployer.core.operator import Array, register
-from deployer.operators.recurrent.gru_recurrence import AFTER, GATES, GRURecurrence, is_after
 from deployer.operators.recurrent.layer import BIASES, RecurrentLayer, Weights
 from deployer.operators.recurrent.parts import Parts
+from deployer.operators.recurrent.steps.gru_recurrence import GATES, GRURecurrence
+from deployer.operators.recurrent.steps.gru_state_recurrence import GRUStateRecurrence
 from deployer.operators.recurrent.unrolled import Manner, Way
+
+AFTER = "linear_before_reset"
+"""ONNX's attribute: whether the reset gate is on the product with the state, as in PyTorch, or on the state itself."""
+
+
+def is_after(node: Node) -> bool:
+    """Whether the reset gate is on the product."""
+    return bool(node.attr_int(AFTER, 0))
 
 
 @register
@@ -75,6 +84,8 @@ class GRU(RecurrentLayer):
         return of_w, of_r
 
     def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
-        """GRURecurrence."""
-        after = int(is_after(node))
-        return self.steps_of(parts, way, GRURecurrence(), names, **{AFTER: after})
+        """By where the reset gate is."""
+        x, r, bias, h = names
+        if is_after(node):
+            return self.steps_of(parts, way, GRURecurrence(), (x, r, bias, h))
+        return self.steps_of(parts, way, GRUStateRecurrence(), (x, r, h))

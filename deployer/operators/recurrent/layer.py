@@ -12,9 +12,9 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, unsupported
 from deployer.operators.inputs import floats
-from deployer.operators.recurrent.forward_steps import ForwardSteps
 from deployer.operators.recurrent.parts import Parts, Sizes, add_masks
-from deployer.operators.recurrent.recurrence import drawn
+from deployer.operators.recurrent.steps.forward_steps import ForwardSteps
+from deployer.operators.recurrent.steps.recurrence import drawn
 from deployer.operators.recurrent.unrolled import MOST_STEPS, Manner, Way, activations_of, unrolled
 
 DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}

@@ -9,8 +9,8 @@ import numpy as np
 from deployer.core.ir import Node
 from deployer.core.operator import Array, register
 from deployer.operators.recurrent.layer import RecurrentLayer, Weights
-from deployer.operators.recurrent.lstm_recurrence import GATES, LSTMRecurrence
 from deployer.operators.recurrent.parts import Parts
+from deployer.operators.recurrent.steps.lstm_recurrence import GATES, LSTMRecurrence
 from deployer.operators.recurrent.unrolled import Manner, Way
 
 SATURATED = 1e30

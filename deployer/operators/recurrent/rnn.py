@@ -7,7 +7,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, register
 from deployer.operators.recurrent.layer import RecurrentLayer, Weights
 from deployer.operators.recurrent.parts import Parts
-from deployer.operators.recurrent.rnn_recurrence import FUNCTIONS, RNNRecurrence
+from deployer.operators.recurrent.steps.rnn_recurrence import FUNCTIONS, RNNRecurrence
 from deployer.operators.recurrent.unrolled import Manner, Way
 
 

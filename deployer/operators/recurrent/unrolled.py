@@ -11,7 +11,7 @@ import numpy as np
 from deployer.core.ir import Node
 from deployer.core.operator import Array, unsupported
 from deployer.operators.recurrent.parts import Parts
-from deployer.operators.recurrent.recurrence import sigmoid
+from deployer.operators.recurrent.steps.recurrence import sigmoid
 
 MOST_STEPS = 1024
 """The most steps of a layer that are written out."""

@@ -32,17 +32,23 @@ class Range(Folded):
         return ((values[0] + np.arange(_count(node, values)) * values[2]).astype(kind),)
 
     def samples(self) -> Iterator[Sample]:
-        """Integers, backward, floats."""
+        """Integers, backward, a limit of shape [1], floats."""
         yield Sample("integers", (), {"start": 2, "limit": 9, "delta": 3}, onnx=False)
         yield Sample("backward", (), {"start": 5, "limit": -1, "delta": -2}, onnx=False)
+        yield Sample("vector", (), {"start": 0, "limit": (4,), "delta": 1}, onnx=False)
         yield Sample("floats", (), {"start": 0.5, "limit": 2.25, "delta": 0.25}, onnx=False)
 
 
 def _values(node: Node) -> tuple[float, float, float]:
-    """start, limit and delta; UnsupportedOperator unless all three are constant numbers of one type."""
+    """start, limit and delta; UnsupportedOperator unless all three are constant numbers of one type.
+
+    They have shape [] in ONNX; a limit of shape [1] is what the body of ONNX's AffineGrid has.
+    """
     values = []
     for name in ("start", "limit", "delta"):
         value = node.attrs.get(name)
+        if name == "limit" and isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
         if not isinstance(value, (int, float)):
             raise unsupported(node, f"its {name} is not one constant number", "constants of shape []")
         values.append(value)

@@ -4,7 +4,6 @@
 #define EXACT_F32_H
 
 #include <stdint.h>
-#include <string.h>
 
 /* Each has another result with two roundings: of the product, or of the sum to double first; or with small numbers as 0.
  * Products are of integers that float holds, (2^36 + 1) = 4097 * 16773121 and (2^36 - 1) = 262143 * 262145. */
@@ -29,7 +28,7 @@ typedef struct {
 
 static inline uint32_t exact_bits(float value) {
     uint32_t word;
-    memcpy(&word, &value, sizeof(word));
+    __builtin_memcpy(&word, &value, sizeof(word));
     return word;
 }
 

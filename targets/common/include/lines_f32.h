@@ -34,5 +34,10 @@ static inline void copy_lines_f32(
     for (; lines > 0; lines--, y += y_next, x += x_next) copy_line_f32(y, x, step, count);
 }
 
+/* Lines of `count` that begin y_next elements apart. */
+static inline void fill_lines_f32(float *y, uint32_t y_next, float value, uint32_t lines, uint32_t count) {
+    for (; lines > 0; lines--, y += y_next) fill_line_f32(y, value, count);
+}
+
 #endif
 #endif

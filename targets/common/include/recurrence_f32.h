@@ -26,9 +26,24 @@ static inline __attribute__((always_inline)) void gate_products(float *sums, con
     }
 }
 
-/* A core's share of the outputs of each step: units of the tile, those of a sequence after those of the one before. */
-static inline share_t step_share(uint32_t time, uint32_t batch, uint32_t units) {
-    if (time == 1) return share_of(batch * units);
+/* The same of one gate, for 4 units or for one: sums[u] = sum over k of state[k] * r[u * r_unit + k * r_next]. */
+static inline void unit_products(float *sums, uint32_t units, const float *state, const float *r, uint32_t r_unit,
+                                 uint32_t r_next, uint32_t size) {
+    if (units == 4)
+        gate_products(sums, 4, state, 0, r, r_unit, r_next, size);
+    else
+        gate_products(sums, 1, state, 0, r, 0, r_next, size);
+}
+
+/* How many units one call of `unit_products` takes, of so many that are left. */
+static inline uint32_t units_at_once(uint32_t left) {
+    return left < 4 ? 1 : 4;
+}
+
+/* A core's share of the outputs of each step: units of the tile, those of a sequence after those of the one before. The
+ * call has so many steps, or gates of steps, that wait for each other. */
+static inline share_t step_share(uint32_t steps, uint32_t batch, uint32_t units) {
+    if (steps == 1) return share_of(batch * units);
     const share_t sequences = share_of(batch);
     return (share_t){sequences.begin * units, sequences.end * units};
 }

@@ -9,16 +9,16 @@
 void gather_grad_f32(const void *args) {
     const gather_grad_f32_args_t *p = args;
     const share_t share = share_of(p->o * p->i);
+    const uint32_t rows = p->rows, r_start = p->r_start, r = p->r, dx_r = p->dx_r, dy_k = p->dy_k;
     for (uint32_t at = share.begin, run; at < share.end; at += run) {
         const uint32_t o = at / p->i, first = at - o * p->i;
         float *dx = p->dx + o * p->dx_o + first;
         const float *dy = p->dy + o * p->dy_o + first;
-        run = p->i - first < share.end - at ? p->i - first : share.end - at;
-        if (p->first)
-            for (uint32_t r = 0; r < p->r; r++) fill_line_f32(dx + r * p->dx_r, 0.0f, run);
-        for (uint32_t k = 0; k < p->k; k++) {
-            const uint32_t row = table_row(p->ids[k], p->rows) - p->r_start;
-            if (row < p->r) add_line_f32(dx + row * p->dx_r, dy + k * p->dy_k, run);
+        run = hal_min(p->i - first, share.end - at);
+        if (p->first) fill_lines_f32(dx, dx_r, 0.0f, r, run);
+        for (const int32_t *id = p->ids, *end = id + p->k; id < end; id++, dy += dy_k) {
+            const uint32_t row = table_row(*id, rows) - r_start;
+            if (row < r) add_line_f32(dx + row * dx_r, dy, run);
         }
     }
 }

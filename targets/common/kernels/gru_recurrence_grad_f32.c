@@ -9,20 +9,6 @@ typedef struct {
     uint32_t step, row, b;
 } step_t;
 
-/* The reset gate of a unit, where it is on the state: from the hidden gates of all units. */
-static inline void reset_of_step(const step_t *s, uint32_t u) {
-    const gru_recurrence_grad_f32_args_t *p = s->p;
-    const uint32_t at = s->b * p->hidden + u, wide = s->b * 3 * p->hidden;
-    float *place = p->state + (1 - (s->step & 1)) * p->state_p + wide, of_reset = 0.0f;
-    gate_products(&of_reset, 1, place + 2 * p->hidden, 0, p->r + 2 * p->r_g + u, p->r_g, p->r_h, p->hidden);
-    const float r = p->gates[s->row * p->gates_t + s->b * p->gates_b + p->gates_s + u];
-    const float dr = of_reset * p->before[s->row * p->before_t + s->b * p->before_b + u] * (r * (1.0f - r));
-    p->dx[s->row * p->dx_t + s->b * p->dx_b + p->dx_g + u] = dr;
-    if (p->dq) p->dq[s->row * p->dq_t + s->b * p->dq_b + p->dq_g + u] = dr;
-    place[p->hidden + u] = dr;
-    p->dh[at] = __builtin_fmaf(of_reset, r, p->dh[at]);
-}
-
 static inline void unit_of_step(const step_t *s, uint32_t u) {
     const gru_recurrence_grad_f32_args_t *p = s->p;
     const uint32_t unit = p->first_unit + u, at = s->b * p->hidden + unit, wide = s->b * 3 * p->hidden;
@@ -30,8 +16,7 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
     float sums[3] = {0.0f, 0.0f, 0.0f}, dh = state_or_zero(p->dlast, at);
     if (s->step) {
         const float *dq = p->state + now + wide, *r = p->r + u;
-        if (p->after) gate_products(sums, 3, dq, p->hidden, r, p->r_g, p->r_h, p->hidden);
-        if (!p->after) gate_products(sums, 2, dq, p->hidden, r, p->r_g, p->r_h, p->hidden);
+        gate_products(sums, 3, dq, p->hidden, r, p->r_g, p->r_h, p->hidden);
         dh = ((sums[0] + sums[1]) + sums[2]) + p->dh[at];
     }
     if (p->dy) dh += p->dy[s->row * p->dy_t + s->b * p->dy_b + u];
@@ -39,12 +24,12 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
     const float z = gates[0], r = gates[p->gates_s], n = gates[2 * p->gates_s], gated = gates[3 * p->gates_s];
     const float h = p->before[s->row * p->before_t + s->b * p->before_b + u];
     const float dn = dh * (1.0f - z) * __builtin_fmaf(-n, n, 1.0f), dz = dh * (h - n) * (z * (1.0f - z));
-    const float dr = p->after ? dn * gated * (r * (1.0f - r)) : 0.0f, of_x[3] = {dz, dr, dn};
-    const float of_state[3] = {dz, dr, p->after ? dn * r : dn};
+    const float dr = dn * gated * (r * (1.0f - r)), of_x[3] = {dz, dr, dn}, of_state[3] = {dz, dr, dn * r};
     float *dx = p->dx + s->row * p->dx_t + s->b * p->dx_b + u, *place = p->state + wide + unit;
+    float *dq = p->dq + s->row * p->dq_t + s->b * p->dq_b + u;
     for (uint32_t k = 0; k < 3; k++) {
         dx[k * p->dx_g] = of_x[k];
-        if (p->dq) p->dq[s->row * p->dq_t + s->b * p->dq_b + k * p->dq_g + u] = of_state[k];
+        dq[k * p->dq_g] = of_state[k];
         if (s->step == 0) place[k * p->hidden] = 0.0f;
         place[p->state_p - now + k * p->hidden] = of_state[k];
     }
@@ -53,15 +38,12 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
 
 void gru_recurrence_grad_f32(const void *args) {
     const gru_recurrence_grad_f32_args_t *p = args;
-    const share_t share = step_share(p->time == 1 && !p->after ? 0 : p->time, p->batch, p->unit);
+    const share_t share = step_share(p->time, p->batch, p->unit);
     for (uint32_t t = 0; t < p->time; t++) {
         step_t s = {p, p->start + t, step_row(t, p->time, p->mirrored), 0};
         for (uint32_t i = share.begin; i < share.end; i++) {
-            const uint32_t u = i % p->unit;
             s.b = i / p->unit;
-            unit_of_step(&s, u);
-            if (u + 1 == p->unit && !p->after)
-                for (uint32_t k = 0; k < p->unit; k++) reset_of_step(&s, k);
+            unit_of_step(&s, i % p->unit);
         }
     }
 }

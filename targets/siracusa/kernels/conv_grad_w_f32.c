@@ -60,6 +60,22 @@ INLINE void inside_43(const float *dy, uint32_t dy_m, const float *x, uint32_t S
         : "t0", "t1", "t2", "t3", "t4", "ft0", "ft1", "ft2", "fa0", "fa1", "fa2", "fa3", "memory");
 }
 
+/* Two taps of four outputs. */
+INLINE void inside_42(const float *dy, uint32_t dy_m, const float *x, uint32_t S, uint32_t count, float s[4][4]) {
+    __asm__ volatile(
+        "mv t0, %[dy]\n add t1, t0, %[dy_m]\n add t2, t1, %[dy_m]\n add t3, t2, %[dy_m]\n mv t4, %[x]\n"
+        LOOP("%[count]", 19)
+        FLW("ft0", "t4", 0) FLW("fa0", "t0", 0) FLW("fa1", "t1", 0)
+        TAP(0, 0) FLW("fa2", "t2", 0) TAP(1, 0) FLW("fa3", "t3", 0) TAP(2, 0) FLW("ft1", "t4", 4)
+        TAP(3, 0) ADDI("t0", 4) TAP(0, 1) ADDI("t1", 4) TAP(1, 1) ADDI("t2", 4) TAP(2, 1) ADDI("t3", 4)
+        TAP(3, 1) ADD("t4", "%[S]")
+        LOOP_END(19)
+        : [s00] "+f"(s[0][0]), [s01] "+f"(s[0][1]), [s10] "+f"(s[1][0]), [s11] "+f"(s[1][1]), [s20] "+f"(s[2][0]),
+          [s21] "+f"(s[2][1]), [s30] "+f"(s[3][0]), [s31] "+f"(s[3][1])
+        : [dy] "r"(dy), [dy_m] "r"(4 * dy_m), [x] "r"(x), [S] "r"(S), [count] "r"(count)
+        : "t0", "t1", "t2", "t3", "t4", "ft0", "ft1", "fa0", "fa1", "fa2", "fa3", "memory");
+}
+
 /* Three taps of one output; neighbours in X share what they load. */
 INLINE void inside_13(const float *dy, const float *x, uint32_t S, uint32_t count, float s[4]) {
     if (S == 4 && count >= 2) {
@@ -86,7 +102,9 @@ INLINE void inside_13(const float *dy, const float *x, uint32_t S, uint32_t coun
 /* `count` columns with all taps inside X, S apart in X. */
 INLINE void inside(const uint32_t M, const uint32_t K, const float *dy[4], uint32_t dy_m, const float *x, uint32_t S,
                    uint32_t count, float s[4][4]) {
-    if (K == 3 && M == 4) {
+    if (K == 2 && M == 4) {
+        inside_42(dy[0], dy_m, x, 4 * S, count, s);
+    } else if (K == 3 && M == 4) {
         inside_43(dy[0], dy_m, x, 4 * S, count, s);
     } else if (K == 3 && M == 1) {
         inside_13(dy[0], x, 4 * S, count, s[0]);
@@ -156,15 +174,18 @@ typedef void (*block_t)(const view_t *v, const float *dy, const float *x, float 
         block(v, M, K, dy, x, dw);                                                                                    \
     }
 BLOCK(4, 1)
+BLOCK(4, 2)
 BLOCK(4, 3)
 BLOCK(4, 4)
 BLOCK(1, 1)
+BLOCK(1, 2)
 BLOCK(1, 3)
 BLOCK(1, 4)
 
 static inline block_t block_of(uint32_t M, uint32_t taps) {
     if (taps == 4) return M == 4 ? block_44 : block_14;
     if (taps == 3) return M == 4 ? block_43 : block_13;
+    if (taps == 2) return M == 4 ? block_42 : block_12;
     return M == 4 ? block_41 : block_11;
 }
 
@@ -236,7 +257,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
         const int32_t x_row = (top + (int32_t)(first * p->sh)) * (int32_t)p->x_h;
         v->row = first, v->rows = first < end ? end - first : 0;
         for (uint32_t kw = 0, some; kw < p->kw; kw += some) {
-            some = p->dw > 1 || p->kw - kw < 3 ? 1 : p->kw - kw == 3 ? 3 : 4;
+            some = p->dw > 1 ? 1 : hal_min(p->kw - kw, 4);
             v->left = p->left + (int32_t)(kw * p->dw);
             v->first = begins(v->left, (int32_t)p->sw, v->columns);
             v->end = ends(v->left + (int32_t)some - 1, (int32_t)p->sw, v->x_columns, v->columns);

@@ -7,6 +7,7 @@
 #include "gemm_f32.h"
 #include "gemm_block.h"
 #include "hal.h"
+#include "outer_rows.h"
 #include "products_f32.h"
 #include "pulp.h"
 
@@ -16,13 +17,16 @@ static inline const float *at(const float *base, uint32_t bytes) {
     return (const float *)((uintptr_t)base + bytes);
 }
 
-static inline int finishes(const gemm_f32_args_t *p) {
+static inline int scales(const gemm_f32_args_t *p) {
     const union {
         float value;
         uint32_t bits;
     } alpha = {p->alpha};
-    if (!p->last) return 0;
-    return p->c || p->relu || p->gate || alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
+    return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
+}
+
+static inline int finishes(const gemm_f32_args_t *p) {
+    return p->last && (p->c || p->relu || p->gate || scales(p));
 }
 
 /* The sum where all bits of the mask are set, else zero: a branch per output would take longer. */
@@ -43,15 +47,27 @@ static inline float activated(const gemm_f32_args_t *p, float sum, const float *
     return p->gate ? let_through(sum, *gate) : sum;
 }
 
+/* What is fused to four complete sums, where c and gate have them c_n and gate_n apart. */
+static inline void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
+                            uint32_t gate_n) {
+    const float alpha = p->alpha, beta = p->beta;
+    s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
+    if (p->c) {
+        s[0] = __builtin_fmaf(beta, c[0], s[0]), s[1] = __builtin_fmaf(beta, c[c_n], s[1]);
+        s[2] = __builtin_fmaf(beta, c[2 * c_n], s[2]), s[3] = __builtin_fmaf(beta, c[3 * c_n], s[3]);
+    }
+    if (p->relu) s[0] = rectified(s[0]), s[1] = rectified(s[1]), s[2] = rectified(s[2]), s[3] = rectified(s[3]);
+    if (p->gate) {
+        s[0] = let_through(s[0], g[0]), s[1] = let_through(s[1], g[gate_n]);
+        s[2] = let_through(s[2], g[2 * gate_n]), s[3] = let_through(s[3], g[3 * gate_n]);
+    }
+}
+
 /* The epilogue of four outputs whose sums lie in Y. */
 __attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y, const float *c, const float *gate) {
-    const float alpha = p->alpha, beta = p->beta;
-    const uint32_t c_n = p->c_n;
-    for (float *end = y + 4; y < end; y++, c += c_n, gate++) {
-        float sum = alpha * *y; /* by 1 as well: the bits stay */
-        if (p->c) sum = __builtin_fmaf(beta, *c, sum);
-        *y = activated(p, sum, gate);
-    }
+    float s[4] = {y[0], y[1], y[2], y[3]};
+    finish_4(p, s, c, p->c_n, gate, 1);
+    y[0] = s[0], y[1] = s[1], y[2] = s[2], y[3] = s[3];
 }
 
 /* ---- blocks of 4 x 4 ---- */
@@ -199,20 +215,7 @@ static inline __attribute__((always_inline)) void line_of(const uint32_t several
             add_4(&step, p->k, v, at(w, n * step.w_n), s);
             if (!p->first && !p->single) s[0] += to[0], s[1] += to[y_n], s[2] += to[2 * y_n], s[3] += to[3 * y_n];
         }
-        if (finished) {
-            const float alpha = p->alpha, beta = p->beta, *from = c + n * c_n;
-            s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha;
-            if (p->c) {
-                s[0] = __builtin_fmaf(beta, from[0], s[0]), s[1] = __builtin_fmaf(beta, from[c_n], s[1]);
-                s[2] = __builtin_fmaf(beta, from[2 * c_n], s[2]), s[3] = __builtin_fmaf(beta, from[3 * c_n], s[3]);
-            }
-            if (p->relu) s[0] = rectified(s[0]), s[1] = rectified(s[1]), s[2] = rectified(s[2]), s[3] = rectified(s[3]);
-            if (p->gate) {
-                const float *g = gate + n * gate_n;
-                s[0] = let_through(s[0], g[0]), s[1] = let_through(s[1], g[gate_n]);
-                s[2] = let_through(s[2], g[2 * gate_n]), s[3] = let_through(s[3], g[3 * gate_n]);
-            }
-        }
+        if (finished) finish_4(p, s, c + n * c_n, c_n, gate + n * gate_n, gate_n);
         to[0] = s[0], to[y_n] = s[1], to[2 * y_n] = s[2], to[3 * y_n] = s[3];
     }
     /* the last cores have the fewest fours; a column without a neighbour is its own */
@@ -263,40 +266,6 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
 
 /* ---- outer products ---- */
 
-#define PRODUCT(to, b) "fmadd.s " to ", ft1, " b ", ft0\n"
-
-/* Rows of 8 outputs: Y[m, n..n+7] = A[m] B[n..n+7]. Steps are bytes. */
-static inline void outer_8(const float *a, uint32_t a_m, const float *b, uint32_t b_n, float *y, uint32_t y_m,
-                           uint32_t rows) {
-    __asm__ volatile(
-        "fmv.w.x ft0, zero\n"
-        FLW("fa0", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa1", "%[b]", 0) ADD("%[b]", "%[b_n]")
-        FLW("fa2", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa3", "%[b]", 0) ADD("%[b]", "%[b_n]")
-        FLW("fa4", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa5", "%[b]", 0) ADD("%[b]", "%[b_n]")
-        FLW("fa6", "%[b]", 0) ADD("%[b]", "%[b_n]") FLW("fa7", "%[b]", 0)
-        LOOP("%[rows]", 19)
-        FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") PRODUCT("ft2", "fa0")
-        PRODUCT("ft3", "fa1") FSW("ft2", "%[y]", 0) PRODUCT("ft2", "fa2") FSW("ft3", "%[y]", 4)
-        PRODUCT("ft3", "fa3") FSW("ft2", "%[y]", 8) PRODUCT("ft2", "fa4") FSW("ft3", "%[y]", 12)
-        PRODUCT("ft3", "fa5") FSW("ft2", "%[y]", 16) PRODUCT("ft2", "fa6") FSW("ft3", "%[y]", 20)
-        PRODUCT("ft3", "fa7") FSW("ft2", "%[y]", 24) FSW("ft3", "%[y]", 28) ADD("%[y]", "%[y_m]")
-        LOOP_END(19)
-        : [a] "+&r"(a), [b] "+&r"(b), [y] "+&r"(y)
-        : [a_m] "r"(a_m), [b_n] "r"(b_n), [y_m] "r"(y_m), [rows] "r"(rows)
-        : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "memory");
-}
-
-static inline void outer_1(const float *a, uint32_t a_m, const float *b, float *y, uint32_t y_m, uint32_t rows) {
-    __asm__ volatile("fmv.w.x ft0, zero\n" FLW("fa0", "%[b]", 0)
-                     LOOP("%[rows]", 5)
-                     FLW("ft1", "%[a]", 0) ADD("%[a]", "%[a_m]") PRODUCT("ft2", "fa0") FSW("ft2", "%[y]", 0)
-                     ADD("%[y]", "%[y_m]")
-                     LOOP_END(5)
-                     : [a] "+&r"(a), [y] "+&r"(y)
-                     : [b] "r"(b), [a_m] "r"(a_m), [y_m] "r"(y_m), [rows] "r"(rows)
-                     : "ft0", "ft1", "ft2", "fa0", "memory");
-}
-
 /* Strips of eight columns and what is left of them: every core takes some rows of each, or, where they can be dealt out
  * evenly or there are too few rows, whole strips. */
 __attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
@@ -316,30 +285,69 @@ __attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const floa
     for (; n > 0; n--, b = at(b, b_n), y++) outer_1(a, a_m, b, y, y_m, rows);
 }
 
+/* Strips of four columns, dealt out in the same way. */
+__attribute__((noinline)) static void added(const gemm_f32_args_t *p, const float *a, const float *b, const float *c,
+                                            float *y) {
+    const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 2, b_n = 4 * p->b_n, m = p->m;
+    uint32_t a_m = 4 * p->a_m, c_m = 4 * p->c_m, y_m = 4 * p->y_m, n = p->n;
+    const float beta = p->beta;
+    if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
+        for (uint32_t i = 4 * id; i < 4 * strips; i += 4 * cores)
+            added_4(a, a_m, at(b, i * b_n), b_n, c + i, c_m, y + i, y_m, m, beta);
+        n &= 3;
+        if (n == 0) return;
+        b = at(b, 4 * strips * b_n), c += 4 * strips, y += 4 * strips;
+    }
+    if (id >= m) return;
+    const uint32_t rows = turns_of(m - id, cores);
+    a = at(a, id * a_m), c += id * p->c_m, y += id * p->y_m;
+    a_m *= cores, c_m *= cores, y_m *= cores;
+    for (; n >= 4; n -= 4, b = at(b, 4 * b_n), c += 4, y += 4)
+        added_4(a, a_m, b, b_n, c, c_m, y, y_m, rows, beta);
+    for (; n > 0; n--, b = at(b, b_n), c++, y++) added_1(a, a_m, b, c, c_m, y, y_m, rows, beta);
+}
+
+/* How a call of one product per output ends: there is nothing to do besides, a C of neighbours is to be added, or more. */
+enum { NO_OUTER, OUTER, ADDED };
+
+static inline uint32_t outer_form(const gemm_f32_args_t *p) {
+    if (p->k != 1 || !p->first) return NO_OUTER;
+    if (!finishes(p)) return OUTER;
+    return p->c && p->c_n == 1 && !p->relu && !p->gate && !scales(p) ? ADDED : NO_OUTER;
+}
+
+static inline void outer_of(const gemm_f32_args_t *p, uint32_t form, const float *a, const float *b, const float *c,
+                            float *y) {
+    if (form == ADDED)
+        added(p, a, b, c, y);
+    else
+        outer(p, a, b, y);
+}
+
 /* What is not one product of a single batch. */
-__attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t is_outer) {
+__attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t form) {
     const uint32_t tall = p->m >= 4 && p->n >= 4, row = tall ? p->m & ~3u : 0, column = p->n & ~3u;
     const float *a = p->a, *b = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;
     for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b)
-        if (is_outer)
-            outer(p, a, b, y);
+        if (form)
+            outer_of(p, form, a, b, c, y);
         else {
             for (uint32_t m = row; m < p->m; m++)
                 line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
             for (uint32_t n = column; n < p->n && tall; n++)
                 line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
         }
-    if (tall && !is_outer) blocks(p);
+    if (tall && !form) blocks(p);
 }
 
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
-    const uint32_t is_outer = p->k == 1 && p->first && !finishes(p);
-    if (p->batch != 1 || (p->m != 1 && !is_outer))
-        batches(p, is_outer);
-    else if (is_outer)
-        outer(p, p->a, p->b, p->y);
+    const uint32_t form = outer_form(p);
+    if (p->batch != 1 || (p->m != 1 && !form))
+        batches(p, form);
+    else if (form)
+        outer_of(p, form, p->a, p->b, p->c, p->y);
     else
         line(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
 }

@@ -1,6 +1,7 @@
 /* Y = sum of X over r0..r2, for each index of k0..k2, divided by count; the portable kernel defines the order.
  *
- * Neighbouring sums over one loop run four at a time where there are enough for all cores; the others one by one. */
+ * Neighbouring sums over one loop run four at a time where there are enough for all cores; those of windows of two by two,
+ * which the gradient of an image of twice the size has, in a loop of their own; the others one by one. */
 #include "reduce_f32.h"
 #include "block_sum.h"
 #include "flat.h"
@@ -190,10 +191,38 @@ static __attribute__((noinline)) void long_sums(const reduce_f32_args_t *p) {
     }
 }
 
+#define SUM_OF(a, b) "fadd.s " a ", " a ", " b "\n"
+
+/* Lines of sums over two neighbours of two rows each; a core has lines of its own. That a sum begins at +0 is made up for in
+ * the end: only one of four -0 is another without. */
+static __attribute__((noinline)) void windows(const reduce_f32_args_t *p, float inverse) {
+    const share_t share = share_of(p->k1);
+    if (share.begin == share.end) return;
+    const float *x = p->x + share.begin * p->x_k1, *below = x + p->x_r1;
+    float *y = p->y + share.begin * p->y_k1;
+    __asm__ volatile("fmv.w.x ft4, zero\n" LOOP_OUTER("%[lines]", 16) LOOP("%[count]", 12)
+                     FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[below]", 0) SUM_OF("ft0", "ft1")
+                     FLW("ft3", "%[below]", 4) SUM_OF("ft0", "ft2") ADD("%[x]", "%[next]") SUM_OF("ft0", "ft3")
+                     ADD("%[below]", "%[next]") "fmadd.s ft0, ft0, %[inverse], ft4\n"
+                     FSW("ft0", "%[y]", 0) ADDI("%[y]", 4) LOOP_END(12)
+                     ADD("%[x]", "%[x_line]") ADD("%[below]", "%[x_line]") ADD("%[y]", "%[y_line]") LOOP_OUTER_END(16)
+                     : [x] "+&r"(x), [below] "+&r"(below), [y] "+&r"(y)
+                     : [next] "r"(4 * p->x_k2), [count] "r"(p->k2), [inverse] "f"(inverse),
+                       [lines] "r"(share.end - share.begin), [x_line] "r"(4 * (p->x_k1 - p->k2 * p->x_k2)),
+                       [y_line] "r"(4 * (p->y_k1 - p->k2))
+                     : "ft0", "ft1", "ft2", "ft3", "ft4", "memory");
+}
+
 void reduce_f32(const void *args) {
     const reduce_f32_args_t *p = args;
+    float inverse;
     if (p->carry) {
         long_sums(p);
+        return;
+    }
+    if (p->r1 == 2 && p->r2 == 2 && p->k0 * p->r0 == 1 && p->x_r2 == 1 && p->first && p->last && p->k2 > 0 &&
+        inverse_of_power(p->count, &inverse)) {
+        windows(p, inverse);
         return;
     }
     const uint32_t cores = hal_core_count(), id = hal_core_id(), outer = p->k0 * p->k1, step = 4 * p->x_r2;

@@ -128,6 +128,7 @@ def shown(path: Path) -> str:
     lines += [f"nan in {t.name}" for t in inside if t.data_type == onnx.TensorProto.FLOAT and _has_nan(t)]
     if model.functions:
         lines.append("functions " + " ".join(f"{f.domain}.{f.name}" for f in model.functions))
+        lines += [_node_line(node) for f in model.functions for node in f.node]
     return "\n".join(line[:400] for line in lines)
 
 

@@ -1,0 +1,1 @@
+"""The HAL that docs/porting.md shows, and faults in it."""

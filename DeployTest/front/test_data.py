@@ -1,0 +1,138 @@
+"""What a module is trained on: the same samples in all the forms in which people have them give the same bits."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deployer.core.errors import DatasetMismatch, FileProblem
+from DeployTest.fitting.test_images import HEIGHT, WIDTH, folder
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+front: Any = importlib.import_module("deployer.torch")
+read: Any = importlib.import_module("deployer.torch.data").read_columns
+nn, utils = torch.nn, torch.utils.data
+
+
+class Two(nn.Module):
+    """Takes two inputs, the second of which may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x: Any, scale: Any = None) -> Any:
+        """Scores."""
+        return self.layer(x if scale is None else x * scale)
+
+
+class Pairs:
+    """A data set of the kind that torchvision has: a sample and its label by number, and the names of classes."""
+
+    classes = ("cat", "dog")
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if index >= len(self.x):
+            raise IndexError(index)
+        return self.x[index], int(self.y[index])
+
+
+class Stream(utils.IterableDataset):
+    """A data set without numbers."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+
+    def __iter__(self) -> Iterator[tuple[Any, int]]:
+        return (self.pairs[i] for i in range(len(self.pairs)))
+
+
+def test_forms(tmp_path: Path) -> None:
+    """Arrays, tensors, loaders, data sets, generators, mappings and files; names of classes come along."""
+    x, y = torch.arange(15.0).reshape(5, 3) / 7, torch.tensor([0, 1, 1, 0, 1])
+    pairs, arrays = Pairs(x, y), {"labels": y.numpy(), "x": x.numpy()}
+    np.savez(tmp_path / "data.npz", **arrays)
+    lines = (f"{a},{b},{c},{n}\n" for (a, b, c), n in zip(x.tolist(), y.tolist(), strict=True))
+    (tmp_path / "data.csv").write_text("".join(lines))
+    forms: dict[str, Any] = {
+        "tuple": (x, y),
+        "numpy": (x.numpy(), y.numpy()),
+        "loader": utils.DataLoader(utils.TensorDataset(x, y), batch_size=2),
+        "loader of pairs": utils.DataLoader(pairs, batch_size=4),
+        "data set": utils.TensorDataset(x, y),
+        "subset": utils.Subset(utils.TensorDataset(x, y), range(5)),
+        "by number": pairs,
+        "stream": Stream(pairs),
+        "generator": ((x[i : i + 2], y[i : i + 2]) for i in (0, 2, 4)),
+        "list of batches": [(x[:3], y[:3]), (x[3:], y[3:])],
+        "mapping": arrays,
+        "batches by name": [{n: a[:3] for n, a in arrays.items()}, {n: a[3:] for n, a in arrays.items()}],
+        "npz": tmp_path / "data.npz",
+        "csv": str(tmp_path / "data.csv"),
+    }
+    for name, data in forms.items():
+        columns = read(data, Two(), pytest.fail)
+        assert np.array_equal(columns.arrays[0], x.numpy()), name
+        assert (columns.arrays[1].tolist(), columns.arrays[1].dtype) == (y.tolist(), np.int64), name
+        assert columns.classes == (Pairs.classes if name == "by number" else ()), name
+
+
+def test_arrays_by_the_names_of_arguments() -> None:
+    """One with a default may be left out; others, and more than one target, are refused; spare ones are named."""
+    x = np.ones((4, 3), np.float32)
+    labels, told = np.arange(4) % 2, []
+    columns = read({"labels": labels, "scale": 2 * x, "x": x, "id": labels}, Two(), told.append)
+    assert [array.flat[0] for array in columns.arrays] == [1, 2, 0]
+    assert "'id'" in str(told[0])
+    for data in ({"labels": labels}, {"x": x}, {"x": x, "labels": labels, "target": x}, [{"y": x, "labels": labels}]):
+        with pytest.raises(DatasetMismatch, match="has not the arrays that the module takes"):
+            read(data, Two(), pytest.fail)
+    with pytest.raises(DatasetMismatch, match="data of type int gives no samples"):
+        read(3, Two(), pytest.fail)
+    with pytest.raises(DatasetMismatch, match="no labels or target"):
+        read(x, Two(), pytest.fail)
+
+
+def test_pictures(tmp_path: Path) -> None:
+    """A data set that gives pictures says what it needs; a folder is read, gray where its first image is."""
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    with pytest.raises(DatasetMismatch, match="no tensor and no number") as caught:
+        read(Pairs([images.new("RGB", (2, 2))] * 2, [0, 1]), Two(), pytest.fail)
+    assert "ToTensor" in caught.value.hint
+    columns = read(folder(tmp_path / "both"), Two(), pytest.fail)
+    assert columns.arrays[0].shape == (2, 3, HEIGHT, WIDTH), "the first is the cat's, in colours"
+    assert (columns.arrays[1].tolist(), columns.classes) == ([0, 1], ("cat", "dog"))
+    (tmp_path / "both/cat/a.PNG").write_bytes((tmp_path / "both/dog/b.png").read_bytes())
+    assert read(tmp_path / "both", Two(), pytest.fail).arrays[0].shape == (2, 1, HEIGHT, WIDTH)
+    (tmp_path / "both/cat/a.PNG").write_bytes(b"no picture")
+    with pytest.raises(FileProblem, match="is damaged or no image"):
+        read(tmp_path / "both", Two(), pytest.fail)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FileProblem, match="is empty"):
+        read(tmp_path / "none", Two(), pytest.fail)
+
+
+def test_train(tmp_path: Path) -> None:
+    """A folder of images and a data set train to the bits of their arrays, with validation in the same forms."""
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(3 * HEIGHT * WIDTH, 2))
+    images = folder(tmp_path)
+    x, y = read(images, module, pytest.fail).arrays
+    options = {"batch": 2, "epochs": 2, "checks": 1}
+    one = front.train(module, images, "cross_entropy", validation=images, **options)
+    two = front.train(module, Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
+    three = front.train(module, (x, y), "cross_entropy", validation=Pairs(torch.from_numpy(x), y), **options)
+    assert one.losses == two.losses == three.losses
+    assert one.rows == two.rows == three.rows
+    assert (one.classes, two.classes, three.classes) == (("cat", "dog"), ("cat", "dog"), ())

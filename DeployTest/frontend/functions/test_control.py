@@ -1,0 +1,182 @@
+"""Nodes with graphs inside: ONNX Runtime's values where shapes and constants say what is computed, else an error."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import parser
+
+from deployer.core.errors import UserError
+from deployer.core.ir import Program
+from deployer.frontend import check, parse
+from deployer.frontend.functions import control
+from deployer.training.train_graph import build_train_graph
+from deployer.verify.reference import run_inference
+from DeployTest.support.graphs.built_cases import check_differences, opened
+from DeployTest.support.graphs.small_graphs import ops, raises
+from DeployTest.support.tolerances import assert_close
+
+pytestmark = [pytest.mark.host, pytest.mark.models]
+
+ROWS, WIDTH = 3, 2
+HEAD = '<ir_version: 10, opset_import: ["" : 20]> agraph '
+MODEL = f"""{HEAD}(float[{ROWS},{WIDTH}] x) => (float[{ROWS},{WIDTH},{WIDTH}] y)
+<float[{WIDTH},{WIDTH}] w = {{0.5, -0.25, 0.75, 0.375}}, float[{WIDTH}] b = {{0.125, -0.5}}, int64 two = {{2}},
+ float[{WIDTH}] first = {{0.0, 0.25}}, int64 turns = {{2}}, bool on = {{1}}> {{
+    rows = Shape <start = 0, end = 1> (x)
+    many = Greater (rows, two)
+    scaled = If (many) <
+        then_branch = g () => (h) <float[{WIDTH}] s = {{0.5, 2.0}}> {{ a = Mul (x, s) h = Add (a, b) }},
+        else_branch = g () => (h) {{ h = Identity (x) }}>
+    last, sums = Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_directions = [1], body =
+        g (float[{WIDTH}] s, float[{WIDTH}] row) => (float[{WIDTH}] t, float[{WIDTH}] o)
+        {{ t = Add (s, row) p = Mul (t, b) o = Tanh (p) }}> (first, scaled)
+    end, stack = Loop <body = g (int64 i, bool go, float[{ROWS},{WIDTH}] s) =>
+        (bool on_, float[{ROWS},{WIDTH}] t, float[{ROWS},{WIDTH}] o) {{
+        on_ = Identity (go)
+        zero = Constant <value_int = 0> ()
+        even = Equal (i, zero)
+        t = If (even) <then_branch = g () => (v) {{ v = MatMul (s, w) }},
+                       else_branch = g () => (v) {{ r = Add (s, b) v = Add (r, last) }}>
+        o = Sigmoid (t)
+    }}> (turns, on, sums)
+    axis = Constant <value_ints = [2]> ()
+    wide = Unsqueeze (end, axis)
+    turned = Transpose <perm = [1, 2, 0]> (stack)
+    y = Add (turned, wide)
+}}"""
+
+
+def saved(folder: Path, text: str) -> Path:
+    """The file of a model in ONNX's textual form."""
+    path = folder / "network.onnx"
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    return path
+
+
+def read(folder: Path, text: str, notes: list[str] | None = None) -> Program:
+    """The program of such a model; what is said of it goes into `notes`."""
+    said: list[str] = [] if notes is None else notes
+    source = parse.read_graphs(saved(folder, text), None)
+    return check.check_program(source, warn=lambda warning: said.append(warning.cause))
+
+
+def test_values(tmp_path: Path) -> None:
+    """A branch by a shape, slices from the last one on, turns with a branch by their number, captured values."""
+    notes: list[str] = []
+    program = read(tmp_path, MODEL, notes)
+    x = np.random.default_rng(1).standard_normal((ROWS, WIDTH)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"))
+    assert_close("Gemm", run_inference(program, {"x": x})["y"], session.run(None, {"x": x})[0])
+    told = [note.partition(": ")[2] for note in notes]
+    assert told == [
+        "then_branch alone is computed: no input changes the condition",
+        f"its {ROWS} turns are written out",
+        "its 2 turns are written out: no input changes their number",
+    ]
+
+
+def test_gradients(tmp_path: Path) -> None:
+    """Through all of it, as central differences have them; a weight of a branch is a constant of the model."""
+    report = build_train_graph(saved(tmp_path, MODEL), "mse", "sgd", 0.1, "", tmp_path)
+    assert {"w", "b", "first"} <= set(report.trained)
+    check_differences(*opened(report.train))
+
+
+ENDS = "(float[2] x, int64 n, bool c) => (float[2] y)"
+TURN = "g (int64 i, bool go, float[2] s) => (bool go, float[2] t)"
+ON = "<bool on = {1}>"
+ELSE = "else_branch = g () => (x) {}> }"
+REFUSED = {
+    "condition": (
+        f"{{ y = If (c) <then_branch = g () => (v) {{ v = Relu (x) }}, {ELSE}",
+        "input 0 ('c'), its condition, is computed at run time",
+    ),
+    "count": (
+        f"{{ y = Loop (n, , x) <body = {TURN} {{ t = Relu (s) }}> }}",
+        "input 0 ('n'), the number of its turns, is computed",
+    ),
+    "end": (
+        "<int64 m = {3}> { y = Loop (m, , x) <body = g (int64 i, bool go, float[2] s) => (bool e, float[2] t) {"
+        " t = Relu (s) r = ReduceMax <keepdims = 0> (t) k = Constant <value_float = 0.5> () e = Less (r, k) }> }",
+        "whether it goes on after turn 1 is computed at run time",
+    ),
+    "turns": (
+        f"<int64 m = {{1025}}> {{ y = Loop (m, , x) <body = {TURN} {{ t = Relu (s) }}> }}",
+        "it takes 1025 turns, which are written out",
+    ),
+    "endless": (
+        f"{{ y = Loop (, , x) <body = {TURN} {{ t = Relu (s) }}> }}",
+        "graphs inside of nodes are written out more often than",
+    ),
+    "nested": (
+        f"<int64 m = {{10}}> {{ y = Loop (m, , x) <body = {TURN} {{"
+        f" t = Loop (m, , s) <body = {TURN} {{ t = Relu (s) }}> }}> }}",
+        "graphs inside of nodes are written out more often than",
+    ),
+    "none": (
+        "<int64 m = {0}> { z, o = Loop (m, , x) <body ="
+        " g (int64 i, bool go, float[2] s) => (bool go, float[2] t, float[2] t) { t = Relu (s) }>"
+        " y = ReduceSum <keepdims = 0> (o) }",
+        "it takes no turn, so its output 1 has no elements",
+    ),
+    "values": (
+        "<int64 m = {2}> { y = Loop (m, , x) <body = g (int64 i, bool go) => (bool go, float[2] t) { t = Relu (x) }> }",
+        "its graph 'body' takes 2 values and is given 3",
+    ),
+    "draws": (
+        "<bool on = {1}, float half = {0.5}>"
+        f" {{ y = If (on) <then_branch = g () => (v) {{ v = Dropout (x, half, on) }}, {ELSE}",
+        "it drops elements at random inside of another node",
+    ),
+    "order": (
+        f"{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (r) r = Neg (x) }}, {ELSE}",
+        "is not in order",
+    ),
+    "twice": (
+        f"{ON} {{ y = If (on) <then_branch = g () => (v) <float[2] v = {{1.0, 2.0}}> {{ v = Relu (x) }}, {ELSE}",
+        "has two producers of 'v'",
+    ),
+    "unmade": (
+        f"{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (lost) }}, {ELSE}",
+        "'lost' has no producer",
+    ),
+    "slices": (
+        "<float[3,2] a = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}, float k = {0.5}> { y, o = Scan <num_scan_inputs = 2, body ="
+        " g (float s, float p, float[2] q) => (float t, float[2] q) { t = Add (s, p) }> (k, x, a) }",
+        "its sequences have [2, 3] slices",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What the model's inputs would decide, what is too much, and faulty graphs, each by its reason."""
+    monkeypatch.setattr(control, "MOST_INNER", 24)
+    text, reason = REFUSED[name]
+    with raises(UserError, reason):
+        read(tmp_path, f"{HEAD}{ENDS} {text}")
+
+
+def test_what_is_not_computed_may_be_anything(tmp_path: Path) -> None:
+    """The operators of a branch that is not taken are not asked for."""
+    branches = "then_branch = g () => (v) { v = Relu (x) }, else_branch = g () => (v) { v = Det (x) }"
+    text = f"{ON} {{ y = If (on) <{branches}> }}"
+    assert ops(read(tmp_path, f"{HEAD}{ENDS} {text}")) == ["Relu"]
+
+
+def test_functions_with_graphs_inside(tmp_path: Path) -> None:
+    """A function of the file whose node has graphs that read the function's values and attributes."""
+    text = (
+        '<ir_version: 10, opset_import: ["" : 20, "own" : 1]> agraph (float[2] x) => (float[2] y)'
+        " { h = own.Leaky <slope = 0.25> (x) y = own.Leaky <slope = 0.5> (h) }"
+        ' <domain: "own", opset_import: ["" : 20]> Leaky <slope> (a) => (out) {'
+        " n = Size (a) two = Constant <value_int = 2> () few = Equal (n, two) m = Neg (a)"
+        " out = If (few) <then_branch = g () => (v) { v = LeakyRelu <alpha : float = @slope> (m) },"
+        " else_branch = g () => (v) { v = Identity (a) }> }"
+    )
+    program = read(tmp_path, text)
+    x = np.array([1.5, -2.0], np.float32)
+    session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"))
+    assert_close("Gemm", run_inference(program, {"x": x})["y"], session.run(None, {"x": x})[0])

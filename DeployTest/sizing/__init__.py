@@ -1,0 +1,1 @@
+"""What libraries take of boards."""

@@ -1,0 +1,130 @@
+"""Boards as data, and on which of them a training fits; each way to make it fit is compiled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.sizing.boards import BoardInvalid, boards, read_board
+from deployer.sizing.objects import available
+from DeployTest.firmware import nets
+from DeployTest.support.building.command_line import deployer, refused
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+NEEDED = {"stm32f446", "stm32f746", "stm32h743", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3", "apollo4"}
+OWN = """name = "a small board"
+core = "{core}"
+mhz = 100
+flash = {flash}
+source = "made up"
+
+[[memory]]
+name = "SRAM"
+bytes = {memory}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that another run compiled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def board_file(folder: Path, memory: int, flash: int = 1 << 20, core: str = "xtensa-lx7", more: str = "") -> Path:
+    """A board of one's own; its core has no compiler unless it is another one."""
+    path = folder / "small.toml"
+    path.write_text(OWN.format(core=core, flash=flash, memory=memory) + more)
+    return path
+
+
+def result(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+    """The last line of what `deployer fits --json` prints."""
+    capsys.readouterr()
+    assert deployer("fits", *words, "--json") == 0
+    record: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return record
+
+
+def test_boards() -> None:
+    """The boards are there, each with a source; energy has one of its own."""
+    found = {board.stem: board for board in boards()}
+    assert {*NEEDED, "siracusa"} <= found.keys()
+    assert all(board.source for board in found.values())
+    assert all(board.energy.source for board in found.values() if board.energy)
+    assert [memory.bytes for memory in found["stm32f446"].memories] == [128 * 1024]
+    assert found["siracusa"].target is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[", "is not TOML"),
+        ('name = "x"\nsource = ""', "'source' is no text"),
+        ('name = "x"\nsource = "y"\nweight = 1', "no key 'weight'"),
+        ('name = "x"\nsource = "y"', "either a core or a target"),
+        (
+            'name = "x"\nsource = "y"\ncore = "z80"\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"\nbytes = 1',
+            "no core 'z80'",
+        ),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = -1\nflash = 1', "mhz is -1"),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1', "no memory"),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"', "name, bytes"),
+    ],
+)
+def test_faulty_boards(text: str, why: str, tmp_path: Path) -> None:
+    """Each fault is named."""
+    (tmp_path / "board.toml").write_text(text)
+    with pytest.raises(BoardInvalid, match=why):
+        read_board(tmp_path / "board.toml")
+
+
+def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """RAM and constants are the library's; a board with a byte less does not fit, and a way that does is found."""
+    model, case = tmp_path / "dense_model.onnx", nets.dense_case(tmp_path / "case")
+    next(case.parent.glob("*.onnx")).rename(model)
+    assert deployer("package", case, "--name", "dense", "-o", tmp_path / "dense") == 0
+    sizes = json.loads((tmp_path / "dense/manifest.json").read_text())["bytes"]
+    fitting = result(capsys, case, "--board", board_file(tmp_path, sizes["struct"]))
+    [row] = fitting["boards"]
+    assert row["fits"]
+    assert (row["memory"], row["flash"]) == (sizes["struct"], sum(sizes.values()) - sizes["struct"])
+    assert row["unknown"] == ["code", "stack", "instructions"]
+    assert row["least_ms"] is row["instructions"] is row["least_uj"] is None
+    assert fitting["ways"] == []
+    small = board_file(tmp_path, sizes["struct"] - 1)
+    words = (model, "--optimizer", "adam", "--loss", "cross_entropy", "--board", small)
+    lacking = result(capsys, *words)
+    assert not lacking["boards"][0]["fits"]
+    assert "too many for SRAM" in lacking["boards"][0]["lacking"][0]
+    ways = {way["options"]: way for way in lacking["ways"]}
+    assert str(small.stem) in ways[r"--trainable '^(fc2\.weight|fc2\.bias)$'"]["boards"]
+    usual = result(capsys, model, "--loss", "cross_entropy", "--board", "esp32s3")["boards"][0]
+    assert ways["--optimizer sgd"]["memory"] == usual["memory"] < lacking["boards"][0]["memory"]
+    assert not ways["--optimizer sgd"]["boards"]
+    assert {"deployer train --fused", "--optimizer sgd"} < ways.keys()
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A board that is not there, and options that a case has decided."""
+    case = nets.dense_case(tmp_path / "case")
+    assert "there is no board 'pdp11'" in refused(capsys, "fits", case, "--board", "pdp11")
+    assert "--loss has no effect" in refused(capsys, "fits", case, "--loss", "mse")
+
+
+@pytest.mark.slow
+def test_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Code, stack and instructions by compiler and emulator; energy where the board says its current; again at once."""
+    core = next(board.core for board in boards() if board.stem == "nrf52840")
+    if core is None or not available(core):
+        pytest.skip("not installed: arm-none-eabi-gcc")
+    case = nets.normed_case(tmp_path / "case")
+    words = (case, "--board", "nrf52840", "--board", "stm32f446", "--board", "rp2040")
+    first = result(capsys, *words)
+    assert result(capsys, *words) == first
+    rows = {row["board"]: row for row in first["boards"]}
+    assert all(row["fits"] and row["unknown"] == [] for row in rows.values())
+    assert rows["nrf52840"]["instructions"] == rows["stm32f446"]["instructions"]
+    assert rows["rp2040"]["instructions"] > 2 * rows["stm32f446"]["instructions"], "products by integers"
+    assert rows["nrf52840"]["least_uj"] == pytest.approx(rows["nrf52840"]["least_ms"] * 9.9)
+    assert rows["stm32f446"]["least_uj"] is None

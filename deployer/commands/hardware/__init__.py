@@ -1,0 +1,1 @@
+"""Commands about machines: which boards a model fits on."""

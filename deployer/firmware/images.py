@@ -1,0 +1,114 @@
+"""Images of states as files: found in what a firmware sent or in a dump of its flash, judged, and made again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.core.errors import FileProblem
+from deployer.core.limits import IMAGE_BYTES
+from deployer.firmware.state import DIGEST, HEADER, KINDS, MAGIC, SLOT, SLOT_MAGIC, VERSION, fnv1a
+
+MOST_SLOTS = 16
+"""Beginnings of images in a file; flash has two slots for each model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """An image at a place of its file: its header's numbers, the bytes of its tensors, and what is wrong with it.
+
+    `number` is the save's, of an image in flash; `fault` is empty for an image that is whole.
+    """
+
+    at: int
+    number: int | None
+    kind: int
+    identity: int
+    length: int
+    passes: int
+    body: bytes
+    digest: int
+    fault: str
+
+    @property
+    def kind_name(self) -> str:
+        """What it holds, in a word."""
+        return KINDS[self.kind] if self.kind < len(KINDS) else f"kind {self.kind}"
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of a file; FileProblem where it is missing or larger than any flash."""
+    if not path.is_file():
+        raise FileProblem(f"{path} does not exist", hint="the path of an image, or of a dump of flash")
+    size = path.stat().st_size
+    if size > IMAGE_BYTES:
+        facts = [("size", f"{size} B"), ("at most", f"{IMAGE_BYTES} B")]
+        raise FileProblem(f"{path} is too large", facts, "a dump of the two slots alone")
+    return path.read_bytes()
+
+
+def find_images(path: Path) -> tuple[Image, ...]:
+    """The images of a file, whole and damaged: the one that it begins with, or those of slots of flash in it.
+
+    FileProblem where there are none, or more beginnings than flash has slots.
+    """
+    content = read_content(path)
+    found = (_image(content, 0, None),) if content.startswith(MAGIC) else tuple(_in_slots(path, content))
+    if not found:
+        facts = [("size", f"{len(content)} B"), ("looked for", f"{MAGIC.decode()!r} at 0, {SLOT_MAGIC.decode()!r}")]
+        raise FileProblem(f"{path} holds no image of a state", facts, "what save wrote, or a dump of the flash")
+    return found
+
+
+def newest_image(path: Path) -> Image:
+    """The image that a firmware would take from a file; FileProblem where none is whole."""
+    images = find_images(path)
+    whole = [image for image in images if not image.fault]
+    if not whole:
+        facts = [(f"at {image.at}", image.fault) for image in images]
+        raise FileProblem(f"{path} holds no whole image", facts, "another copy of it")
+    newest = whole[0]
+    for image in whole[1:]:
+        ahead = ((image.number or 0) - (newest.number or 0)) & 0xFFFFFFFF
+        newest = image if ahead >> 31 == 0 else newest
+    return newest
+
+
+def _in_slots(path: Path, content: bytes) -> Iterator[Image]:
+    """The images behind heads of slots whose digests are right; a whole image is not looked into."""
+    place, seen = content.find(SLOT_MAGIC), 0
+    while place >= 0:
+        behind = place + 1
+        if place + SLOT.size <= len(content):
+            _, number, digest = SLOT.unpack_from(content, place)
+            if digest == fnv1a(content[place : place + SLOT.size - DIGEST.size]):
+                seen += 1
+                if seen > MOST_SLOTS:
+                    facts = [("at most", str(MOST_SLOTS))]
+                    raise FileProblem(f"{path} holds too many images", facts, "a dump of the two slots alone")
+                image = _image(content, place + SLOT.size, number)
+                yield image
+                behind = place + SLOT.size + (0 if image.fault else image.length)
+        place = content.find(SLOT_MAGIC, behind)
+
+
+def _image(content: bytes, at: int, number: int | None) -> Image:
+    """The image that begins at a place."""
+    if len(content) - at < HEADER.size + DIGEST.size:
+        return Image(at, number, 0, 0, 0, 0, b"", 0, f"{len(content) - at} B are too few for a header and a digest")
+    magic, version, kind, identity, length, passes = HEADER.unpack_from(content, at)
+    fault, body, digest = "", b"", 0
+    if magic != MAGIC:
+        fault = "it does not begin as an image does"
+    elif version != VERSION:
+        fault = f"its format is {version}, and this compiler reads {VERSION}"
+    elif kind >= len(KINDS):
+        fault = f"there is no kind {kind}"
+    elif not HEADER.size + DIGEST.size <= length <= len(content) - at:
+        fault = f"it says that it has {length} B, and {len(content) - at} B are there"
+    else:
+        [digest] = DIGEST.unpack_from(content, at + length - DIGEST.size)
+        computed = fnv1a(content[at : at + length - DIGEST.size])
+        if computed != digest:
+            fault = f"its digest is {digest:016x}, and its bytes have {computed:016x}"
+        body = content[at + HEADER.size : at + length - DIGEST.size]
+    return Image(at, number, kind, identity, length, passes, body, digest, fault)

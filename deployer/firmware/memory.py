@@ -1,0 +1,73 @@
+"""Where a library's tensors lie: in its struct, packed anew without what is frozen, and frozen ones in constants.
+
+A plan of one memory has constants among its tensors, as its program loads them. A library's are in flash already: the
+struct has the other tensors alone, with the lifetimes that they have in the plan.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deployer.core.cost import rounded
+from deployer.core.errors import PlacementInfeasible
+from deployer.core.ir import Program
+from deployer.core.level import RESIDENT
+from deployer.core.plan import Home, Plan, target_of
+from deployer.firmware.state import WORD
+from deployer.tilers.addresses.placement import Item, place
+
+FROZEN = 1 << 30
+"""The first place among the constants, in words; a struct has fewer."""
+
+
+@dataclass(frozen=True)
+class MemoryLayout:
+    """Places of tensors and length of a struct, in words; `frozen` ones follow each other from `FROZEN` on."""
+
+    places: Mapping[str, int]
+    words: int
+    frozen: tuple[Home, ...]
+
+    @property
+    def frozen_words(self) -> int:
+        """Words of the constants."""
+        return sum(home.bytes for home in self.frozen) // WORD
+
+
+def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
+    """The layout of a plan of one memory; PlacementInfeasible where its struct takes more than `budget` bytes."""
+    frozen = tuple(home for home in plan.homes if _is_frozen(plan, program, home))
+    offsets, height = _packed(plan, [home for home in plan.homes if home not in frozen], budget)
+    if height > budget:
+        level = plan.levels[RESIDENT]
+        largest = sorted(plan.homes, key=lambda home: (home in frozen, -home.bytes, home.storage))[:3]
+        facts = [("needed", f"{height} B"), ("available", f"{budget} B")]
+        facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
+        cause = f"the tensors do not fit {level.name} of target {plan.options.target!r}"
+        raise PlacementInfeasible(cause, facts, f"--budget {level.name}={height}, or fewer trainable weights")
+    places = {storage: offset // WORD for storage, offset in offsets.items()}
+    following = FROZEN
+    for home in frozen:
+        places[home.storage] = following
+        following += home.bytes // WORD
+    return MemoryLayout(places, height // WORD, frozen)
+
+
+def _is_frozen(plan: Plan, program: Program, home: Home) -> bool:
+    """Whether nothing writes a tensor, and no kernel has a pointer to it by which it might."""
+    if program.tensors[home.storage].role != "constant":
+        return False
+    kernels = {step.kernel.symbol: step.kernel for step in plan.steps}
+    writers = {(symbol, arg) for symbol, kernel in kernels.items() for arg, _, written in kernel.pointers if written}
+    uses = [(step, operand) for step in plan.steps for operand in step.operands if operand.storage == home.storage]
+    return all(operand.mode == "in" and (step.kernel.symbol, operand.arg) not in writers for step, operand in uses)
+
+
+def _packed(plan: Plan, homes: list[Home], budget: int) -> tuple[dict[str, int], int]:
+    """Offset of each home, and the bytes of all: the plan's, where all of its tensors stay."""
+    if len(homes) == len(plan.homes):
+        base = plan.table_bytes
+        return {home.storage: home.offset - base for home in homes}, plan.levels[RESIDENT].peak - base
+    alignment = target_of(plan.options).alignment
+    items = [Item(home.storage, rounded(home.bytes, alignment), home.first, home.last) for home in homes]
+    placement = place(items, budget, alignment)
+    return placement.offsets, placement.height

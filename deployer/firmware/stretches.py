@@ -1,0 +1,71 @@
+"""How long a library computes without a way to stop: each step of a pass, an update, a prediction, by targets' costs.
+
+A step of a library is one call of a kernel on one core, so that its cycles are those of the cost model alone.
+"""
+
+from dataclasses import dataclass, replace
+
+from deployer.core import target as targets
+from deployer.core.cost import kernel_cycles
+from deployer.core.operator import operator_of
+from deployer.core.plan import Schedule, Step
+from deployer.core.safe_text import CText, code, markdown_code
+from deployer.core.target import Target
+
+MOST = 0xFFFFFFFF
+"""The largest number of cycles that a table has."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Predicted cycles on one core of a target: of all steps of a pass, and of the longest, which nothing divides.
+
+    `longest` is that step's name, `graphs` has the cycles of the graphs that run in one go.
+    """
+
+    target: str
+    pass_cycles: int
+    longest: str
+    longest_cycles: int
+    graphs: dict[str, int]
+
+    @property
+    def title(self) -> CText:
+        """The longest step, for a page."""
+        return markdown_code(self.longest)
+
+    @property
+    def others(self) -> tuple[tuple[CText, int], ...]:
+        """The graphs that run in one go, for a page."""
+        return tuple((code(name), cycles) for name, cycles in self.graphs.items())
+
+    @property
+    def machine(self) -> CText:
+        """The target's name, for a page."""
+        return markdown_code(self.target)
+
+
+def step_cycles(schedule: Schedule, graph: str, target: Target) -> tuple[int, ...]:
+    """The cycles of each step of a graph on one core of a target, at most `MOST`."""
+    single = replace(target, cores=1)
+    return tuple(min(_cycles(step, single), MOST) for step in schedule.steps if step.graph == graph)
+
+
+def _cycles(step: Step, target: Target) -> int:
+    work = operator_of(step.node).work(step.node, step.access, {dim.name: dim.size for dim in step.access.dims})
+    return target.step + kernel_cycles(target, step.kernel.symbol, work)
+
+
+def stretches(schedule: Schedule) -> tuple[Stretch, ...]:
+    """The stretches by each target whose costs were measured."""
+    measured = [name for name in targets.names() if targets.costs_file(name).is_file()]
+    return tuple(_stretch(schedule, targets.load(name)) for name in measured)
+
+
+def _stretch(schedule: Schedule, target: Target) -> Stretch:
+    first, *others = (graph.name for graph in schedule.program.graphs)
+    cycles = step_cycles(schedule, first, target)
+    names = [step.node.name for step in schedule.steps if step.graph == first]
+    longest = max(range(len(cycles)), key=lambda index: cycles[index])
+    rest = {name: sum(step_cycles(schedule, name, target)) for name in others}
+    return Stretch(target.name, sum(cycles), names[longest], cycles[longest], rest)

@@ -1,0 +1,164 @@
+"""The tensors of images, by the description that a library brings: its manifest and the state that it begins with."""
+
+import itertools
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deployer.core.errors import DatasetMismatch, FileProblem
+from deployer.core.ir import DTYPES, TensorType
+from deployer.core.limits import IMAGE_BYTES, RANK
+from deployer.core.operator import Array
+from deployer.core.safe_text import member_name
+from deployer.firmware.images import Image, newest_image
+from deployer.firmware.state import KINDS, WORD, sealed_image
+
+MANIFEST, FIRST = "manifest.json", "weights.bin"
+PASSES = "image.passes"
+"""The array of an archive that says how many passes wait for their update."""
+STATE, WEIGHTS, CHANGES = range(len(KINDS))
+_INDEX = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor of a model's state, by its name in the training graph."""
+
+    name: str
+    type: TensorType
+    is_weight: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """What a library says of its images: the tensors in order, numbers by kinds of images, and first contents.
+
+    `accumulate` is how many passes may wait for an update.
+    """
+
+    tensors: tuple[Saved, ...]
+    identities: tuple[int, ...]
+    accumulate: int
+    first: Mapping[str, Array]
+
+
+def read_library(folder: Path) -> Library:
+    """The description in a library's folder; FileProblem where it is missing, damaged, or of another library."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise FileProblem(f"{path} does not exist", hint="--library FOLDER, which `deployer package` made")
+    if path.stat().st_size > IMAGE_BYTES:
+        raise FileProblem(f"{path} is too large", [("at most", f"{IMAGE_BYTES} B")], "the folder of a library")
+    try:
+        library = _described(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        facts = [("cause", " ".join(str(error).split())[:200])]
+        raise FileProblem(f"{path} is no manifest of a library", facts, "package the case again") from None
+    image = newest_image(folder / FIRST)
+    if image.kind != STATE:
+        raise FileProblem(f"{folder / FIRST} holds {image.kind_name}, no state", hint="package the case again")
+    return replace(library, first=image_arrays(image, library, folder / FIRST))
+
+
+def _described(read: Any) -> Library:
+    """What a manifest says, without first contents; ValueError, TypeError or KeyError where it is none."""
+    identities = tuple(int(text, 16) for text in read["identities"])
+    if len(identities) != len(KINDS) or not all(0 <= number < 1 << 64 for number in identities):
+        raise ValueError("identities: one number of 64 bits for each kind of image")
+    tensors = tuple(_saved(row) for row in read["state"])
+    if len({tensor.name for tensor in tensors}) < len(tensors):
+        raise ValueError("state: a name comes twice")
+    if sum(tensor.type.bytes for tensor in tensors) > IMAGE_BYTES:
+        raise ValueError(f"state: more than {IMAGE_BYTES} B")
+    if type(read["accumulate"]) is not int or not 0 < read["accumulate"] < 1 << 32:
+        raise ValueError("accumulate: no count of passes")
+    return Library(tensors, identities, read["accumulate"], {})
+
+
+def _saved(row: Any) -> Saved:
+    name, dtype, shape, weight = row["name"], row["type"], row["shape"], row["weight"]
+    lengths = isinstance(shape, list) and len(shape) <= RANK and all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(name, str) or dtype not in DTYPES or not lengths or not isinstance(weight, bool):
+        raise ValueError(f"state: {str(row)[:80]} is no tensor")
+    return Saved(name, TensorType(dtype, tuple(shape)), weight)
+
+
+def image_arrays(image: Image, library: Library, origin: Path) -> dict[str, Array]:
+    """The tensors of an image by name, of changes all weights; DatasetMismatch where it is of another model."""
+    if image.identity != library.identities[image.kind]:
+        facts = [("the image's model", f"{image.identity:016x}"), ("library", f"{library.identities[image.kind]:016x}")]
+        facts.append(("compared", "names, types, frozen weights" + ", first weights" * (image.kind == CHANGES)))
+        raise DatasetMismatch(f"{origin} is of another model", facts, "--library FOLDER of the model that saved it")
+    if image.kind == CHANGES:
+        return _changed(image.body, library, origin)
+    held = [tensor for tensor in library.tensors if image.kind == STATE or tensor.is_weight]
+    ends = list(itertools.accumulate((tensor.type.bytes for tensor in held), initial=0))
+    if ends[-1] != len(image.body):
+        raise _unfit(origin, f"its tensors take {len(image.body)} B, and the library's {ends[-1]} B")
+    return {tensor.name: _array(image.body[at:], tensor.type) for tensor, at in zip(held, ends, strict=False)}
+
+
+def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
+    arrays = {tensor.name: library.first[tensor.name] for tensor in library.tensors if tensor.is_weight}
+    place, following = 0, 0
+    while place < len(body):
+        [index] = _INDEX.unpack_from(body, place) if len(body) - place >= WORD else [len(library.tensors)]
+        place += WORD
+        if not following <= index < len(library.tensors) or not library.tensors[index].is_weight:
+            raise _unfit(origin, f"at byte {place} of its tensors stands number {index}, which is no further weight")
+        tensor, following = library.tensors[index], index + 1
+        if tensor.type.bytes > len(body) - place:
+            raise _unfit(origin, f"of weight {index}, {len(body) - place} B of {tensor.type.bytes} B are there")
+        arrays[tensor.name] = _array(body[place:], tensor.type)
+        place += tensor.type.bytes
+    return arrays
+
+
+def _unfit(origin: Path, cause: str) -> FileProblem:
+    return FileProblem(f"{origin}: {cause}", hint="another copy of it")
+
+
+def _array(content: bytes, kind: TensorType) -> Array:
+    return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size).reshape(kind.shape)
+
+
+def make_image(kind: int, arrays: Mapping[str, Array], passes: int, library: Library, origin: Path) -> bytes:
+    """An image with these tensors; those that are missing are as at first.
+
+    DatasetMismatch where a shape or a type does not fit, or no array is a tensor of the image.
+    """
+    body, taken = bytearray(), 0
+    for index, tensor in enumerate(library.tensors):
+        if kind != STATE and not tensor.is_weight:
+            continue
+        first = library.first[tensor.name]
+        key = next((key for key in (tensor.name, member_name(tensor.name)) if key in arrays), None)
+        array = first if key is None else _fitting(tensor, arrays[key], origin)
+        taken += key is not None
+        if kind == CHANGES and array.tobytes() == first.tobytes():
+            continue
+        body += (_INDEX.pack(index) if kind == CHANGES else b"") + array.tobytes()
+    if not taken:
+        names = ", ".join(tensor.name for tensor in library.tensors)
+        facts = [("library", names), ("arrays", ", ".join(arrays))]
+        raise DatasetMismatch(f"{origin} has no tensor of the library", facts, "arrays by the names of tensors")
+    return sealed_image(kind, library.identities[kind], passes, bytes(body))
+
+
+def _fitting(tensor: Saved, array: Array, origin: Path) -> Array:
+    own = np.dtype(tensor.type.dtype).newbyteorder("<")
+    facts = [("in the library", str(tensor.type)), ("in the file", f"{array.dtype}{list(array.shape)}")]
+    if array.shape != tensor.type.shape and not array.size == tensor.type.size == 1:
+        raise DatasetMismatch(f"{origin}: {tensor.name!r} has another shape", facts)
+    if not np.can_cast(array.dtype, own, "same_kind"):
+        raise DatasetMismatch(f"{origin}: {tensor.name!r} has another type", facts)
+    with np.errstate(over="ignore"):
+        cast = array.astype(own)
+    if own.kind == "i" and (cast != array).any():
+        raise DatasetMismatch(f"{origin}: {tensor.name!r} holds a number that {own} does not", facts)
+    return np.ascontiguousarray(cast).reshape(tensor.type.shape)

@@ -1,0 +1,94 @@
+"""Nodes with graphs inside, as the nodes of those graphs that are computed."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+from onnx import GraphProto, TensorProto
+
+from deployer.core.errors import DeployerWarning, GraphProblem
+from deployer.core.ir import Node
+from deployer.core.limits import too_large
+from deployer.core.operator import registry, unsupported
+from deployer.frontend.functions.bodies import Part, Scope, parts_of
+from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
+from deployer.frontend.node_checks import form_of
+from deployer.frontend.opsets import Imports
+from deployer.frontend.reader import tensor_constant
+from deployer.operators.control.control import Inner, Parts, controls
+
+MOST_INNER = 4096
+"""How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""
+
+
+def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
+    """The parts that stand for a node with graphs inside; each has to be read before the next one is asked for.
+
+    Raises UnsupportedOperator where what is computed depends on the model's inputs, GraphProblem for a faulty graph.
+    """
+    proto, imports = scope.graphs[node.name]
+    graphs = graphs_of(proto)
+    explicit = replace(node, inputs=node.inputs[: len(proto.input)])
+    parts = controls()[node.op].parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
+    results: tuple[str, ...] | None = None
+    while True:
+        try:
+            part = _next(node, parts, results)
+        except StopIteration as end:
+            if node.name in scope.own:
+                scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
+            return
+        results = ()
+        if isinstance(part, Inner):
+            if part.graph not in graphs:
+                raise unsupported(node, f"it has no graph {part.graph!r}", "a graph for each that the operator has")
+            results = yield from _graph(node, graphs[part.graph], part, imports, scope)
+        else:
+            versions = registry()[part.op].versions[-1:] if part.inputs else ()
+            yield Part(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
+
+
+def _next(node: Node, parts: Parts, results: tuple[str, ...] | None) -> Inner | Node:
+    with form_of(node):
+        return next(parts) if results is None else parts.send(results)
+
+
+def _graph(
+    node: Node, graph: GraphProto, call: Inner, imports: Imports, scope: Scope
+) -> Generator[Part, None, tuple[str, ...]]:
+    """The parts of a graph for one turn; ends with the names of its results."""
+    scope.turns += 1
+    if scope.turns > MOST_INNER:
+        raise too_large(node, "graphs inside of nodes are written out more often than", MOST_INNER)
+    if len(call.inputs) != len(graph.input):
+        why = f"its graph {call.graph!r} takes {len(graph.input)} values and is given {len(call.inputs)}"
+        raise unsupported(node, why, "a graph that takes as many")
+    prefix = f"{node.name[:LONGEST_PREFIX]}/{call.graph}"
+    values: dict[str, str] = {"": "", **dict(zip((value.name for value in graph.input), call.inputs, strict=True))}
+    for tensor in graph.initializer:
+        name = values[tensor.name] = scope.fresh(f"{prefix}/{tensor.name}")
+        constant = tensor_constant(name, tensor)
+        yield Part(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
+    own = {name for inner in graph.node for name in inner.output} - {""}
+    twice = sorted(own & values.keys())
+    if twice:
+        raise GraphProblem(f"graph {call.graph!r} of node {node.name!r} has two producers of {twice[0]!r}")
+
+    def value(name: str) -> str:
+        if name not in values:
+            values[name] = scope.fresh(f"{prefix}/{name}") if name in own else name
+        return values[name]
+
+    protos = copies(graph.node, prefix, value, scope.values)
+    results = tuple(value(result.name) for result in graph.output)
+    made = {value(name) for name in own}
+    for part in parts_of(node, protos, results, imports, scope):
+        early = sorted(made & set(part.node.inputs))
+        if early:
+            raise GraphProblem(
+                f"graph {call.graph!r} of node {node.name!r} is not in order",
+                [("node", part.node.name), ("reads", early[0])],
+                "each node behind those that make what it reads",
+            )
+        made -= set(part.node.outputs)
+        yield part
+    return results

@@ -1,0 +1,144 @@
+"""Boards and processor cores as data, from TOML files, of which each fault is named with its place."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deployer.core.artefact import from_jsonable
+from deployer.core.errors import OptionProblem, UserError
+from deployer.core.target import TARGETS_DIR, Target, load
+
+BOARDS, CORES = TARGETS_DIR / "boards", TARGETS_DIR / "cores"
+MOST_BYTES = 1 << 32
+"""What a 32-bit address reaches."""
+
+
+class BoardInvalid(UserError):
+    """A board's TOML does not describe a board."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A processor core: its C compiler with flags, and the machine of QEMU on which its programs run.
+
+    `issue` is the most instructions that it begins in a cycle. `code` and `data` are origin and bytes of the machine's
+    memories, `tick` nanoseconds of its clock. Without a compiler or a machine these are empty.
+    """
+
+    name: str
+    description: str
+    compiler: str
+    flags: tuple[str, ...]
+    issue: int
+    machine: str
+    code: tuple[int, ...]
+    data: tuple[int, ...]
+    tick: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory whose addresses follow each other, with its bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Power:
+    """The current of a core that computes, at a voltage, and who says so."""
+
+    milliamperes: float
+    volts: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board: a core with memories, or a target of the compiler with several levels.
+
+    `flash` are bytes for code and constants, `mhz` is the highest clock, `source` says where sizes are from.
+    """
+
+    stem: str
+    name: str
+    source: str
+    core: Core | None
+    target: Target | None
+    mhz: int
+    flash: int
+    memories: tuple[Memory, ...]
+    energy: Power | None
+
+
+@cache
+def cores() -> Mapping[str, Core]:
+    """All cores by name."""
+    path = CORES / "cores.toml"
+    return {name: _record(Core, {"name": name, **row}, f"{path}: [{name}]") for name, row in _table(path).items()}
+
+
+def core_of(name: str) -> Core:
+    """The core of that name; OptionProblem where there is none."""
+    if name not in cores():
+        raise OptionProblem(f"there is no core {name!r}", hint=f"one of {', '.join(sorted(cores()))}")
+    return cores()[name]
+
+
+def boards(folder: Path = BOARDS) -> tuple[Board, ...]:
+    """The boards of a folder in the order of their files' names; BoardInvalid for a faulty file."""
+    return tuple(read_board(path) for path in sorted(folder.glob("*.toml")))
+
+
+def read_board(path: Path) -> Board:
+    """The board of a file."""
+    raw = _table(path)
+    known = {"name", "source", "core", "target", "mhz", "flash", "memory", "energy"}
+    for key in sorted(set(raw) - known):
+        raise BoardInvalid(f"{path}: there is no key {key!r}", hint=f"one of {', '.join(sorted(known))}")
+    for key in ("name", "source"):
+        if not isinstance(raw.get(key), str) or not raw[key]:
+            raise BoardInvalid(f"{path}: {key!r} is no text", hint="each board says what it is and who says its sizes")
+    if ("core" in raw) == ("target" in raw):
+        raise BoardInvalid(f"{path}: a board has either a core or a target")
+    if "target" in raw:
+        return Board(path.stem, raw["name"], raw["source"], None, load(raw["target"]), 0, 0, (), None)
+    numbers = {key: _bytes(raw.get(key), f"{path}: {key}") for key in ("mhz", "flash")}
+    memories = [_record(Memory, row, f"{path}: memory") for row in raw.get("memory", [])]
+    if not memories:
+        raise BoardInvalid(f"{path}: the board has no memory", hint="a table [[memory]] with name and bytes")
+    for memory in memories:
+        _bytes(memory.bytes, f"{path}: {memory.name}")
+    energy = _record(Power, raw["energy"], f"{path}: energy") if "energy" in raw else None
+    core = cores().get(raw["core"])
+    if core is None:
+        raise BoardInvalid(f"{path}: there is no core {raw['core']!r}", hint=f"one of {', '.join(sorted(cores()))}")
+    largest = tuple(sorted(memories, key=lambda memory: -memory.bytes))
+    return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], largest, energy)
+
+
+def _bytes(value: object, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST_BYTES:
+        raise BoardInvalid(f"{where} is {value!r}, and no whole number from 1 to {MOST_BYTES}")
+    return value
+
+
+def _record(kind: type, row: Any, where: str) -> Any:
+    """An instance of a dataclass from a table."""
+    fields = kind.__annotations__
+    if not isinstance(row, dict) or set(row) != set(fields):
+        raise BoardInvalid(f"{where} is no table of {', '.join(fields)}")
+    try:
+        return kind(**{name: from_jsonable(fields[name], value) for name, value in row.items()})
+    except (TypeError, ValueError) as error:
+        raise BoardInvalid(f"{where}: {error}") from error
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BoardInvalid(f"{path} is not TOML", [("cause", str(error)[:200])]) from error

@@ -1,0 +1,110 @@
+"""The example of a library on QEMU: what it prints, and the instructions of a pass, an update and a prediction.
+
+Instructions are counted by QEMU's virtual time, where each takes a nanosecond (`-icount shift=0`); they are no cycles.
+The clock of the machine has ticks of some tens of nanoseconds, so counts are exact to that.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployer.core.errors import RunFailed, ToolMissing
+from deployer.firmware.sources import library_rules
+from deployer.sizing.boards import CORES, Core
+from deployer.sizing.cache import compiler_digest, key_of, remembered
+from deployer.sizing.objects import Files, Objects, run_tool
+
+EMULATOR = "qemu-system-arm"
+CALLS = ("_train_step", "_update", "_predict")
+SECONDS = 300
+_MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the example: what it prints, instructions of the first call of each kind, and its stack in bytes.
+
+    `instructions` are of a training pass, an update, a prediction; 0 where the library has none. `stack` is what these
+    calls had written at most, the program's own frames besides.
+    """
+
+    printed: str
+    instructions: tuple[int, int, int]
+    stack: int
+
+
+def can_run(core: Core) -> bool:
+    """Whether the machine of the core is installed."""
+    return bool(core.machine) and shutil.which(EMULATOR) is not None
+
+
+def run_example(files: Files, name: str, built: Objects) -> Run:
+    """Run the example of a compiled library; ToolMissing without QEMU, RunFailed where the program fails."""
+    core = built.core
+    if not can_run(core):
+        raise ToolMissing(f"core {core.name} needs {EMULATOR}", hint="apt-get install qemu-system-arm")
+    content = [f"{path}\n{text!r}" for path, text in sorted(files.items())]
+
+    def make() -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(files, name, built, Path(folder))
+
+    known = remembered(key_of([compiler_digest(), built.version, repr(core), *content]), make)
+    first, second, third = known["instructions"]
+    return Run(known["printed"], (first, second, third), known["stack"])
+
+
+def link_words(core: Core) -> list[str]:
+    """The flags that lay a program into the memories of the core's machine."""
+    places = dict(
+        zip(("code_origin", "code_bytes", "data_origin", "data_bytes"), (*core.code, *core.data), strict=True)
+    )
+    symbols = [f"-Wl,--defsym={symbol}={place}" for symbol, place in places.items()]
+    script = ["-Wl,--gc-sections", "-Wl,--no-warn-rwx-segments", "-nostartfiles", "-T", str(CORES / "link.ld")]
+    return [*script, *symbols, "--specs=rdimon.specs", "-lm"]
+
+
+def emulator_words(core: Core, program: Path) -> list[str]:
+    """The command that runs a program on the core's machine."""
+    shown = ["-nographic", "-monitor", "none", "-serial", "none", "-icount", "shift=0"]
+    semihosting = ["-semihosting-config", "enable=on,target=native", "-kernel", str(program)]
+    return [EMULATOR, "-M", core.machine, *shown, *semihosting]
+
+
+def compile_words(core: Core) -> list[str]:
+    """The compiler with the flags of programs, warnings aside."""
+    rules = library_rules()
+    return [core.compiler, f"-std=c{rules.standard}", rules.optimize, "-ffunction-sections", *rules.flags, *core.flags]
+
+
+def run_program(core: Core, program: Path) -> str:
+    """What a program prints on the core's machine; RunFailed where it does not end well."""
+    words = emulator_words(core, program)
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"the program did not end on {core.machine}", [("waited", f"{SECONDS} s")]) from error
+    if run.returncode:
+        raise RunFailed(f"the program ended with {run.returncode}", [("said", (run.stdout + run.stderr)[-2000:])])
+    return run.stdout
+
+
+def _run(files: Files, name: str, built: Objects, folder: Path) -> dict[str, Any]:
+    for path, text in files.items():
+        if path.startswith(("examples/", "include/")):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(str(text))
+    wrapped = [f"-Wl,--wrap={name}{call}" for call in CALLS]
+    own = ["-include", f"include/{name}.h", f"-DLIBRARY={name}", "-Iinclude", f"-I{CORES}"]
+    sources = ["examples/main.c", *(str(CORES / file) for file in ("start.c", "measure.c"))]
+    words = [*compile_words(built.core), *own, *sources, *map(str, built.paths), *wrapped, *link_words(built.core)]
+    run_tool([*words, "-o", "program.elf"], folder)
+    printed = run_program(built.core, folder / "program.elf")
+    rows = {call: (int(ticks), int(stack)) for call, ticks, stack in _MEASURED.findall(printed)}
+    counts = [round(rows[call][0] * built.core.tick) if call in rows else 0 for call in CALLS]
+    depth = max((stack for _, stack in rows.values()), default=0)
+    return {"printed": _MEASURED.sub("", printed), "instructions": counts, "stack": depth}

@@ -1,0 +1,114 @@
+"""What the training of a case takes: memory and constants by its plan, code, stack and instructions by core."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from deployer import pipeline
+from deployer.core.artefact import digest
+from deployer.core.errors import DeployerError, TilingInfeasible, Warn
+from deployer.core.level import RESIDENT
+from deployer.core.plan import Options
+from deployer.core.target import Target
+from deployer.firmware.library import library_files
+from deployer.firmware.sources import library_rules
+from deployer.pipeline import Case
+from deployer.sizing.boards import Core
+from deployer.sizing.cache import compiler_digest, key_of, remembered
+from deployer.sizing.emulated import can_run, run_example
+from deployer.sizing.material import material
+from deployer.sizing.objects import Files, available, compile_library
+
+CONSTANTS = ("words_", "step_")
+"""What tables of a library's first weights and steps begin with."""
+NAME = "model"
+"""The library's name here: sources of kernels are the same for all models, and compiled once."""
+
+
+@dataclass(frozen=True)
+class CoreNeeds:
+    """What a library takes on a core: bytes of code and of the deepest stack, instructions of a pass and an update.
+
+    None is what is not known, for want of a compiler or of an emulator.
+    """
+
+    code: int | None = None
+    stack: int | None = None
+    train: int | None = None
+    update: int | None = None
+
+
+@dataclass(frozen=True)
+class TargetNeeds:
+    """What the plan of a target with several memories takes: bytes by level, predicted cycles of a pass, an update.
+
+    `lacking` says why there is no plan.
+    """
+
+    levels: tuple[tuple[str, int, int], ...] = ()
+    train: int = 0
+    update: int = 0
+    lacking: str = ""
+
+
+class CaseNeeds:
+    """What a case takes; each machine is asked for once."""
+
+    def __init__(self, case: Case, warn: Warn) -> None:
+        """Plan the library of the case for one flat memory."""
+        self.case = case
+        self.files: Files = library_files(material(case, NAME, Options(target=library_rules().target), warn=warn))
+        sizes = json.loads(str(self.files["manifest.json"]))["bytes"]
+        self.memory = sizes.pop("struct")
+        self.constants = sum(sizes.values())
+
+    def on_core(self, core: Core, counted: bool = True) -> CoreNeeds:
+        """Code, stack and, where `counted`, instructions on a core."""
+        if not available(core):
+            return CoreNeeds()
+        built = compile_library(self.files, NAME, core)
+        weights = sum(row[0] for symbol, row in built.functions.items() if is_constant(symbol))
+        code, stack = built.total(0) - weights, None if built.stack.unbounded else built.stack.bytes
+        if not counted or not can_run(core):
+            return CoreNeeds(code, stack)
+        train, update, _ = run_example(self.files, NAME, built).instructions
+        return CoreNeeds(code, stack, train, update)
+
+    def on_target(self, target: Target) -> TargetNeeds:
+        """The plan of a target with several memories; what was planned before is not planned again."""
+        options = pipeline.accumulate_of(self.case, Options(target.name, outermost=target.levels[-1].name))
+        parts = [compiler_digest(), target.name, digest(self.case.program), repr(options)]
+
+        def make() -> dict[str, Any]:
+            try:
+                _, plan = pipeline.plan_program(self.case.program, options)
+            except TilingInfeasible as problem:
+                return {"levels": [], "train": 0, "update": 0, "lacking": problem.cause}
+            levels = [[level.name, level.peak, level.budget] for level in plan.levels]
+            first, *others = plan.graphs
+            return {
+                "levels": levels,
+                "train": plan.cycles(first),
+                "update": sum(map(plan.cycles, others)),
+                "lacking": "",
+            }
+
+        known = remembered(key_of(parts), make)
+        levels = tuple((name, peak, budget) for name, peak, budget in known["levels"])
+        return TargetNeeds(levels, known["train"], known["update"], known["lacking"])
+
+
+def is_constant(symbol: str) -> bool:
+    """Whether a symbol is one of the tables that the plan has counted: first weights, frozen ones, and steps."""
+    _, _, own = symbol.partition(":")
+    return own.startswith(CONSTANTS) or symbol == f"{NAME}_frozen"
+
+
+def fused_bytes(case: Case) -> int | None:
+    """The memory of tensors of a program whose pass and update are one graph; None where it cannot be."""
+    options = pipeline.accumulate_of(case, Options(target=library_rules().target, fused=True))
+    try:
+        _, plan = pipeline.plan_program(case.program, options)
+    except DeployerError:
+        return None
+    return plan.levels[RESIDENT].peak - plan.table_bytes

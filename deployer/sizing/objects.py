@@ -1,0 +1,124 @@
+"""A library compiled for a core: bytes of each function, the bound of its stack, and its objects."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deployer.core.errors import ToolFailed, ToolMissing
+from deployer.firmware.sources import library_rules
+from deployer.sizing.boards import Core
+from deployer.sizing.cache import cache_folder, keep, key_of, remembered
+from deployer.sizing.stack import CallGraph, StackBound, deepest, read_graph
+
+Files = Mapping[str, str | bytes]
+WRITTEN = ("-ffunction-sections", "-fdata-sections", "-fcallgraph-info=su")
+_SYMBOL = re.compile(r"^[0-9a-f]+ ([0-9a-f]+) (\w) (\S+)$", re.M)
+KINDS = {"t": "text", "r": "text", "d": "data", "b": "bss"}
+"""The section of a symbol by the letter that `nm` has for it; constants count as code, beside which they lie."""
+
+
+@dataclass(frozen=True)
+class Objects:
+    """A compiled library: bytes of text (with constants), data and bss by functions and in all, its stack, its files.
+
+    `functions` has a row of text, data and bss per symbol, constants and variables among them.
+    """
+
+    core: Core
+    version: str
+    functions: dict[str, tuple[int, int, int]]
+    stack: StackBound
+    paths: tuple[Path, ...]
+
+    def total(self, section: int) -> int:
+        """The bytes of a section: 0 is text, 1 data, 2 bss."""
+        return sum(row[section] for row in self.functions.values())
+
+
+def available(core: Core) -> bool:
+    """Whether the core's compiler is installed."""
+    return bool(core.compiler) and shutil.which(core.compiler) is not None
+
+
+@cache
+def version_of(compiler: str) -> str:
+    """The first line of what the compiler says of itself."""
+    return run_tool([compiler, "--version"]).splitlines()[0]
+
+
+def run_tool(words: list[str], folder: Path | None = None) -> str:
+    """What a tool prints; ToolFailed with its messages where it does not end well."""
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
+    except FileNotFoundError as error:
+        raise ToolMissing(f"{words[0]} is not installed", hint="install it, or leave out what needs it") from error
+    if run.returncode:
+        raise ToolFailed(f"{words[0]} failed", [("said", (run.stdout + run.stderr)[-2000:])])
+    return run.stdout
+
+
+def flags_of(core: Core) -> list[str]:
+    """How C is compiled for the core."""
+    rules = library_rules()
+    return [f"-std=c{rules.standard}", rules.optimize, *rules.flags, *core.flags, *WRITTEN]
+
+
+def compile_library(files: Files, name: str, core: Core) -> Objects:
+    """Compile the sources of a library; what has been compiled before is not compiled again."""
+    if not available(core):
+        raise ToolMissing(f"core {core.name} needs {core.compiler or 'a compiler that is not known here'}")
+    headers = {path: text for path, text in files.items() if path.endswith(".h") and not path.startswith("examples/")}
+    common = key_of([version_of(core.compiler), *flags_of(core), *(f"{p}\n{t!r}" for p, t in sorted(headers.items()))])
+    records = [
+        _compiled(core, common, path, str(text), headers)
+        for path, text in sorted(files.items())
+        if path.startswith("src/") and path.endswith(".c")
+    ]
+    functions: dict[str, tuple[int, int, int]] = {}
+    for record in records:
+        functions |= {symbol: (row[0], row[1], row[2]) for symbol, row in record["functions"].items()}
+    graph = read_graph(record["calls"] for record in records)
+    roots = _interface(graph, str(files[f"include/{name}.h"]), name)
+    paths = tuple(cache_folder() / f"{record['key']}.o" for record in records)
+    return Objects(core, version_of(core.compiler), functions, deepest(graph, roots), paths)
+
+
+def _interface(graph: CallGraph, header: str, name: str) -> list[str]:
+    """The functions of the library's header."""
+    declared = set(re.findall(rf"\b({name}_\w+)\(", header))
+    return sorted(declared & set(graph.frames))
+
+
+def _compiled(core: Core, common: str, path: str, text: str, headers: Files) -> dict[str, Any]:
+    key = key_of([common, path, text])
+
+    def make() -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            return _compile(core, key, path, text, headers, Path(folder))
+
+    record: dict[str, Any] = remembered(key, make)
+    return record if (cache_folder() / f"{key}.o").is_file() else make()
+
+
+def _compile(core: Core, key: str, path: str, text: str, headers: Files, folder: Path) -> dict[str, Any]:
+    for name, content in {**headers, path: text}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(str(content))
+    run_tool([core.compiler, *flags_of(core), "-Iinclude", "-c", path, "-o", "unit.o"], folder)
+    [calls] = [file.read_text() for file in folder.glob("*.ci")]
+    keep(cache_folder() / f"{key}.o", (folder / "unit.o").read_bytes())
+    listed = run_tool([core.compiler.replace("-gcc", "-nm"), "--print-size", "unit.o"], folder)
+    functions: dict[str, list[int]] = {}
+    sections = list(dict.fromkeys(KINDS.values()))
+    for size, letter, symbol in _SYMBOL.findall(listed):
+        kind = KINDS.get(letter.lower())
+        if kind is not None:
+            row = functions.setdefault(f"{Path(path).name}:{symbol}" if letter.islower() else symbol, [0, 0, 0])
+            row[sections.index(kind)] += int(size, 16)
+    return {"key": key, "functions": functions, "calls": calls}

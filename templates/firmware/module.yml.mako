@@ -1,0 +1,4 @@
+name: ${v.name}
+build:
+  cmake: zephyr
+  kconfig: zephyr/Kconfig

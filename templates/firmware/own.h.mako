@@ -1,0 +1,33 @@
+/* What the sources of ${v.name} share; users read include/${v.name}.h. */
+#ifndef ${v.upper}_OWN_H
+#define ${v.upper}_OWN_H
+
+#include "${v.name}.h"
+
+/* What the library takes for granted of itself; nothing unless a build says -D${v.upper}_ASSERTS. */
+#ifdef ${v.upper}_ASSERTS
+#include <assert.h>
+#define ${v.upper}_ASSERT(holds) assert(holds)
+#else
+#define ${v.upper}_ASSERT(holds) ((void)0)
+#endif
+
+#define NOWHERE UINT32_MAX
+#define READY ${v.ready}u
+
+static inline ${v.name}_status_t ${v.name}_ended(${v.name}_t *model, ${v.name}_status_t status) {
+    model->last = status;
+    return status;
+}
+
+static inline ${v.name}_status_t ${v.name}_usable(const ${v.name}_t *model) {
+    return !model ? ${v.upper}_ERROR_POINTER : model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
+}
+
+/* Whether the struct can be used, and no pass is under way. */
+static inline ${v.name}_status_t ${v.name}_idle(${v.name}_t *model) {
+    const ${v.name}_status_t status = ${v.name}_usable(model);
+    return status ? status : model->step ? ${v.name}_ended(model, ${v.upper}_ERROR_RUNNING) : ${v.upper}_OK;
+}
+
+#endif

@@ -1,0 +1,338 @@
+/* ${v.provenance}
+ *
+ * Images of the state, in memory and in flash: a header, words of tensors, a digest of all that, little-endian. */
+#include "${v.name}_own.h"
+#include "${v.name}_weights.h"
+
+#define MAGIC ${v.magic}u
+#define FORMAT ${v.format}u
+#define HEAD_BYTES ${v.head_bytes}u
+#define SEAL_BYTES 8u
+#define SLOT_MAGIC ${v.slot_magic}u
+#define FNV_OFFSET 0xcbf29ce484222325u
+#define FNV_PRIME 0x100000001b3u
+
+/* Which model an image is of, by its kind. */
+static const struct {
+    uint32_t low, high, most;
+} kinds[] = {
+% for low, high, most in v.image_kinds:
+    {${low}u, ${high}u, ${most}u},
+% endfor
+};
+
+/* Tensors of the state: their words, whether they are weights, and which of the first contents they begin with. */
+static const struct {
+    uint32_t at, count, is_weight, first;
+} kept[] = {
+% for k in v.kept:
+    {${k.at}u, ${k.count}u, ${k.is_weight}u, ${k.first}}, /* ${k.note} */
+% endfor
+};
+
+#define KINDS (sizeof kinds / sizeof *kinds)
+#define KEPT (sizeof kept / sizeof *kept)
+
+static uint64_t digested(uint64_t digest, uint8_t byte) { return (digest ^ byte) * FNV_PRIME; }
+
+/* ---- what is written ---- */
+
+/* Where bytes go: to memory, to flash in whole units, or nowhere, for their digest alone. */
+typedef struct {
+    uint64_t digest;
+    uint8_t *memory;
+    const ${v.name}_flash_t *flash;
+    uint32_t at, filled;
+    int failed;
+    uint8_t unit[${v.upper}_SLOT_UNIT_MOST];
+} sink_t;
+
+static void put_byte(sink_t *to, uint8_t byte) {
+    to->digest = digested(to->digest, byte);
+    if (to->memory) *to->memory++ = byte;
+    if (!to->flash || to->failed) return;
+    to->unit[to->filled++] = byte;
+    if (to->filled < to->flash->unit_bytes) return;
+    to->failed = to->flash->write(to->flash->context, to->at, to->unit, to->filled) != 0;
+    to->at += to->filled;
+    to->filled = 0;
+}
+
+static void put_word(sink_t *to, uint32_t word) {
+    for (uint32_t i = 0; i < 4; i++) put_byte(to, (uint8_t)(word >> (8u * i)));
+}
+
+/* The digest of what was written so far. */
+static void put_digest(sink_t *to) {
+    const uint64_t digest = to->digest;
+    put_word(to, (uint32_t)digest);
+    put_word(to, (uint32_t)(digest >> 32));
+}
+
+static uint32_t first_word(uint32_t tensor, uint32_t place) {
+    ${v.upper}_ASSERT(tensor < KEPT && place < kept[tensor].count);
+    if (kept[tensor].first == NOWHERE) return 0;
+    const ${v.name}_initial_t *part = &${v.name}_initial[kept[tensor].first];
+    return part->words ? part->words[place] : part->fill;
+}
+
+/* Whether an image of this kind holds the tensor. */
+static int is_held(const ${v.name}_t *model, ${v.name}_keep_t keep, uint32_t tensor) {
+    if (keep == ${v.upper}_KEEP_STATE || !kept[tensor].is_weight) return keep == ${v.upper}_KEEP_STATE;
+    if (keep == ${v.upper}_KEEP_WEIGHTS) return 1;
+    for (uint32_t k = 0; k < kept[tensor].count; k++)
+        if (model->memory.u32[kept[tensor].at + k] != first_word(tensor, k)) return 1;
+    return 0;
+}
+
+static uint32_t image_bytes(const ${v.name}_t *model, ${v.name}_keep_t keep) {
+    uint32_t words = 0;
+    for (uint32_t i = 0; i < KEPT; i++)
+        if (is_held(model, keep, i)) words += kept[i].count + (keep == ${v.upper}_KEEP_CHANGES);
+    return HEAD_BYTES + 4u * words + SEAL_BYTES;
+}
+
+/* Writes an image but for its digest. */
+static void put_image(sink_t *to, const ${v.name}_t *model, ${v.name}_keep_t keep) {
+    const int waits = keep == ${v.upper}_KEEP_STATE && ${v.upper}_ACCUMULATE > 1u; /* else no gradient lasts */
+    const uint32_t head[] = {MAGIC, FORMAT, (uint32_t)keep, kinds[keep].low, kinds[keep].high, image_bytes(model, keep),
+                             waits ? model->passes : 0};
+    for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) put_word(to, head[i]);
+    for (uint32_t i = 0; i < KEPT; i++) {
+        if (!is_held(model, keep, i)) continue;
+        if (keep == ${v.upper}_KEEP_CHANGES) put_word(to, i);
+        for (uint32_t k = 0; k < kept[i].count; k++) put_word(to, model->memory.u32[kept[i].at + k]);
+    }
+}
+
+/* Whether this can be saved now: the kind is there, and all that an update needs is in the image. */
+static ${v.name}_status_t can_save(const ${v.name}_t *model, ${v.name}_keep_t keep) {
+    if ((uint32_t)keep >= KINDS) return ${v.upper}_ERROR_INDEX;
+    const int is_whole = keep != ${v.upper}_KEEP_STATE || ${v.upper}_ACCUMULATE > 1u || model->passes == 0;
+    return is_whole ? ${v.upper}_OK : ${v.upper}_ERROR_DUE;
+}
+
+/* ---- what is read ---- */
+
+/* Where bytes come from, and how many are left there. */
+typedef struct {
+    uint64_t digest;
+    const uint8_t *memory;
+    const ${v.name}_flash_t *flash;
+    uint32_t at, left, used, filled;
+    int failed;
+    uint8_t chunk[32];
+} source_t;
+
+static uint8_t get_byte(source_t *from) {
+    uint8_t byte = 0;
+    if (from->left == 0) from->failed = 1;
+    if (from->failed) return 0;
+    if (from->memory) byte = *from->memory++;
+    else {
+        if (from->used == from->filled) {
+            from->filled = from->left < sizeof from->chunk ? from->left : (uint32_t)sizeof from->chunk;
+            from->failed = from->flash->read(from->flash->context, from->at, from->chunk, from->filled) != 0;
+            from->at += from->filled;
+            from->used = 0;
+        }
+        byte = from->chunk[from->used++];
+    }
+    from->left--;
+    from->digest = digested(from->digest, byte);
+    return byte;
+}
+
+static uint32_t get_word(source_t *from) {
+    uint32_t word = 0;
+    for (uint32_t i = 0; i < 4; i++) word |= (uint32_t)get_byte(from) << (8u * i);
+    return word;
+}
+
+/* Whether the digest that comes now is that of what was read so far. */
+static int is_sealed(source_t *from) {
+    const uint64_t digest = from->digest;
+    const uint32_t low = get_word(from), high = get_word(from);
+    return !from->failed && low == (uint32_t)digest && high == (uint32_t)(digest >> 32);
+}
+
+typedef struct {
+    uint32_t keep, words, passes;
+} head_t;
+
+/* Reads a header; whether it is of this model, and fits its source. */
+static ${v.name}_status_t get_head(source_t *from, head_t *head) {
+    const uint32_t room = from->left;
+    const int ours = get_word(from) == MAGIC && get_word(from) == FORMAT;
+    head->keep = get_word(from);
+    if (!ours || head->keep >= KINDS) return ${v.upper}_ERROR_FOREIGN;
+    const uint32_t low = get_word(from), high = get_word(from), bytes = get_word(from), most = kinds[head->keep].most;
+    head->passes = get_word(from);
+    if (low != kinds[head->keep].low || high != kinds[head->keep].high) return ${v.upper}_ERROR_FOREIGN;
+    const int fits = head->keep == ${v.upper}_KEEP_CHANGES ? bytes >= HEAD_BYTES + SEAL_BYTES && bytes <= most && bytes % 4u == 0
+                                                    : bytes == most;
+    if (!fits) return ${v.upper}_ERROR_DAMAGED;
+    head->words = (bytes - HEAD_BYTES - SEAL_BYTES) / 4u;
+    return bytes <= room ? ${v.upper}_OK : ${v.upper}_ERROR_SIZE;
+}
+
+static void get_tensor(source_t *from, uint32_t tensor, ${v.name}_t *model) {
+    ${v.upper}_ASSERT(tensor < KEPT && kept[tensor].at + kept[tensor].count <= ${v.upper}_MEMORY_WORDS);
+    for (uint32_t k = 0; k < kept[tensor].count; k++) {
+        const uint32_t word = get_word(from);
+        if (model) model->memory.u32[kept[tensor].at + k] = word;
+    }
+}
+
+/* Reads tensors, into the model where there is one; whether they are the model's. */
+static int get_body(source_t *from, const head_t *head, ${v.name}_t *model) {
+    if (head->keep != ${v.upper}_KEEP_CHANGES) {
+        for (uint32_t i = 0; i < KEPT; i++)
+            if (head->keep == ${v.upper}_KEEP_STATE || kept[i].is_weight) get_tensor(from, i, model);
+        return 1;
+    }
+    for (uint32_t left = head->words, next = 0; left > 0;) {
+        const uint32_t tensor = get_word(from);
+        if (tensor < next || tensor >= KEPT || !kept[tensor].is_weight || kept[tensor].count >= left) return 0;
+        get_tensor(from, tensor, model);
+        left -= kept[tensor].count + 1u;
+        next = tensor + 1u;
+    }
+    return 1;
+}
+
+/* Whether a whole image of this model comes from here. */
+static ${v.name}_status_t examined(source_t from, head_t *head) {
+    const ${v.name}_status_t status = get_head(&from, head);
+    if (status) return from.failed ? ${v.upper}_ERROR_FLASH : status;
+    const int whole = get_body(&from, head, 0) && is_sealed(&from) && head->passes <= ${v.upper}_ACCUMULATE;
+    return from.failed ? ${v.upper}_ERROR_FLASH : whole ? ${v.upper}_OK : ${v.upper}_ERROR_DAMAGED;
+}
+
+/* Takes an image that was examined. Where it reads otherwise now, the struct has to be prepared again. */
+static ${v.name}_status_t taken(${v.name}_t *model, source_t from, const head_t *head) {
+    head_t again;
+    const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head->keep && again.words == head->words;
+    for (uint32_t i = 0; head->keep != ${v.upper}_KEEP_STATE && i < KEPT; i++)
+        for (uint32_t k = 0; k < kept[i].count; k++) model->memory.u32[kept[i].at + k] = first_word(i, k);
+    model->passes = head->passes;
+    if (same && get_body(&from, head, model) && is_sealed(&from)) return ${v.upper}_OK;
+    model->ready = 0;
+    return ${v.upper}_ERROR_FLASH;
+}
+
+/* ---- memory ---- */
+
+size_t ${v.name}_state_size(${v.name}_keep_t keep) { return (uint32_t)keep < KINDS ? kinds[keep].most : 0; }
+
+${v.name}_status_t ${v.name}_save(${v.name}_t *model, ${v.name}_keep_t keep, void *image, size_t bytes, size_t *used) {
+    sink_t to = {.digest = FNV_OFFSET, .memory = image};
+    const ${v.name}_status_t busy = ${v.name}_idle(model);
+    if (busy) return busy;
+    if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    const ${v.name}_status_t status = can_save(model, keep);
+    if (status) return ${v.name}_ended(model, status);
+    const uint32_t needed = image_bytes(model, keep);
+    if (bytes < needed) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
+    put_image(&to, model, keep);
+    put_digest(&to);
+    if (used) *used = needed;
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes) {
+    source_t from = {.digest = FNV_OFFSET, .memory = image, .left = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX};
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    if (bytes < HEAD_BYTES + SEAL_BYTES) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
+    head_t head;
+    const ${v.name}_status_t found = examined(from, &head);
+    return ${v.name}_ended(model, found ? found : taken(model, from, &head));
+}
+
+${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
+    sink_t to = {.digest = FNV_OFFSET};
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!digest) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    put_image(&to, model, ${v.upper}_KEEP_STATE);
+    *digest = to.digest;
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+/* ---- flash ---- */
+
+/* What a slot holds; `number` counts saves, and `image` is where its image begins, with that header. */
+typedef struct {
+    ${v.name}_status_t status;
+    uint32_t number;
+    source_t image;
+    head_t head;
+} slot_t;
+
+static int is_flash(const ${v.name}_flash_t *flash) {
+    if (!flash || !flash->read || !flash->write || !flash->erase) return 0;
+    const uint32_t unit = flash->unit_bytes, bytes = flash->slot_bytes, *slots = flash->slots;
+    if (unit == 0 || unit > ${v.upper}_SLOT_UNIT_MOST || (unit & (unit - 1u)) != 0) return 0;
+    if (bytes % unit || slots[0] % unit || slots[1] % unit) return 0;
+    const uint32_t low = slots[0] < slots[1] ? slots[0] : slots[1], high = slots[0] < slots[1] ? slots[1] : slots[0];
+    return high - low >= bytes && bytes - 1u <= UINT32_MAX - high;
+}
+
+static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, slot_t *slot) {
+    source_t from = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[index], .left = flash->slot_bytes};
+    const uint32_t magic = get_word(&from);
+    slot->number = get_word(&from);
+    const int sealed = is_sealed(&from);
+    from.digest = FNV_OFFSET;
+    slot->image = from;
+    if (from.failed) slot->status = ${v.upper}_ERROR_FLASH;
+    else if (magic == slot->number && (magic == 0 || magic == UINT32_MAX)) slot->status = ${v.upper}_ERROR_EMPTY;
+    else if (magic != SLOT_MAGIC) slot->status = ${v.upper}_ERROR_FOREIGN;
+    else slot->status = sealed ? examined(from, &slot->head) : ${v.upper}_ERROR_DAMAGED;
+}
+
+/* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0. */
+static uint32_t newest(const slot_t slots[2]) {
+    const int first = slots[0].status == ${v.upper}_OK, second = slots[1].status == ${v.upper}_OK;
+    if (first && second) return (slots[1].number - slots[0].number) >> 31 ? 0 : 1;
+    return first ? 0 : second ? 1 : 2;
+}
+
+${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t keep, const ${v.name}_flash_t *flash) {
+    slot_t slots[2];
+    const ${v.name}_status_t busy = ${v.name}_idle(model);
+    if (busy) return busy;
+    if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
+    const ${v.name}_status_t status = can_save(model, keep);
+    if (status) return ${v.name}_ended(model, status);
+    if (flash->slot_bytes < ${v.upper}_SLOT_HEAD || flash->slot_bytes - ${v.upper}_SLOT_HEAD < image_bytes(model, keep))
+        return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
+    for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
+    const uint32_t last = newest(slots), next = last == 0 ? 1 : 0, number = last < 2 ? slots[last].number + 1u : 1u;
+    if (flash->erase(flash->context, flash->slots[next], flash->slot_bytes)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
+    sink_t to = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[next]};
+    put_word(&to, SLOT_MAGIC);
+    put_word(&to, number);
+    put_digest(&to);
+    to.digest = FNV_OFFSET;
+    put_image(&to, model, keep);
+    put_digest(&to);
+    while (to.filled && !to.failed) put_byte(&to, 0xff); /* the rest of the last unit */
+    examine_slot(flash, next, &slots[next]);
+    const int lasts = !to.failed && slots[next].status == ${v.upper}_OK && slots[next].number == number;
+    return ${v.name}_ended(model, lasts ? ${v.upper}_OK : ${v.upper}_ERROR_FLASH);
+}
+
+${v.name}_status_t ${v.name}_flash_load(${v.name}_t *model, const ${v.name}_flash_t *flash) {
+    slot_t slots[2];
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
+    for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
+    const uint32_t last = newest(slots);
+    if (last < 2) return ${v.name}_ended(model, taken(model, slots[last].image, &slots[last].head));
+    /* Neither: what says most of them; a slot that is empty beside one that is not says nothing. */
+    return ${v.name}_ended(model, slots[0].status != ${v.upper}_ERROR_EMPTY ? slots[0].status : slots[1].status);
+}
