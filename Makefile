@@ -1,4 +1,4 @@
-# make demo | test | test-siracusa | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | test-siracusa | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-siracusa check package docs bench golden fuzz detection mutants runtime-cases clean
+.PHONY: demo test test-slow test-torch test-siracusa check package docs bench golden fuzz detection mutants runtime-cases clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -18,6 +18,11 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST)
+
+test-torch: # what is compared with PyTorch, and its front, in an environment of its own
+	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
+	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
+	out/torch-environment/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m torch --must-run=torch $(PYTEST)
 
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }

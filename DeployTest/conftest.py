@@ -14,6 +14,7 @@ MARKERS = {
     "host": "runs on the host",
     "qemu_riscv": "runs on RISC-V under QEMU",
     "siracusa": "runs on Siracusa under GVSoC",
+    "cortex_m": "runs on Cortex-M cores under their emulator",
     "kernels": "single operators",
     "models": "inference graphs",
     "training": "training graphs",
@@ -22,6 +23,7 @@ MARKERS = {
     "singlebuffer": "single buffering",
     "doublebuffer": "double buffering",
     "auto": "buffering chosen per step",
+    "torch": "needs PyTorch",
     "slow": "takes more than a few seconds",
 }
 _rows: Rows = {}

@@ -1,6 +1,6 @@
 """One digest of losses and final state on all machines, and what a pass takes on each: writes cores.json and a table.
 
-Run as `python -m DeployTest.benchmarks.cores`; rows that are there and of the same case are kept unless `--again`.
+Run as `python -m DeployTest.benchmarks.cores`; rows that are there are kept unless `--again`.
 The table is in docs/boards.md. A run is one update with its passes. The digest is of the bits of its losses and of the
 state's own digest, by the library on this machine and on the cores of targets/cores, and by the usual program on
 targets with several memories. Siracusa needs GVSOC_INSTALL_DIR; machines that are not there are left out, and named.
@@ -9,8 +9,6 @@ targets with several memories. Siracusa needs GVSOC_INSTALL_DIR; machines that a
 import argparse
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -20,18 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from deployer import pipeline
-from deployer.core.errors import DeployerError
+from deployer.core.errors import ToolMissing
 from deployer.core.plan import Options
 from deployer.core.target import load
 from deployer.firmware.library import library_files
 from deployer.firmware.sources import library_rules
 from deployer.firmware.state import fnv1a
 from deployer.pipeline import Case
+from deployer.running import build
 from deployer.sizing.boards import core_of
-from deployer.sizing.emulated import can_run, run_example
+from deployer.sizing.emulated import run_example
 from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
-from deployer.sizing.objects import Files, available, compile_library
+from deployer.sizing.objects import Files, compile_library
 from DeployTest.support.building.cases import SHARED, case_dir
 from DeployTest.support.documents.pages import renew
 
@@ -107,7 +106,7 @@ def struct_bytes(files: Files) -> int:
 
 
 def on_core(model: str, files: Files, name: str) -> Row:
-    """The library on a core, under QEMU."""
+    """The library on a core, under its emulator."""
     built = compile_library(files, NAME, core_of(name))
     run = run_example(files, NAME, built)
     text = sum(row[0] for symbol, row in built.functions.items() if not is_constant(symbol))
@@ -133,7 +132,8 @@ def on_target(model: str, case: Case, files: Files, name: str, folder: Path) -> 
     weights = b"".join(known[tensor["name"]].tobytes() for tensor in state)
     digest = digest_of(np.asarray(outcome.losses, "<f4").tobytes(), fnv1a(image[: state[0]["at"]] + weights))
     count, update = (int(outcome.bench[key]) // case.passes for key in ("train_cycles", "opt_cycles"))
-    sizes = subprocess.run(["riscv64-unknown-elf-size", str(program)], capture_output=True, text=True, check=True)
+    size = build.compiler(build.toolchain(load(name)))[0].replace("-gcc", "-size")
+    sizes = subprocess.run([size, str(program)], capture_output=True, text=True, check=True)
     text, peak = int(sizes.stdout.splitlines()[1].split()[0]), sum(level.peak for level in plan.levels)
     return Row(model, name, digest, UNITS[name], count, update, text, peak)
 
@@ -145,10 +145,6 @@ def measured(model: str, case: Case, known: dict[tuple[str, str], Row]) -> Itera
         if (model, machine) in known:
             yield known[model, machine]
             continue
-        lacking = lacks(machine)
-        if lacking:
-            print(f"{model} on {machine}: {lacking}", flush=True)
-            continue
         with tempfile.TemporaryDirectory() as folder:
             try:
                 if machine == HOST:
@@ -157,21 +153,11 @@ def measured(model: str, case: Case, known: dict[tuple[str, str], Row]) -> Itera
                     row = on_core(model, files, machine)
                 else:
                     row = on_target(model, case, files, machine, Path(folder))
-            except DeployerError as problem:
+            except ToolMissing as problem:
                 print(f"{model} on {machine}: {problem}", flush=True)
                 continue
         print(row, flush=True)
         yield row
-
-
-def lacks(machine: str) -> str:
-    """What a machine needs that is not here."""
-    if machine in CORES and not (available(core_of(machine)) and can_run(core_of(machine))):
-        return "arm-none-eabi-gcc or qemu-system-arm is not installed"
-    tools = load(machine).toolchain if machine in TARGETS else None
-    if tools is not None and tools.run_env and not os.environ.get(tools.run_env):
-        return f"{tools.run_env} is not set"
-    return "" if tools is None or tools.run_env or shutil.which(tools.run[0]) else f"{tools.run[0]} is not installed"
 
 
 def table(rows: list[Row]) -> str:
@@ -196,12 +182,13 @@ def differing(rows: list[Row]) -> list[str]:
 def main() -> None:
     """Measure, and write result and page."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--again", action="store_true", help="measure all of it again")
+    options.add_argument("--again", action="store_true", help="measure what is there, too")
     options.add_argument("--data", type=Path, default=SHARED, help="folder of the reference data")
     options.add_argument("--model", action="append", help="these models alone; rows of others are kept")
     a = options.parse_args()
-    old = [] if a.again or not RESULT.exists() else [Row(**row) for row in json.loads(RESULT.read_text())]
-    known = {(row.model, row.machine): row for row in old}
+    old = [Row(**row) for row in json.loads(RESULT.read_text())] if RESULT.exists() else []
+    stale = (a.model or MODELS) if a.again else ()
+    known = {(row.model, row.machine): row for row in old if row.model not in stale}
     with tempfile.TemporaryDirectory() as root:
         for model in a.model or MODELS:
             for row in measured(model, read_case(model, a.data, Path(root)), known):

@@ -2,9 +2,11 @@
 
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 
 from deployer.core.errors import GraphProblem, InternalError
 from deployer.core.operator import registry
+from deployer.frontend import check, parse
+from deployer.verify.reference import run_inference
 from DeployTest.faults.fuzz import campaign, coverage, draw, models, reference, register, trial, watch, worker
 from DeployTest.faults.fuzz.edits.register import edits
 from DeployTest.faults.fuzz.trial import Trial, Verdict
@@ -199,6 +203,26 @@ def test_reference_leaves_out_declared_values(tmp_path: Path) -> None:
     assert reference.session(reference._what_counts(tmp_path / "model.onnx"))
 
 
+def test_reference_keeps_what_inner_graphs_read(tmp_path: Path) -> None:
+    """A value that only a branch reads counts."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (bool c, float[2] x) => (float[2] y)
+              { a = Abs (x)  dead = Sqrt (x)
+                y = If (c) <then_branch = t () => (float[2] u) { u = Neg (a) },
+                            else_branch = e () => (float[2] v) { v = Exp (x) }> }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    model = onnx.load(reference._what_counts(tmp_path / "model.onnx"))
+    assert [node.op_type for node in model.graph.node] == ["Abs", "If"]
+
+
+def test_tools_end_a_trial(tmp_path: Path) -> None:
+    """A command that comes as far as a compiler has been judged; another program is a finding."""
+    case = Trial(SEED, 0, tmp_path)
+    with pytest.raises(watch.Reached), trial.contained(case, tools=["gcc"]):
+        subprocess.run(["gcc", "--version"], check=False)
+    with pytest.raises(trial.Finding, match="starts false"), trial.contained(case, tools=["gcc"]), suppress(OSError):
+        subprocess.run(["false"], check=False)
+
+
 def test_every_operator_is_drawn() -> None:
     """Operators come from the registry: none is left out but those of later versions, and every chain is a model."""
     names = {op.name for op, _ in models.entries(False)}
@@ -247,3 +271,34 @@ def test_time_is_the_processors(tmp_path: Path) -> None:
         return "slept"
 
     assert _verdict(tmp_path, sleeps).end == "accepted"
+
+
+def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
+    """Where the compiler folds all of a model, the judge's twin computes it from inputs of the same values."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y, float[2] z)
+              <float[2] w = {20, 21}, float[2] v = {1, 3}> { a = Cosh (w)  y = Mod <fmod = 1> (a, v)  z = Abs (x) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    program = check.check_program(parse.read_graphs(path, None))
+    assert {node.op for node in program.nodes} == {"Abs"}
+    data = {"x": np.ones(2, np.float32)}
+    twin, given = reference._unfolded(program, data, path)
+    assert {"Abs", "Mod"} <= {node.op for node in twin.nodes}
+    exact = run_inference(program, data, np.float64)
+    assert reference.magnified(twin, given, "y", exact["y"], exact["y"] + 0.5)
+    assert not reference.magnified(twin, given, "z", exact["z"], exact["z"] + 0.5)
+
+
+def test_samples_stay_within_their_types(tmp_path: Path) -> None:
+    """What only ONNX Runtime reads is zero, a narrow type holds no wider number, a single truth is an array."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, uint16[2] n, int64[2] i)
+              => (float[2] y, uint16[2] m) { y = Abs (x)  m = Identity (n) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    program = check.check_program(parse.read_graphs(path, None))
+    feeds = {"x": np.ones(2), "n": np.array([-3, 70000]), "i": np.array([5, 7])}
+    kinds = {"x": "tensor(float)", "n": "tensor(uint16)", "i": "tensor(int64)"}
+    drawn = reference._inputs(draw.Draw(SEED, 0, "feeds"), program, kinds, feeds)
+    assert drawn["n"].tolist() == [65533, 4464]
+    assert drawn["i"].tolist() == [0, 0]
+    assert isinstance(reference._wide(np.bool_(True), "tensor(bool)"), np.ndarray)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The library that several tests of this room use."""
+"""The case and the library that several tests of this room use."""
 
 from pathlib import Path
 
@@ -9,7 +9,12 @@ from DeployTest.firmware.test_library import packaged
 
 
 @pytest.fixture(scope="session")
-def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the library of the adapter, beside that of its case; nobody writes into it."""
-    root = tmp_path_factory.mktemp("adapted")
-    return packaged("adapted", nets.adapted_case(root / "case"), root / "library")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The case of the adapter; nobody writes into it."""
+    return nets.adapted_case(tmp_path_factory.mktemp("adapter"))
+
+
+@pytest.fixture(scope="session")
+def adapted(adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the library of the adapter; nobody writes into it."""
+    return packaged("adapted", adapter, tmp_path_factory.mktemp("adapted") / "library")

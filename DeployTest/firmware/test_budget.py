@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from deployer import pipeline
-from deployer.commands.package import material
 from deployer.core import target as targets
 from deployer.core.plan import Options
 from deployer.firmware.sources import library_rules
 from deployer.firmware.stretches import step_cycles
+from deployer.sizing.material import material
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, ran
 
@@ -25,18 +25,8 @@ def built(folder: Path, network: Path, program: Path) -> Path:
     flags = [f"-std=c{library_rules().standard}", "-O1", *library_rules().flags, *WARNINGS, CHECKED]
     others = [path for path in sorted(folder.glob("src/*.c")) if path.name != network.name]
     includes = [f"-I{folder}/include", f"-I{folder}/src"]
-    ran(
-        "gcc",
-        *flags,
-        "-DHAL_CYCLES=counted",
-        *includes,
-        HERE / "check_budget.c",
-        network,
-        *others,
-        "-lm",
-        "-o",
-        program,
-    )
+    sources = [HERE / "check_budget.c", network, *others]
+    ran("gcc", *flags, "-DHAL_CYCLES=counted", *includes, *sources, "-lm", "-o", program)
     return program
 
 

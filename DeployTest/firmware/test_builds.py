@@ -25,6 +25,7 @@ from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.cases import case_dir
 from DeployTest.support.building.command_line import deployer
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 HERE = Path(__file__).parent
@@ -81,11 +82,10 @@ def test_models(model: str, models_root: Path, tmp_path: Path) -> None:
 
 
 def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's commands, and its program, which learns the only sample."""
+    """The page's commands, and its program, which learns the only sample; what the page on its state shows compiles."""
     monkeypatch.chdir(tmp_path)
-    shown = {
-        name: text for name, text in re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", PAGE.read_text(), re.S)
-    }
+    text = PAGE.read_text() + PAGE.with_name("firmware-state.md").read_text()
+    shown = dict(re.findall(r"<!-- shown: ([\w ]+) -->\n```\w+\n(.*?)```\n", text, re.S))
     make, package, run = map(shlex.split, shown["firmware"].splitlines())
     assert make[:2] + package[:2] == ["python", "-m", "deployer", "package"]
     simple_mlp.generate(Path(make[3]))
@@ -93,6 +93,8 @@ def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([line for line in ran(*run).splitlines() if line.startswith("loss")]) == 4
     Path("main.c").write_text(shown["firmware program"])
     ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "main.c", "keyword/build/libkeyword.a", "-lm", "-o", "main")
+    Path("flash.c").write_text(shown["flash"])
+    ran("gcc", "-std=c11", *WARNINGS, "-Ikeyword/include", "-c", "flash.c", "-o", "flash.o")
     loss = re.fullmatch(r"loss (\d\.\d+), score of class 3 -?\d\.\d+\n", ran("./main"))
     assert loss
     assert float(loss[1]) < np.log(10), "less than chance"
@@ -150,12 +152,13 @@ def test_sanitizers(models_root: Path, tmp_path: Path) -> None:
 
 def built_for(core: Core, folder: Path, program: Path) -> Path:
     """Build the example for a core, with all warnings."""
-    needed("arm-none-eabi-gcc", "qemu-system-arm")
+    needs_core(core.name)
     sources = [*sorted(folder.glob("src/*.c")), folder / "examples/main.c", CORES_DIR / "start.c"]
     ran(*compile_words(core), *WARNINGS, f"-I{folder}/include", *sources, *link_words(core), "-o", program)
     return program
 
 
+@pytest.mark.cortex_m
 @pytest.mark.parametrize("core", CORES)
 def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
     """The example prints the same under QEMU, with a floating-point unit and without."""
@@ -163,6 +166,7 @@ def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
     assert run_program(core_of(core), program) == printed(models_root)
 
 
+@pytest.mark.cortex_m
 def test_machines_that_round_twice(models_root: Path, tmp_path: Path) -> None:
     """Where the compiler's library rounds twice, the library says so and computes nothing."""
     core = core_of("cortex-m3")

@@ -135,13 +135,14 @@ def test_norms_of_a_batch_are_told(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "train-graph --statistics" in message
 
 
-def test_page_names_all_options() -> None:
+@pytest.mark.parametrize(("command", "page"), [("package", "firmware"), ("state", "firmware-state")])
+def test_page_names_all_options(command: str, page: str) -> None:
     """The table of options in the documentation has each of them, and no others."""
-    page = (ROOT / "docs/firmware.md").read_text().split("| option |")[1].split("\n\n")[0]
+    table = (ROOT / f"docs/{page}.md").read_text().split("| option |")[1].split("\n\n")[0]
     named = {
         word
-        for row in page.splitlines()[2:]
+        for row in table.splitlines()[2:]
         for word in row.split(" | ")[0].replace("`", " ").split()
         if word[0] == "-"
     }
-    assert {word.strip(",;") for word in named} == options("package") - {"-h", "--help"}
+    assert {word.strip(",;") for word in named} == options(command) - {"-h", "--help"}

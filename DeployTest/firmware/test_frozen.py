@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from deployer import pipeline
-from deployer.commands.package import material
 from deployer.core.plan import Options
 from deployer.firmware.memory import FROZEN
 from deployer.firmware.sources import library_rules
-from DeployTest.firmware import nets
+from deployer.sizing.material import material
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.support.building.command_line import deployer, refused
 
@@ -21,15 +20,9 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 PASSES = 8
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The case of the adapter."""
-    return nets.adapted_case(tmp_path_factory.mktemp("frozen"))
-
-
-def test_layout(case: Path) -> None:
+def test_layout(adapter: Path) -> None:
     """The frozen tensor alone is outside, and of the others no two that live at once share a word."""
-    made = material(pipeline.load_training(case), "net", Options(target=library_rules().target))
+    made = material(pipeline.load_training(adapter), "net", Options(target=library_rules().target))
     homes, places = {home.storage: home for home in made.plan.homes}, made.layout.places
     assert [home.storage for home in made.layout.frozen] == ["base"]
     assert homes.keys() == places.keys()
@@ -44,23 +37,23 @@ def test_layout(case: Path) -> None:
     assert 4 * made.layout.words <= made.plan.levels[0].peak - homes["base"].bytes
 
 
-def test_bits(case: Path, tmp_path: Path) -> None:
+def test_bits(adapter: Path, tmp_path: Path) -> None:
     """Losses over several updates are those of the usual run; constants lie among constants, and asserts hold."""
-    folder = packaged("adapted", case, tmp_path / "library", "--n-steps", PASSES)
+    folder = packaged("adapted", adapter, tmp_path / "library", "--n-steps", PASSES)
     ran("make", "-s", "-C", folder, f"CFLAGS=-O1 -DADAPTED_ASSERTS {' '.join(WARNINGS)}")
     lines = [line.split() for line in ran(folder / "build/adapted_example").splitlines()]
     losses = np.array([int(line[2], 16) for line in lines if line[0] == "loss"], np.uint32)
     assert len(losses) == PASSES
-    assert losses.tobytes() == trained(case, tmp_path / "run", "--n-steps", PASSES)["loss"].tobytes()
+    assert losses.tobytes() == trained(adapter, tmp_path / "run", "--n-steps", PASSES)["loss"].tobytes()
     assert re.search(r"^[0-9a-f]+ R adapted_frozen$", ran("nm", folder / "build/libadapted.a"), re.MULTILINE)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["bytes"]["frozen"] == 4 * 2 * 3
     assert "base" not in {tensor["name"] for tensor in manifest["state"]}
 
 
-def test_budget(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_budget(adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A budget counts the struct's tensors and no constants; a byte less is refused with the number that is needed."""
-    words = ("package", case, "--name", "net", "-o", tmp_path / "library", "--budget")
+    words = ("package", adapter, "--name", "net", "-o", tmp_path / "library", "--budget")
     message = refused(capsys, *words, "RAM=40")
     needed = re.search(r"needed +(\d+) B", message)
     assert needed

@@ -1,6 +1,7 @@
 """Images of states as files: shown, exported to archives and models, imported again; what is damaged or foreign."""
 
 import json
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -78,9 +79,9 @@ def test_round_trips(adapted: Path, tmp_path: Path) -> None:
     assert changes[HEAD:-SEAL] == struct.pack("<I2f", 1, *one["up"].reshape(-1)), "one tensor of two, with its number"
 
 
-def test_models(adapted: Path, tmp_path: Path) -> None:
+def test_models(adapter: Path, adapted: Path, tmp_path: Path) -> None:
     """A model gets the weights of an image, and gives them back; frozen weights and the graph stay."""
-    model = next(adapted.parent.glob("case/**/adapted.onnx"))
+    model = next(adapter.parent.glob("**/adapted.onnx"))
     weights = {name: np.full(shape, 0.5, np.float32) for name, shape in WEIGHTS.items()}
     image, out = imported(adapted, weights, "changes", tmp_path), tmp_path / "out.onnx"
     words = ("--library", adapted, "-o", out)
@@ -96,7 +97,7 @@ def test_models(adapted: Path, tmp_path: Path) -> None:
 
 
 def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The newest whole image of a dump is taken, also where numbers begin again; all are shown."""
+    """The newest whole image of the library's model is taken, also where numbers begin again; all are shown."""
     images = [
         imported(adapted, {"up": np.full((2, 1), value, np.float32)}, "weights", tmp_path) for value in (1.0, 2.0)
     ]
@@ -108,6 +109,11 @@ def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFix
         assert [image["at"] for image in result["images"]] == [80, 272]
         assert result["tensors"][1]["least"] == newest + 1.0
         assert result["tensors"][1]["changed"] == 2
+    foreign = resealed(images[0][:12] + bytes(8) + images[0][20:])
+    (tmp_path / "both.bin").write_bytes(in_slot(foreign, 58) + in_slot(images[1], 1))
+    result = shown(capsys, tmp_path / "both.bin", "--library", adapted)
+    assert [image["save"] for image in result["images"]] == [58, 1]
+    assert result["tensors"][1]["least"] == 2.0, "a firmware passes over what another model saved"
     damaged = bytearray(path.read_bytes())
     damaged[272 + 30] ^= 1
     path.write_bytes(damaged)
@@ -116,6 +122,20 @@ def test_dumps_of_flash(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert result["tensors"][1]["least"] == 1.0
     path.write_bytes(20 * in_slot(images[0][:-1] + b"!", 1))
     assert "too many images" in refused(capsys, "state", "show", path)
+
+
+@pytest.mark.parametrize("shape", [[], [1]])
+def test_tensor_called_as_passes(
+    shape: list[int], adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tensor with the name that the count of passes has in an archive is not taken for it, whatever its shape."""
+    library, row = tmp_path / "library", {"name": "image.passes", "type": "int32", "shape": shape, "weight": False}
+    shutil.copytree(adapted, library)
+    manifest = json.loads((library / "manifest.json").read_text())
+    manifest["state"] = [row if tensor["name"] == "step" else tensor for tensor in manifest["state"]]
+    (library / "manifest.json").write_text(json.dumps(manifest))
+    message = refused(capsys, "state", "export", library / "weights.bin", "-o", tmp_path / "out.npz")
+    assert "a tensor of the model is called 'image.passes'" in message
 
 
 def test_no_number(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +192,8 @@ def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     np.savez(tmp_path / "given.npz", step=np.array([2**40]))
     assert "holds a number that int32 does not" in refused(capsys, *start, "--kind", "state", "--force")
     np.savez(tmp_path / "given.npz", **{"step": np.array([1]), "image.passes": np.array(3)})
-    assert "no count of passes" in refused(capsys, *start, "--kind", "state", "--force")
+    message = refused(capsys, *start, "--kind", "state", "--force")
+    assert re.search(r"image.passes is no count of passes\n +in the file +3\n +passes per update +2\n", message)
     np.savez(tmp_path / "given.npz", other=np.zeros(1))
     assert "has no tensor of the library" in refused(capsys, *start, "--force")
     assert "manifest.json does not exist" in refused(capsys, *start[:-1], tmp_path, "--force")

@@ -112,6 +112,9 @@ def test_checkpoint_refused(tmp_path: Path) -> None:
     path.write_bytes(safetensors_bytes(ARRAYS))
     with pytest.raises(FileProblem, match="is no checkpoint"):
         read_checkpoint(path, ORIGIN)
+    path.write_bytes(checkpoint_bytes(PLACE, {**ORIGIN, "data": "[" * 100000}))
+    with pytest.raises(FileProblem, match="is no checkpoint"):
+        read_checkpoint(path, {**ORIGIN, "data": "{}"})
     with pytest.raises(FileProblem, match="does not exist"):
         read_checkpoint(tmp_path / "none", ORIGIN)
 

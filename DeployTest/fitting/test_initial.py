@@ -84,6 +84,7 @@ def test_tables_and_recurrent_layers(tmp_path: Path) -> None:
     assert _widths(Model(rows, (ids,), (value("y", None),), tuple(tables)).save(tmp_path / "t.onnx")) == {"w": (4, 3)}
 
 
+@pytest.mark.torch
 def test_widths_of_pytorch(tmp_path: Path) -> None:
     """They are those that `torch.nn.init` computes, of each kind of layer."""
     torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -1,6 +1,7 @@
 """What a module is trained on: the same samples in all the forms in which people have them give the same bits."""
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from deployer.core.errors import DatasetMismatch, FileProblem
 from DeployTest.fitting.test_images import HEIGHT, WIDTH, folder
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 read: Any = importlib.import_module("deployer.torch.data").read_columns
@@ -28,6 +29,14 @@ class Two(nn.Module):
     def forward(self, x: Any, scale: Any = None) -> Any:
         """Scores."""
         return self.layer(x if scale is None else x * scale)
+
+
+class Wrapped(Two):
+    """Passes whatever it is given on."""
+
+    def forward(self, x: Any, *more: Any, **named: Any) -> Any:
+        """Scores."""
+        return super().forward(x, *more, **named)
 
 
 class Pairs:
@@ -103,6 +112,21 @@ def test_arrays_by_the_names_of_arguments() -> None:
         read(x, Two(), pytest.fail)
 
 
+def test_modules_that_take_any_arguments() -> None:
+    """Nothing of what a module may take besides is missing."""
+    arrays = {"x": np.ones((4, 3), np.float32), "labels": np.arange(4) % 2}
+    assert len(read(arrays, Wrapped(), pytest.fail).arrays) == 2
+
+
+def test_samples_that_do_not_go_together() -> None:
+    """They are refused with the cause; an error of the data set's own stays what it is."""
+    with pytest.raises(DatasetMismatch, match="cannot be put together") as caught:
+        read(Pairs([torch.ones(3), torch.ones(4)], [0, 1]), Two(), pytest.fail)
+    assert "size" in caught.value.facts[0][1]
+    with pytest.raises(TypeError, match="NoneType"):
+        read(Pairs([torch.ones(3)] * 2, [0, None]), Two(), pytest.fail)
+
+
 def test_pictures(tmp_path: Path) -> None:
     """A data set that gives pictures says what it needs; a folder is read, gray where its first image is."""
     images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -120,17 +144,24 @@ def test_pictures(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(FileProblem, match="is empty"):
         read(tmp_path / "none", Two(), pytest.fail)
+    (tmp_path / "none/a.png").write_bytes((tmp_path / "both/dog/b.png").read_bytes())
+    with pytest.raises(FileProblem, match="is in no folder of a class"):
+        read(tmp_path / "none", Two(), pytest.fail)
 
 
 def test_train(tmp_path: Path) -> None:
-    """A folder of images and a data set train to the bits of their arrays, with validation in the same forms."""
+    """A folder of images and a data set train to the bits of their arrays, with validation in the same forms.
+
+    The report has the names of classes, too.
+    """
     pytest.importorskip("PIL", reason="Pillow is not installed")
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(3 * HEIGHT * WIDTH, 2))
-    images = folder(tmp_path)
+    images = folder(tmp_path / "images")
     x, y = read(images, module, pytest.fail).arrays
     options = {"batch": 2, "epochs": 2, "checks": 1}
-    one = front.train(module, images, "cross_entropy", validation=images, **options)
+    one = front.train(module, images, "cross_entropy", validation=images, folder=tmp_path / "out", **options)
+    assert json.loads((tmp_path / "out/run/report.json").read_text())["classes"] == ["cat", "dog"]
     two = front.train(module, Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
     three = front.train(module, (x, y), "cross_entropy", validation=Pairs(torch.from_numpy(x), y), **options)
     assert one.losses == two.losses == three.losses

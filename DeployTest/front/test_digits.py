@@ -9,7 +9,7 @@ import pytest
 
 from DeployTest.support.graphs.digit_images import digits
 
-pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 nn = torch.nn

@@ -14,7 +14,7 @@ from deployer.core.ir import Node
 from deployer.operators.activation.keyed_dropout import kept
 from DeployTest.support.tolerances import table
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 nn, F = torch.nn, torch.nn.functional

@@ -11,7 +11,7 @@ import pytest
 from deployer.core.errors import UnsupportedOperator
 from DeployTest.support.tolerances import table
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 F = torch.nn.functional

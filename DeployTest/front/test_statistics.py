@@ -10,7 +10,7 @@ import pytest
 
 from DeployTest.support.tolerances import table
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 nn = torch.nn

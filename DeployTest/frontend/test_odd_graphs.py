@@ -189,6 +189,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "Dropout by NaN": (reduction("Dropout", np.float32(NAN)), "ratio is nan"),
     "Dropout of all": (reduction("Dropout", np.float32(1)), "ratio is 1.0"),
     "parts beyond number": (reduction("Split", num_outputs=1 << 62), "makes 4611686018427387904 parts"),
+    "parts of a number": (reduction("Split", np.array(2), x=(2, 3)), "its lengths are the number 2"),
     "gradient without batch": (reduction("KLDivLossGrad", f32(1, 2), x=(2,)), "its batch is 0"),
     "batch below zero": (reduction("KLDivLoss", f32(1, 2), x=(2,), batch=-2), "its batch is -2"),
     "momentum NaN": (

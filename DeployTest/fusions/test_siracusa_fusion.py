@@ -12,18 +12,8 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.targets.test_siracusa_kernels import (
-    CORES,
-    LAYERS,
-    NANS,
-    SHAPES,
-    SIMULATOR,
-    TARGET,
-    _gemm,
-    _hard,
-    _normal,
-    compare,
-)
+from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
+from DeployTest.targets.test_siracusa_kernels import CORES, LAYERS, NANS, SIMULATOR, TARGET, compare
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 GAP = 3
@@ -33,12 +23,12 @@ def _gemm_jobs() -> Iterator[KernelJob]:
     """Blocks, remainders, vectors and outer products, batches, sums that go on."""
     for m, n, k in SHAPES:
         for form, batch in (("nn", 1), ("tt", 2)):
-            plain = _gemm(m, n, k, form, batch, beta=0.5, alpha=-1.25)
+            plain = gemm_job(m, n, k, form, batch, beta=0.5, alpha=-1.25)
             yield KernelJob(f"{plain.label}-relu", plain.kernel, plain.operands, {**plain.scalars, "relu": 1})
             for last in (0, 1):
-                plain = _gemm(m, n, k, form, batch, first=1 - last, last=last)
+                plain = gemm_job(m, n, k, form, batch, first=1 - last, last=last)
                 strides = {"gate_m": n + GAP, "gate_b": m * (n + GAP)}
-                gate = _hard(1, batch * m * (n + GAP))
+                gate = hard(1, batch * m * (n + GAP))
                 operands = {**plain.operands, "gate": gate}
                 yield KernelJob(f"{plain.label}-gate", plain.kernel, operands, {**plain.scalars, **strides})
 
@@ -65,7 +55,7 @@ def _job(label: str, op: str, shapes: list[tuple[int, ...]], attrs: dict[str, At
     inputs = tuple(f"x{i}" for i in range(len(shapes)))
     node = Node(label, op, inputs, ("o",), attrs)
     types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
-    values = {"x2": _hard(1, int(np.prod(shapes[2]))).reshape(shapes[2])} if op == "ConvGradX" else {}
+    values = {"x2": hard(1, int(np.prod(shapes[2]))).reshape(shapes[2])} if op == "ConvGradX" else {}
     types["o"] = registry()[op].infer(node, list(types.values()))[0]
     tile = {d.name: (0, d.size) for d in registry()[op].access(node, types).dims}
     return measure.kernel_job(f"{op}-{label}", node, types, values, tile)
@@ -75,8 +65,8 @@ def _other_jobs() -> Iterator[KernelJob]:
     """Sums and batch norms of every remainder, with NaNs of both signs, zeros of both signs and subnormals."""
     nans = np.resize(np.array(NANS, np.uint32), 2 * 3 * 13).view(np.float32)
     for shape in ((1, 1, 1), (1, 3, 8), (2, 3, 13), (1, 5, 21)):
-        for label, x in (("hard", _hard(0, int(np.prod(shape)))), ("nan", np.resize(nans, int(np.prod(shape))))):
-            values = {"x0": x.reshape(shape), **{f"x{i}": _normal(i, shape[1]) for i in range(1, 5)}}
+        for label, x in (("hard", hard(0, int(np.prod(shape)))), ("nan", np.resize(nans, int(np.prod(shape))))):
+            values = {"x0": x.reshape(shape), **{f"x{i}": normal(i, shape[1]) for i in range(1, 5)}}
             yield _with(f"{label}{shape}", "ChannelNormalize", values, {"activation": "Relu"})
             size = x.size
             sums = {"x0": x, "x1": np.full(size, -0.0, np.float32)}

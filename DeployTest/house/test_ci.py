@@ -33,7 +33,7 @@ def test_an_unknown_job_is_refused() -> None:
     run = ci("tests", "lints")
     assert run.returncode == 2
     assert "lints" in run.stderr
-    assert "lint tests package docs slow siracusa" in run.stderr
+    assert "lint tests package docs slow torch siracusa" in run.stderr
 
 
 def test_siracusa_without_simulator_is_refused() -> None:
@@ -47,4 +47,13 @@ def test_the_workflow_calls_known_jobs() -> None:
     """Each job of the workflow is one of the script's."""
     workflow = (ROOT / ".github/workflows/ci.yml").read_text()
     jobs = set(re.findall(r"bash \.ci/run (\w+)", workflow))
-    assert jobs == {"lint", "tests", "package", "slow", "siracusa"}
+    assert jobs == {"lint", "tests", "package", "slow", "torch", "siracusa"}
+
+
+def test_what_needs_pytorch_is_marked() -> None:
+    """A file of tests that are skipped without it has the marker, by which the job with PyTorch finds them."""
+    needing = re.compile(r"""importorskip\("torch"|find_spec\("torch"\)|PyTorch and onnxscript are""")
+    paths = {p for p in (ROOT / "DeployTest").rglob("test_*.py") if needing.search(p.read_text())}
+    paths -= {Path(__file__).resolve()}
+    assert paths
+    assert [p.name for p in sorted(paths) if "mark.torch" not in p.read_text()] == []

@@ -25,9 +25,12 @@ def commands(section: str) -> list[str]:
     return [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
-@pytest.mark.parametrize(
-    "section", [x if x == QUICK else pytest.param(x, marks=pytest.mark.slow) for x in sorted(SECTIONS)]
-)
+def marks(section: str) -> list[pytest.MarkDecorator]:
+    """What a section takes: time, and PyTorch."""
+    return [pytest.mark.slow] * (section != QUICK) + [pytest.mark.torch] * ("PyTorch" in section)
+
+
+@pytest.mark.parametrize("section", [pytest.param(x, marks=marks(x)) for x in sorted(SECTIONS)])
 def test_example(section: str, tmp_path: Path) -> None:
     """Each command ends with 0, and the last loss of each run is below half of its first."""
     if "PyTorch" in section and not all(importlib.util.find_spec(name) for name in ("torch", "onnxscript")):

@@ -19,8 +19,8 @@ ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how
 """Pages whose blocks the tests of packages run."""
 SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
 """What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
-COMPILED = {"firmware.md": ("c",)}
-"""Blocks that tests of other rooms build and run."""
+COMPILED = {"boards.md": ("toml",), "firmware-state.md": ("c",), "firmware.md": ("c",), "porting.md": ("c",)}
+"""Blocks that tests of other rooms build, run or read."""
 BLOCK = re.compile(r"^```(\w*)( torch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,6 +59,7 @@ def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
+@pytest.mark.torch
 def test_blocks_of_torch(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that need it."""
     if not importlib.util.find_spec("torch"):

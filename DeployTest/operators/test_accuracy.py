@@ -69,6 +69,7 @@ def test_a_row_breaks_the_contract() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.torch
 def test_autograd() -> None:
     """PyTorch computes an output and the gradients that are wanted, with a gradient that arrives."""
     x = np.array([1.0, -2.0], np.float32)

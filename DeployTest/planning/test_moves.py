@@ -151,6 +151,7 @@ def test_gradients_are_nodes_of_the_standard(tmp_path: Path) -> None:
         assert "SliceGrad" not in {n.op_type for n in graph.node}
 
 
+@pytest.mark.torch
 def test_gradient_at_the_bounds_is_pytorchs() -> None:
     """The gradient of Clip passes at the bounds and not beyond them, as in PyTorch."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

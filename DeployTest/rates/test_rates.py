@@ -41,6 +41,7 @@ def test_every_schedule_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", COURSES)
+@pytest.mark.torch
 def test_schedules_are_pytorchs(name: str) -> None:
     """The rate of each update is that of PyTorch's scheduler, in float32, for groups of different rates at once.
 

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
         pytest.param("sgd_nesterov", ["cosine"], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.torch
 def test_updates_are_pytorchs(form: str, courses: list[str], tmp_path: Path) -> None:
     """From each of its own states the program makes PyTorch's update, with the rate of PyTorch's scheduler."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

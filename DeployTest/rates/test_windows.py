@@ -99,6 +99,7 @@ def _by_torch(
 
 @pytest.mark.parametrize("mean", [False, True], ids=["sum", "mean"])
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.torch
 def test_windows_are_pytorchs(name: str, mean: bool, tmp_path: Path) -> None:
     """Three updates of three, three and one pass: sums and means, labels that do not count, and what is left."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -13,10 +13,11 @@ import pytest
 
 from deployer.sizing.boards import core_of
 from deployer.sizing.emulated import run_example
-from deployer.sizing.objects import available, compile_library
+from deployer.sizing.objects import compile_library
 from DeployTest.firmware import nets
 from DeployTest.support.building.cases import case_dir
 from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
 PAGE = Path(__file__).resolve().parents[2] / "docs/misra.md"
@@ -94,11 +95,11 @@ def test_misra(models_root: Path) -> None:
     assert {name for name in found if not name.startswith("misra-")} <= OTHERS
 
 
+@pytest.mark.cortex_m
 def test_sizes_of_functions(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The manifest's sizes are the objects'; the bound of the stack holds what a run writes; nothing else changes."""
     core = core_of("cortex-m4")
-    if not available(core):
-        pytest.skip("not installed: arm-none-eabi-gcc")
+    needs_core(core.name)
     plain, sized = library("normed", models_root), tmp_path / "sized"
     case = models_root / "normed_clean"
     assert deployer("package", case, "--name", "model", "--core", core.name, "-o", sized) == 0
@@ -114,7 +115,6 @@ def test_sizes_of_functions(models_root: Path, tmp_path: Path, capsys: pytest.Ca
     texts = {str(p.relative_to(sized)): p.read_bytes() for p in sized.rglob("*") if p.suffix in (".c", ".h")}
     built = compile_library({name: text.decode() for name, text in texts.items()}, "model", core)
     assert built.stack.bytes == record["stack"]["bytes"]
-    if shutil.which("qemu-system-arm"):
-        run = run_example({name: text.decode() for name, text in texts.items()}, "model", built)
-        assert 0 < run.stack <= record["stack"]["bytes"] + 64, "with the frames of the measuring call"
+    run = run_example({name: text.decode() for name, text in texts.items()}, "model", built)
+    assert 0 < run.stack <= record["stack"]["bytes"] + 64, "with the frames of the measuring call"
     assert "there is no core" in refused(capsys, "package", case, "--name", "m", "--core", "z80", "-o", tmp_path / "x")

@@ -12,6 +12,7 @@ from deployer.sizing.material import material
 from DeployTest.benchmarks import cores
 from DeployTest.support.building.cases import SHARED
 from DeployTest.support.documents.pages import generated
+from DeployTest.targets.simulators import needs_core, needs_simulator
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MODEL = "LSTM"
@@ -31,12 +32,20 @@ def test_one_digest() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.qemu_riscv
-@pytest.mark.parametrize("machine", [cores.HOST, *cores.CORES, "qemu_riscv"])
+@pytest.mark.parametrize(
+    "machine",
+    [
+        cores.HOST,
+        *(pytest.param(name, marks=pytest.mark.cortex_m) for name in cores.CORES),
+        pytest.param("qemu_riscv", marks=pytest.mark.qemu_riscv),
+    ],
+)
 def test_again(machine: str, models_root: Path, tmp_path: Path) -> None:
-    """A recurrent net gives the committed row again."""
-    if lacking := cores.lacks(machine):
-        pytest.skip(lacking)
+    """A recurrent net gives the committed digest and bytes of memory again."""
+    if machine in cores.CORES:
+        needs_core(machine)
+    elif machine != cores.HOST:
+        needs_simulator(machine)
     case = cores.read_case(MODEL, SHARED, models_root)
     files = library_files(material(case, cores.NAME, Options(target=library_rules().target)))
     [known] = [row for row in rows() if (row.model, row.machine) == (MODEL, machine)]
@@ -46,4 +55,4 @@ def test_again(machine: str, models_root: Path, tmp_path: Path) -> None:
         row = cores.on_core(MODEL, files, machine)
     else:
         row = cores.on_target(MODEL, case, files, machine, tmp_path)
-    assert row.digest == known.digest
+    assert (row.digest, row.memory) == (known.digest, known.memory)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deployer.sizing.boards import BoardInvalid, boards, read_board
-from deployer.sizing.objects import available
+from deployer.sizing.boards import BOARDS, BoardInvalid, boards, cores, emulators, read_board
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 NEEDED = {"stm32f446", "stm32f746", "stm32h743", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3", "apollo4"}
@@ -22,6 +22,12 @@ source = "made up"
 [[memory]]
 name = "SRAM"
 bytes = {memory}
+"""
+ENERGY = """
+[energy]
+milliamperes = {}
+volts = 3.0
+source = {}
 """
 
 
@@ -56,6 +62,13 @@ def test_boards() -> None:
     assert found["siracusa"].target is not None
 
 
+def test_emulators() -> None:
+    """Each emulator that a core names is described, with a machine; none is described that no core names."""
+    named = {core.emulator for core in cores().values() if core.emulator}
+    assert named == emulators().keys()
+    assert all(bool(core.emulator) == bool(core.machine) for core in cores().values())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -70,6 +83,15 @@ def test_boards() -> None:
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = -1\nflash = 1', "mhz is -1"),
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1', "no memory"),
         ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"', "name, bytes"),
+        (
+            'name = "x"\nsource = "y"\ncore = ["cortex-m4"]\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"\nbytes = 1',
+            "no core",
+        ),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5', "memory is no list"),
+        ('name = "x"\nsource = "y"\ntarget = "siracusa"\nflash = 1\nmhz = 1', "'flash' has no effect"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(-1.0, '"s"'), "milliamperes is -1.0"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format("nan", '"s"'), "milliamperes is nan"),
+        (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(1.0, '""'), "energy has no source"),
     ],
 )
 def test_faulty_boards(text: str, why: str, tmp_path: Path) -> None:
@@ -77,6 +99,14 @@ def test_faulty_boards(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "board.toml").write_text(text)
     with pytest.raises(BoardInvalid, match=why):
         read_board(tmp_path / "board.toml")
+
+
+def test_board_of_the_page(tmp_path: Path) -> None:
+    """The file that docs/boards.md shows is the board it is taken from."""
+    page = (BOARDS.parents[1] / "docs" / "boards.md").read_text()
+    path = tmp_path / "stm32f446.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert read_board(path) == read_board(BOARDS / path.name)
 
 
 def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,11 +143,10 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.cortex_m
 def test_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Code, stack and instructions by compiler and emulator; energy where the board says its current; again at once."""
-    core = next(board.core for board in boards() if board.stem == "nrf52840")
-    if core is None or not available(core):
-        pytest.skip("not installed: arm-none-eabi-gcc")
+    needs_core("cortex-m4")
     case = nets.normed_case(tmp_path / "case")
     words = (case, "--board", "nrf52840", "--board", "stm32f446", "--board", "rp2040")
     first = result(capsys, *words)

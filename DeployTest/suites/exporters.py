@@ -98,8 +98,10 @@ SUBJECTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a module on one way: how many parameters of how many, and of their elements, are trained by
-    name, how far losses are from PyTorch's, and the number of warnings, with and without the names of parameters.
+    """What became of a module on one way to a file.
+
+    How many parameters of how many, and of their elements, are trained by name; how far losses are from PyTorch's; the
+    numbers of warnings, without and with `--parameters`.
     """
 
     subject: str

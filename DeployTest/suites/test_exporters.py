@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.slow, pytest.mark.torch]
 if not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")):
     pytest.skip("PyTorch and onnxscript are not installed", allow_module_level=True)
 suite: Any = importlib.import_module("DeployTest.suites.exporters")

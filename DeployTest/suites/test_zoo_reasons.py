@@ -14,7 +14,7 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.suites.zoo_reasons import States, left_to_rounding
 from DeployTest.suites.zoo_torch import Trained, by_adamw, reach_of
 
-pytestmark = [pytest.mark.host, pytest.mark.training]
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 RATE = 1e-3
 
 

@@ -14,6 +14,9 @@ from deployer.core.errors import ToolMissing
 from deployer.core.plan import Options
 from deployer.running import build
 from deployer.running import run as runner
+from deployer.sizing.boards import core_of
+from deployer.sizing.emulated import need_emulator
+from deployer.sizing.objects import need_compiler
 
 TIMEOUT = 60.0
 TARGETS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("qemu_riscv", "siracusa")]
@@ -42,6 +45,15 @@ def needs_simulator(target: str) -> None:
     tools = build.toolchain(targets.load(target))
     if not runner.available(tools):
         pytest.skip(f"{tools.run[0]} is not installed: {tools.run_hint}")
+
+
+def needs_core(name: str) -> None:
+    """Skip where the compiler or the emulator of a processor core is absent."""
+    try:
+        need_compiler(core_of(name))
+        need_emulator(core_of(name))
+    except ToolMissing as problem:
+        pytest.skip(str(problem))
 
 
 def build_source(target: str, source: str, directory: Path) -> Path:

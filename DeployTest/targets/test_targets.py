@@ -8,7 +8,7 @@ import pytest
 
 from deployer.core import target as targets
 from deployer.core.cost import without_cost
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import MOST_FACTS, OptionProblem
 from deployer.core.operator import registry
 from deployer.core.target import TARGETS_DIR, TargetInvalid
 from deployer.operators.declared import printed_kernels
@@ -95,6 +95,13 @@ def test_all_faults_at_once(folder: Path) -> None:
     for text in messages:
         assert any(text in fault for fault in faults), (text, faults)
     assert len(faults) == len(messages)
+
+
+def test_many_faults_are_counted(folder: Path) -> None:
+    """The message of a table with keys of another one still fits a screen."""
+    others = "\n".join(f"other{i} = 0" for i in range(MOST_FACTS + 5))
+    faults = spoilt(folder / "siracusa.toml", (r"^\[toolchain\]$", f"[toolchain]\n{others}"))
+    assert faults[MOST_FACTS:] == ["5 more"]
 
 
 @pytest.mark.parametrize(

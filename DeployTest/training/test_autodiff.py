@@ -167,6 +167,7 @@ def torch_gradients(
     return {new: values[old].grad.numpy() for new, old in names.items()}
 
 
+@pytest.mark.torch
 def test_generated_gradients_are_pytorchs(generated: Path) -> None:
     """Every entry of every parameter."""
     program, dataset = opened(generated)
@@ -178,6 +179,7 @@ def test_generated_gradients_are_pytorchs(generated: Path) -> None:
         assert_close(f"gradient of {name}", actual[name], expected)
 
 
+@pytest.mark.torch
 def test_consumers_gradients_are_pytorchs(tmp_path: Path) -> None:
     """The model whose hidden value has four uses."""
     program, dataset = opened(built(tmp_path, CONSUMERS).train)

@@ -21,6 +21,7 @@ TOLERANCE = table()["training"]
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
+@pytest.mark.torch
 def test_training_is_pytorchs(name: str, tmp_path: Path) -> None:
     """The same net, written from its published table, trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -82,6 +82,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in capsys.readouterr().err
 
 
+@pytest.mark.torch
 def test_exporters(tmp_path: Path) -> None:
     """What PyTorch's exporters change is warned about, and the calls that the warning names change nothing."""
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")):

@@ -187,6 +187,7 @@ def test_loss_is_its_formula(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.torch
 def test_training_is_pytorchs(name: str, tmp_path: Path) -> None:
     """Losses of all passes, and gradients of the first, by PyTorch's functions and its autograd in float64."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -68,6 +68,7 @@ def test_every_step_from_its_own_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.torch
 def test_many_steps_are_pytorchs(name: str) -> None:
     """Weights after each of many steps of PyTorch's optimizer in float64."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

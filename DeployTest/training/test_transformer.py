@@ -25,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return transformer.generate(tmp_path_factory.mktemp("transformer"), batch=BATCH)
 
 
+@pytest.mark.torch
 def test_training_is_pytorchs(folder: Path) -> None:
     """The same block trains to the same losses and weights."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -105,6 +105,7 @@ def test_limits_of_gradients(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.torch
 def test_limits_are_pytorchs(tmp_path: Path) -> None:
     """The norm's scale is that of clip_grad_norm_."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

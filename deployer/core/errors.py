@@ -13,6 +13,16 @@ ORDINARY_LINE = 200
 """Characters of a line that is never shortened."""
 
 
+MOST_FACTS = 30
+"""Facts of one kind that a message lists."""
+
+
+def facts_of(label: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Facts with one label; beyond MOST_FACTS they are counted."""
+    more = len(texts) - MOST_FACTS
+    return [(label, text) for text in texts[:MOST_FACTS]] + ([("and", f"{more} more")] if more > 0 else [])
+
+
 class _Message(Exception):
     """A message to a person.
 

@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 LONGEST = 1000
@@ -202,3 +203,9 @@ def member_name(text: str) -> str:
 def one_line(text: str) -> str:
     """A name or a sentence for people, on one line."""
     return _cleaned(text, _NOTHING)
+
+
+def listed(texts: Sequence[str], most: int = 10) -> str:
+    """The first of these texts, and how many there are beyond `most`, on one line."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return one_line(", ".join(texts[:most]) + more)

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
-from deployer.core.errors import OptionProblem, UserError
+from deployer.core.errors import OptionProblem, UserError, facts_of
 from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Hop, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
@@ -21,7 +21,7 @@ TARGETS_DIR = Path(deployer.targets.__file__).parent
 
 
 class TargetInvalid(UserError):
-    """A target's TOML does not describe a machine; every fault is listed."""
+    """A target's TOML does not describe a machine; its faults are listed."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     faults.check(all(isinstance(name, str) for name in whole), "whole_sums does not list names of kernels")
     faults.check(not whole or len(levels) == 1, "whole_sums is for one level: with more, tiles end inside of sums")
     if faults.texts:
-        raise TargetInvalid(f"{path} has {len(faults.texts)} faults", [("fault", text) for text in faults.texts])
+        raise TargetInvalid(f"{path} has {len(faults.texts)} faults", facts_of("fault", faults.texts))
     return Target(
         name=raw["name"],
         description=raw.get("description", ""),

@@ -1,6 +1,6 @@
 """Images of states as files: found in what a firmware sent or in a dump of its flash, judged, and made again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Image:
         return KINDS[self.kind] if self.kind < len(KINDS) else f"kind {self.kind}"
 
 
-def read_content(path: Path) -> bytes:
+def _content(path: Path) -> bytes:
     """The bytes of a file; FileProblem where it is missing or larger than any flash."""
     if not path.is_file():
         raise FileProblem(f"{path} does not exist", hint="the path of an image, or of a dump of flash")
@@ -51,7 +51,7 @@ def find_images(path: Path) -> tuple[Image, ...]:
 
     FileProblem where there are none, or more beginnings than flash has slots.
     """
-    content = read_content(path)
+    content = _content(path)
     found = (_image(content, 0, None),) if content.startswith(MAGIC) else tuple(_in_slots(path, content))
     if not found:
         facts = [("size", f"{len(content)} B"), ("looked for", f"{MAGIC.decode()!r} at 0, {SLOT_MAGIC.decode()!r}")]
@@ -59,15 +59,18 @@ def find_images(path: Path) -> tuple[Image, ...]:
     return found
 
 
-def newest_image(path: Path) -> Image:
-    """The image that a firmware would take from a file; FileProblem where none is whole."""
-    images = find_images(path)
+def newest_image(images: Sequence[Image], origin: Path, identities: Sequence[int] = ()) -> Image:
+    """The newest whole image; of the model with these identities by kinds, if there is one, as its firmware takes it.
+
+    FileProblem where none is whole.
+    """
     whole = [image for image in images if not image.fault]
     if not whole:
         facts = [(f"at {image.at}", image.fault) for image in images]
-        raise FileProblem(f"{path} holds no whole image", facts, "another copy of it")
-    newest = whole[0]
-    for image in whole[1:]:
+        raise FileProblem(f"{origin} holds no whole image", facts, "another copy of it")
+    own = [image for image in whole if identities and image.identity == identities[image.kind]]
+    newest, *others = own or whole
+    for image in others:
         ahead = ((image.number or 0) - (newest.number or 0)) & 0xFFFFFFFF
         newest = image if ahead >> 31 == 0 else newest
     return newest

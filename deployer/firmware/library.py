@@ -13,7 +13,7 @@ from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
-from deployer.core.plan import Plan, Schedule, target_of
+from deployer.core.plan import Home, Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
@@ -52,7 +52,7 @@ class KeptView:
     count: int
     is_weight: int
     first: CText
-    note: CText
+    title: CText
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class _View:
         parts = state.first_parts(plan, program, made.dataset.weights)
         self.layout = state.state_layout(plan, program, parts)
         self.first = tuple(part for part in parts if part.home not in made.layout.frozen)
-        self.frozen = tuple(_frozen(part) for part in _constants(made.layout, parts))
+        self.frozen = tuple(FrozenView(_title(part.home), _bits(part)) for part in _constants(made.layout, parts))
         self.frozen_words, self.frozen_at = made.layout.frozen_words, FROZEN
         self.holds_frozen = ONCE if self.frozen else ()
         self.kept = _kept(self.layout, self.first, homes)
@@ -185,7 +185,8 @@ class _View:
         self.image_kinds = tuple((*half, most) for half, most in zip(halves, self.layout.most, strict=True))
         self.ready = (halves[0][0] ^ halves[0][1]) | 1
         self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
-        self.slot_magic, self.head_bytes = int.from_bytes(state.SLOT_MAGIC, "little"), state.HEADER.size
+        self.slot_magic, self.slot_head = int.from_bytes(state.SLOT_MAGIC, "little"), state.SLOT.size
+        self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
@@ -210,22 +211,25 @@ def _constants(layout: MemoryLayout, parts: Sequence[state.Part]) -> tuple[state
     return tuple(known[home.storage] for home in layout.frozen)
 
 
-def _frozen(part: state.Part) -> FrozenView:
-    lines = listed([f"0x{word:08x}u" for word in part.words.tolist()])
-    return FrozenView(c_comment(f"{part.home.storage}: {part.home.type}"), lines)
+def _title(home: Home) -> CText:
+    return c_comment(f"{home.storage}: {home.type}")
+
+
+def _bits(part: state.Part) -> tuple[CText, ...]:
+    return listed([f"0x{word:08x}u" for word in part.words.tolist()])
 
 
 def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
     name = code(f"words_{index}")
     uniform = part.uniform
     return PartView(
-        title=c_comment(f"{part.home.storage}: {part.home.type}"),
+        title=_title(part.home),
         at=homes[part.home.storage],
         count=len(part.words),
         fill=int(part.words[0]) if uniform else 0,
         words=code("0") if uniform else name,
         array=() if uniform else (name,),
-        lines=() if uniform else listed([f"0x{word:08x}u" for word in part.words.tolist()]),
+        lines=() if uniform else _bits(part),
     )
 
 
@@ -237,7 +241,7 @@ def _kept(layout: state.StateLayout, parts: Sequence[state.Part], homes: Mapping
             k.home.bytes // state.WORD,
             int(k.is_weight),
             code(str(firsts.get(k.home.storage, NOWHERE))),
-            c_comment(f"{k.home.storage}: {k.home.type}"),
+            _title(k.home),
         )
         for k in layout.kept
     )

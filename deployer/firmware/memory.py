@@ -35,11 +35,15 @@ class MemoryLayout:
 
 def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
     """The layout of a plan of one memory; PlacementInfeasible where its struct takes more than `budget` bytes."""
-    frozen = tuple(home for home in plan.homes if _is_frozen(plan, program, home))
-    offsets, height = _packed(plan, [home for home in plan.homes if home not in frozen], budget)
+    writable = _writable(plan)
+    frozen, inside = list[Home](), list[Home]()
+    for home in plan.homes:
+        is_frozen = program.tensors[home.storage].role == "constant" and home.storage not in writable
+        (frozen if is_frozen else inside).append(home)
+    offsets, height = _packed(plan, inside, budget)
     if height > budget:
         level = plan.levels[RESIDENT]
-        largest = sorted(plan.homes, key=lambda home: (home in frozen, -home.bytes, home.storage))[:3]
+        largest = sorted(inside, key=lambda home: (-home.bytes, home.storage))[:3]
         facts = [("needed", f"{height} B"), ("available", f"{budget} B")]
         facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
         cause = f"the tensors do not fit {level.name} of target {plan.options.target!r}"
@@ -49,17 +53,17 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
     for home in frozen:
         places[home.storage] = following
         following += home.bytes // WORD
-    return MemoryLayout(places, height // WORD, frozen)
+    return MemoryLayout(places, height // WORD, tuple(frozen))
 
 
-def _is_frozen(plan: Plan, program: Program, home: Home) -> bool:
-    """Whether nothing writes a tensor, and no kernel has a pointer to it by which it might."""
-    if program.tensors[home.storage].role != "constant":
-        return False
-    kernels = {step.kernel.symbol: step.kernel for step in plan.steps}
-    writers = {(symbol, arg) for symbol, kernel in kernels.items() for arg, _, written in kernel.pointers if written}
-    uses = [(step, operand) for step in plan.steps for operand in step.operands if operand.storage == home.storage]
-    return all(operand.mode == "in" and (step.kernel.symbol, operand.arg) not in writers for step, operand in uses)
+def _writable(plan: Plan) -> set[str]:
+    """The tensors that steps write, or to which their kernels have pointers by which they might."""
+    return {
+        operand.storage
+        for step in plan.steps
+        for operand in step.operands
+        if operand.mode != "in" or any(written for arg, _, written in step.kernel.pointers if arg == operand.arg)
+    }
 
 
 def _packed(plan: Plan, homes: list[Home], budget: int) -> tuple[dict[str, int], int]:

@@ -25,6 +25,7 @@ SLOT = struct.Struct("<4sIQ")
 """Before an image in flash: magic, number of the save, digest of both."""
 KINDS = ("state", "weights", "changes")
 """What an image holds, by its number: all that lasts; weights alone; those weights that differ from the first ones."""
+STATE, WEIGHTS, CHANGES = range(len(KINDS))
 FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 WORD = DTYPES["float32"]
 """Bytes of an element, of any type."""
@@ -107,7 +108,7 @@ def first_image(layout: StateLayout, parts: Sequence[Part]) -> bytes:
     """The image of the state that a run begins with."""
     known = {part.home.storage: part.words.tobytes() for part in parts}
     body = b"".join(known.get(k.home.storage, bytes(k.home.bytes)) for k in layout.kept)
-    return sealed_image(0, layout.identities[0], 0, body)
+    return sealed_image(STATE, layout.identities[STATE], 0, body)
 
 
 def sealed_image(kind: int, identity: int, passes: int, body: bytes) -> bytes:

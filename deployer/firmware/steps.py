@@ -23,22 +23,21 @@ MEMBERS = {"float32": "f32", "int32": "i32"}
 
 @dataclass(frozen=True)
 class Accessor:
-    """A function that makes an address of a place: its name, the element type, the view, and whether one may write.
+    """A function that makes an address of a place: its name, the element type, and the view.
 
-    Constants have addresses by those alone that only read.
+    `reads` is there where nobody writes by the address; constants have addresses by such functions alone.
     """
 
     name: CText
     type: CText
     member: CText
     reads: tuple[int, ...]
-    writes: tuple[int, ...]
 
 
 def _accessors() -> Iterator[Accessor]:
     for dtype, member in MEMBERS.items():
-        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), (), (1,))
-        yield Accessor(code(f"{member}_in"), code(f"const {C_TYPES[dtype]}"), code(member), (1,), ())
+        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), ())
+        yield Accessor(code(f"{member}_in"), code(f"const {C_TYPES[dtype]}"), code(member), (1,))
 
 
 ACCESSORS = tuple(_accessors())
@@ -97,7 +96,7 @@ class StepsView:
     bytes: int
 
 
-def steps_view(plan: Plan, names: Mapping[str, str], frozen: bool = False) -> StepsView:
+def steps_view(plan: Plan, names: Mapping[str, str], frozen: bool) -> StepsView:
     """The steps of a plan whose every step is one call; `names` are those of its graphs' functions.
 
     `frozen` says that some operands are constants.

@@ -15,13 +15,12 @@ from deployer.core.ir import DTYPES, TensorType
 from deployer.core.limits import IMAGE_BYTES, RANK
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name
-from deployer.firmware.images import Image, newest_image
-from deployer.firmware.state import KINDS, WORD, sealed_image
+from deployer.firmware.images import Image, find_images, newest_image
+from deployer.firmware.state import CHANGES, KINDS, STATE, WORD, sealed_image
 
 MANIFEST, FIRST = "manifest.json", "weights.bin"
 PASSES = "image.passes"
 """The array of an archive that says how many passes wait for their update."""
-STATE, WEIGHTS, CHANGES = range(len(KINDS))
 _INDEX = struct.Struct("<I")
 
 
@@ -49,7 +48,7 @@ class Library:
 
 def read_library(folder: Path) -> Library:
     """The description in a library's folder; FileProblem where it is missing, damaged, or of another library."""
-    path = folder / MANIFEST
+    path, first = folder / MANIFEST, folder / FIRST
     if not path.is_file():
         raise FileProblem(f"{path} does not exist", hint="--library FOLDER, which `deployer package` made")
     if path.stat().st_size > IMAGE_BYTES:
@@ -59,10 +58,10 @@ def read_library(folder: Path) -> Library:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         facts = [("cause", " ".join(str(error).split())[:200])]
         raise FileProblem(f"{path} is no manifest of a library", facts, "package the case again") from None
-    image = newest_image(folder / FIRST)
+    image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
-        raise FileProblem(f"{folder / FIRST} holds {image.kind_name}, no state", hint="package the case again")
-    return replace(library, first=image_arrays(image, library, folder / FIRST))
+        raise FileProblem(f"{first} holds {image.kind_name}, no state", hint="package the case again")
+    return replace(library, first=image_arrays(image, library, first))
 
 
 def _described(read: Any) -> Library:
@@ -100,7 +99,7 @@ def image_arrays(image: Image, library: Library, origin: Path) -> dict[str, Arra
     ends = list(itertools.accumulate((tensor.type.bytes for tensor in held), initial=0))
     if ends[-1] != len(image.body):
         raise _unfit(origin, f"its tensors take {len(image.body)} B, and the library's {ends[-1]} B")
-    return {tensor.name: _array(image.body[at:], tensor.type) for tensor, at in zip(held, ends, strict=False)}
+    return {tensor.name: _array(image.body, at, tensor.type) for tensor, at in zip(held, ends, strict=False)}
 
 
 def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
@@ -114,7 +113,7 @@ def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
         tensor, following = library.tensors[index], index + 1
         if tensor.type.bytes > len(body) - place:
             raise _unfit(origin, f"of weight {index}, {len(body) - place} B of {tensor.type.bytes} B are there")
-        arrays[tensor.name] = _array(body[place:], tensor.type)
+        arrays[tensor.name] = _array(body, place, tensor.type)
         place += tensor.type.bytes
     return arrays
 
@@ -123,8 +122,8 @@ def _unfit(origin: Path, cause: str) -> FileProblem:
     return FileProblem(f"{origin}: {cause}", hint="another copy of it")
 
 
-def _array(content: bytes, kind: TensorType) -> Array:
-    return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size).reshape(kind.shape)
+def _array(content: bytes, at: int, kind: TensorType) -> Array:
+    return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size, at).reshape(kind.shape)
 
 
 def make_image(kind: int, arrays: Mapping[str, Array], passes: int, library: Library, origin: Path) -> bytes:

@@ -72,7 +72,7 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
             _check_state(path, state, like)
         rows = tuple(EpochRow(**row) for row in record.pop("rows"))
         place = replace(Place(**record), losses=arrays[LOSSES], state=state, rows=rows)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileProblem(f"{path} is no checkpoint", [("cause", str(error)[:200])]) from None
     if place.losses.shape != (place.passes,) or place.losses.dtype != np.float32:
         facts = [("losses", str(place.losses.shape)), ("passes", str(place.passes))]

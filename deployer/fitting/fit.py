@@ -1,7 +1,7 @@
 """Training over epochs in one call: a forward model and its data in; trained weights, history and report out."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,7 @@ def fit(
     *,
     folder: Path | str,
     target_data: Path | None = None,
+    classes: Sequence[str] = (),
     options: Options | None = None,
     evaluated: Path | None = None,
     force: bool = False,
@@ -99,7 +100,8 @@ def fit(
 ) -> Fitted:
     """Train a forward model over epochs by its generated program; files go to `folder`.
 
-    `data` is a source of samples as `read_source` has it, `target_data` the file of targets beside a single array.
+    `data` is a source of samples as `read_source` has it, `target_data` the file of targets beside a single array;
+    `classes` names the labels from 0 on, by default as a folder of images does.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
     full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
     same names, by default the model itself; it always runs on this machine.
@@ -117,7 +119,7 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(data, target_data, warn)
+    samples, held_out = case.split_samples(data, target_data, classes, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
@@ -145,11 +147,13 @@ class _Case:
     def metrics(self) -> Metrics:
         return metrics_of(self.problem.graph, self.run.top)
 
-    def split_samples(self, source: Source, target: Path | None, warn: Warn) -> tuple[Samples, Samples | None]:
+    def split_samples(
+        self, source: Source, target: Path | None, classes: Sequence[str], warn: Warn
+    ) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
         run, types = self.run, self.problem.graph.sampled
         place = str(source) if isinstance(source, Path | str) else "data"
-        samples = read_samples(source, types, place, target, warn=warn)
+        samples = read_samples(source, types, place, target, classes, warn)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -313,7 +317,7 @@ class _Fit:
         notes = [note for note in (initial, feed.order.note, feed.updates.note(end.passes)) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
-        losses, said = tuple(map(float, end.losses)), (tuple(faults), tuple(notes), end.ended)
+        losses, said, classes = tuple(map(float, end.losses)), (tuple(faults), tuple(notes)), self.samples.classes
         result = Fitted(
             end.rows,
             losses,
@@ -322,13 +326,14 @@ class _Fit:
             verdict,
             judge.text,
             *said,
+            end.ended,
             end.best_epoch,
             running,
             best_running,
-            self.samples.classes,
+            classes,
         )
-        state = (*said[:2], end.passes, end.ended, end.best_epoch, end.rows, self.samples.classes)
-        record = printable(asdict(FitReport(verdict, judge.text, *state)))
+        report = FitReport(verdict, judge.text, *said, end.passes, end.ended, end.best_epoch, end.rows, classes)
+        record = printable(asdict(report))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
         page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)

@@ -22,8 +22,10 @@ FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 FILE_BYTES = 1 << 26
 """The largest file of an image, in bytes: it is in memory as a whole."""
 OPAQUE = (255, 255)
-DAMAGE = (UserWarning, RuntimeWarning)
-"""Kinds of warnings of Pillow that say something against the file: of what it reads over, and of huge sizes."""
+DAMAGE = (OSError, SyntaxError, ValueError)
+"""Kinds of Pillow's errors that are the file's fault, beside that of its size."""
+SUSPICIONS = (UserWarning, RuntimeWarning)
+"""Kinds of Pillow's warnings that say something against the file: of what it reads over, and of huge sizes."""
 PNG_DEPTH = 24
 """Where a PNG file has the bits of a channel (PNG specification, 11.2.2 IHDR): a reader may drop some in silence."""
 
@@ -61,20 +63,22 @@ def read_images(
 def image_shape(folder: Path) -> tuple[int, int, int]:
     """Channels, height and width of the first image of a folder: one channel if it is gray, else three.
 
-    FileProblem where there is none, or it is damaged.
+    ToolMissing without Pillow, FileProblem where what comes first is no image of a class, or is damaged.
     """
     library = _library()
-    for part in _inside(folder, folder):
-        for path in sorted(part.glob("[!.]*")) if part.is_dir() else ():
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    image = library.open(path, formats=tuple(dict.fromkeys(FORMATS.values())))
-                    return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
-            except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
-                facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
-                raise FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out") from None
-    raise FileProblem(f"{folder} holds no image", hint="a folder for each class, with its images")
+    _, path = next(_files(folder, [path.name for path in _inside(folder, folder)]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with library.open(path, formats=(FORMATS[path.suffix.lower()],)) as image:
+                return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
+    except (*DAMAGE, library.DecompressionBombError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FileProblem:
+    facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
+    return FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out")
 
 
 def _library() -> Any:
@@ -120,7 +124,7 @@ def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
     content = path.read_bytes()
     try:
         with warnings.catch_warnings():
-            for kind in DAMAGE:
+            for kind in SUSPICIONS:
                 warnings.simplefilter("error", kind)
             image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
             reason = _reason(image, content, (width, height))
@@ -128,9 +132,8 @@ def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
             if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
                 reason = "has transparent pixels, whose colour is not said"
             pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
-    except (OSError, SyntaxError, ValueError, *DAMAGE, library.DecompressionBombError) as error:
-        facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
-        raise FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out") from None
+    except (*DAMAGE, *SUSPICIONS, library.DecompressionBombError) as error:
+        raise _damaged(path, error) from None
     if pixels is None:
         raise FileProblem(f"{path} {reason}", [("expected", f"{width} x {height} pixels of 8 bits")], "convert it")
     return (pixels / np.float32(255)).reshape(height, width, channels).transpose(2, 0, 1)

@@ -36,14 +36,15 @@ def read_samples(
 ) -> Samples:
     """The samples of a source for data inputs of these types, target last; `warn` gets those of arrays without use.
 
-    A folder is one of images, as `read_images` has it, with these `classes`; everything else as `read_source` and
-    `fitted_samples` have it.
+    A folder is one of images, as `read_images` has it; everything else as `read_source` and `fitted_samples` have it.
+    `classes` names the labels from 0 on, for a folder those that there may be.
     """
     folder = Path(source) if isinstance(source, str | Path) else None
     if target is None and folder is not None and folder.is_dir():
         columns, names = read_images(folder, types, classes)
         return replace(fitted_samples(columns, types, place), classes=names)
-    return fitted_samples(read_source(source, list(types), place, target, warn), types, place)
+    samples = fitted_samples(read_source(source, list(types), place, target, warn), types, place)
+    return replace(samples, classes=tuple(classes))
 
 
 def read_source(

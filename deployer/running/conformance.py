@@ -1,7 +1,6 @@
 """Whether a target's HAL does what `hal.h` says: a program that tries it, and what that program says is wrong."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from deployer.core.safe_text import CText, c_comment, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.running.build import compiler, flags_of, link_words, toolchain
 from deployer.running.kernels import COMMON
-from deployer.running.run import command_line
+from deployer.running.run import available, command_line
 
 FOLDER = COMMON / "conformance"
 AREA = 1024
@@ -96,9 +95,9 @@ def _build(target: Target, tools: Toolchain, folder: Path, own: Sequence[Path]) 
 
 def _run(target: Target, tools: Toolchain, folder: Path) -> tuple[int | None, str]:
     """The exit status, None where the program did not end, and what it printed."""
+    if not available(tools):
+        raise ToolMissing(f"{tools.run[0]} is not installed", hint=tools.run_hint)
     words = command_line(target.name, tools, folder, ())
-    if shutil.which(words[0]) is None:
-        raise ToolMissing(f"{words[0]} is not installed", hint=tools.run_hint)
     try:
         run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=SECONDS)
     except subprocess.TimeoutExpired as late:

@@ -27,12 +27,12 @@ PROGRAMS = ("cc1", "as")
 """Programs that gcc starts; they may be replaced while gcc stays the same."""
 
 
-def folder() -> Path:
-    """The user's cache folder for objects, created if missing; FileProblem where that is impossible."""
+def folder(name: str = "objects") -> Path:
+    """A folder of the user's cache, created if missing; FileProblem where that is impossible."""
     setting = os.environ.get("XDG_CACHE_HOME", "")
     try:
         root = Path(setting) if os.path.isabs(setting) else Path.home() / ".cache"
-        place = root / "deployer" / "objects"
+        place = root / "deployer" / name
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             return place

@@ -1,5 +1,6 @@
 """Boards and processor cores as data, from TOML files, of which each fault is named with its place."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +22,20 @@ class BoardInvalid(UserError):
 
 
 @dataclass(frozen=True)
+class Emulator:
+    """An emulator of machines: the linker's words for its programs, the command that runs one, how it is installed."""
+
+    link: tuple[str, ...]
+    run: tuple[str, ...]
+    run_hint: str
+
+
+@dataclass(frozen=True)
 class Core:
-    """A processor core: its C compiler with flags, and the machine of QEMU on which its programs run.
+    """A processor core: its C compiler with flags, and the emulator with its machine on which its programs run.
 
     `issue` is the most instructions that it begins in a cycle. `code` and `data` are origin and bytes of the machine's
-    memories, `tick` nanoseconds of its clock. Without a compiler or a machine these are empty.
+    memories, `tick` nanoseconds of its clock. Without a compiler or an emulator these are empty.
     """
 
     name: str
@@ -33,6 +43,7 @@ class Core:
     compiler: str
     flags: tuple[str, ...]
     issue: int
+    emulator: str
     machine: str
     code: tuple[int, ...]
     data: tuple[int, ...]
@@ -81,6 +92,13 @@ def cores() -> Mapping[str, Core]:
     return {name: _record(Core, {"name": name, **row}, f"{path}: [{name}]") for name, row in _table(path).items()}
 
 
+@cache
+def emulators() -> Mapping[str, Emulator]:
+    """All emulators by name."""
+    path = CORES / "emulators.toml"
+    return {name: _record(Emulator, row, f"{path}: [{name}]") for name, row in _table(path).items()}
+
+
 def core_of(name: str) -> Core:
     """The core of that name; OptionProblem where there is none."""
     if name not in cores():
@@ -105,19 +123,39 @@ def read_board(path: Path) -> Board:
     if ("core" in raw) == ("target" in raw):
         raise BoardInvalid(f"{path}: a board has either a core or a target")
     if "target" in raw:
+        for key in sorted(set(raw) - {"name", "source", "target"}):
+            raise BoardInvalid(f"{path}: {key!r} has no effect on a board with a target", hint="the target says it")
         return Board(path.stem, raw["name"], raw["source"], None, load(raw["target"]), 0, 0, (), None)
     numbers = {key: _bytes(raw.get(key), f"{path}: {key}") for key in ("mhz", "flash")}
-    memories = [_record(Memory, row, f"{path}: memory") for row in raw.get("memory", [])]
+    memories = _memories(raw.get("memory", []), path)
+    energy = _power(raw["energy"], f"{path}: energy") if "energy" in raw else None
+    if raw["core"] not in list(cores()):
+        raise BoardInvalid(f"{path}: there is no core {raw['core']!r}", hint=f"one of {', '.join(sorted(cores()))}")
+    core = cores()[raw["core"]]
+    return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], memories, energy)
+
+
+def _memories(rows: object, path: Path) -> tuple[Memory, ...]:
+    """The memories of a board, the largest first."""
+    if not isinstance(rows, list):
+        raise BoardInvalid(f"{path}: memory is no list of tables", hint="a table [[memory]] with name and bytes")
+    memories = [_record(Memory, row, f"{path}: memory") for row in rows]
     if not memories:
         raise BoardInvalid(f"{path}: the board has no memory", hint="a table [[memory]] with name and bytes")
     for memory in memories:
         _bytes(memory.bytes, f"{path}: {memory.name}")
-    energy = _record(Power, raw["energy"], f"{path}: energy") if "energy" in raw else None
-    core = cores().get(raw["core"])
-    if core is None:
-        raise BoardInvalid(f"{path}: there is no core {raw['core']!r}", hint=f"one of {', '.join(sorted(cores()))}")
-    largest = tuple(sorted(memories, key=lambda memory: -memory.bytes))
-    return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], largest, energy)
+    return tuple(sorted(memories, key=lambda memory: -memory.bytes))
+
+
+def _power(row: object, where: str) -> Power:
+    power: Power = _record(Power, row, where)
+    for name in ("milliamperes", "volts"):
+        value = getattr(power, name)
+        if not 0 < value < math.inf:
+            raise BoardInvalid(f"{where}: {name} is {value!r}, and no number above 0")
+    if not power.source:
+        raise BoardInvalid(f"{where} has no source", hint="who says what current the core draws")
+    return power
 
 
 def _bytes(value: object, where: str) -> int:

@@ -2,29 +2,25 @@
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import deployer
+import deployer.targets
+import deployer.templates
+import deployer.tilers
+from deployer.core.errors import FileProblem
 from deployer.core.safe_text import json_line
-from deployer.core.target import TARGETS_DIR
-
-VARIABLE = "XDG_CACHE_HOME"
+from deployer.running import objects
 
 
 def cache_folder() -> Path:
     """The folder of the cache, in the user's own where that can be written, else for this process alone."""
-    home = os.environ.get(VARIABLE)
-    folder = (Path(home) if home else Path.home() / ".cache") / "deployer" / "sizing"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
+        return objects.folder("sizing")
+    except FileProblem:
         return _own()
 
 
@@ -43,14 +39,18 @@ def key_of(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()
 
 
+def own_files() -> list[Path]:
+    """The deployer's own files, whose change may change what is made of a case."""
+    packages = (deployer, deployer.targets, deployer.templates, deployer.tilers)
+    folders = [Path(str(package.__file__)).parent for package in packages]
+    kinds = (".py", ".toml", ".c", ".h", ".S", ".ld", ".mako")
+    return sorted({path for folder in folders for path in folder.rglob("*") if path.suffix in kinds})
+
+
 @cache
 def compiler_digest() -> str:
-    """The digest of this compiler's own files: what it makes of a case may change with any of them."""
-    folders = (Path(deployer.__file__).parent, TARGETS_DIR)
-    files = [
-        path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (".py", ".toml", ".c", ".h")
-    ]
-    return key_of(path.read_bytes() for path in files)
+    """The digest of the deployer's own files."""
+    return key_of(path.read_bytes() for path in own_files())
 
 
 def remembered(key: str, make: Callable[[], Any]) -> Any:
@@ -60,11 +60,11 @@ def remembered(key: str, make: Callable[[], Any]) -> Any:
         return json.loads(path.read_text())
     except (OSError, ValueError):
         value = make()
-    keep(path, json_line(value).encode())
+    _keep(path, json_line(value).encode())
     return value
 
 
-def keep(path: Path, content: bytes) -> None:
+def _keep(path: Path, content: bytes) -> None:
     """Write a file of the cache at once, so that nobody reads half of it."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)

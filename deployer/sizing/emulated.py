@@ -1,7 +1,7 @@
-"""The example of a library on QEMU: what it prints, and the instructions of a pass, an update and a prediction.
+"""The example of a library on a core's emulator: what it prints; instructions of a pass, an update and a prediction.
 
-Instructions are counted by QEMU's virtual time, where each takes a nanosecond (`-icount shift=0`); they are no cycles.
-The clock of the machine has ticks of some tens of nanoseconds, so counts are exact to that.
+Instructions are counted by the emulator's virtual time, where each takes a nanosecond; they are no cycles. The clock of
+the machine has ticks of some tens of nanoseconds, so counts are exact to that.
 """
 
 import re
@@ -14,11 +14,10 @@ from typing import Any
 
 from deployer.core.errors import RunFailed, ToolMissing
 from deployer.firmware.sources import library_rules
-from deployer.sizing.boards import CORES, Core
+from deployer.sizing.boards import CORES, Core, Emulator, emulators
 from deployer.sizing.cache import compiler_digest, key_of, remembered
-from deployer.sizing.objects import Files, Objects, run_tool
+from deployer.sizing.objects import Files, Objects, run_tool, version_of
 
-EMULATOR = "qemu-system-arm"
 CALLS = ("_train_step", "_update", "_predict")
 SECONDS = 300
 _MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
@@ -38,41 +37,40 @@ class Run:
 
 
 def can_run(core: Core) -> bool:
-    """Whether the machine of the core is installed."""
-    return bool(core.machine) and shutil.which(EMULATOR) is not None
+    """Whether the core has an emulator, and that is installed."""
+    return bool(core.emulator) and shutil.which(emulators()[core.emulator].run[0]) is not None
+
+
+def need_emulator(core: Core) -> Emulator:
+    """The emulator of the core; ToolMissing where it is not installed, or the core has none."""
+    if not core.emulator:
+        raise ToolMissing(f"core {core.name} has no emulator")
+    emulator = emulators()[core.emulator]
+    if not can_run(core):
+        raise ToolMissing(f"core {core.name} needs {emulator.run[0]}", hint=emulator.run_hint)
+    return emulator
 
 
 def run_example(files: Files, name: str, built: Objects) -> Run:
-    """Run the example of a compiled library; ToolMissing without QEMU, RunFailed where the program fails."""
+    """Run the example of a compiled library; ToolMissing without emulator, RunFailed where the program fails."""
     core = built.core
-    if not can_run(core):
-        raise ToolMissing(f"core {core.name} needs {EMULATOR}", hint="apt-get install qemu-system-arm")
+    emulator = version_of(need_emulator(core).run[0])
     content = [f"{path}\n{text!r}" for path, text in sorted(files.items())]
 
     def make() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             return _run(files, name, built, Path(folder))
 
-    known = remembered(key_of([compiler_digest(), built.version, repr(core), *content]), make)
+    known = remembered(key_of([compiler_digest(), built.version, emulator, repr(core), *content]), make)
     first, second, third = known["instructions"]
     return Run(known["printed"], (first, second, third), known["stack"])
 
 
 def link_words(core: Core) -> list[str]:
-    """The flags that lay a program into the memories of the core's machine."""
-    places = dict(
-        zip(("code_origin", "code_bytes", "data_origin", "data_bytes"), (*core.code, *core.data), strict=True)
-    )
-    symbols = [f"-Wl,--defsym={symbol}={place}" for symbol, place in places.items()]
-    script = ["-Wl,--gc-sections", "-Wl,--no-warn-rwx-segments", "-nostartfiles", "-T", str(CORES / "link.ld")]
-    return [*script, *symbols, "--specs=rdimon.specs", "-lm"]
-
-
-def emulator_words(core: Core, program: Path) -> list[str]:
-    """The command that runs a program on the core's machine."""
-    shown = ["-nographic", "-monitor", "none", "-serial", "none", "-icount", "shift=0"]
-    semihosting = ["-semihosting-config", "enable=on,target=native", "-kernel", str(program)]
-    return [EMULATOR, "-M", core.machine, *shown, *semihosting]
+    """The flags that lay a program into the memories of the core's machine; ToolMissing as `need_emulator` has it."""
+    names = ("code_origin", "code_bytes", "data_origin", "data_bytes")
+    places = dict(zip(names, (*core.code, *core.data), strict=True))
+    return [word.format(cores=CORES, **places) for word in need_emulator(core).link]
 
 
 def compile_words(core: Core) -> list[str]:
@@ -83,7 +81,7 @@ def compile_words(core: Core) -> list[str]:
 
 def run_program(core: Core, program: Path) -> str:
     """What a program prints on the core's machine; RunFailed where it does not end well."""
-    words = emulator_words(core, program)
+    words = [word.format(machine=core.machine, program=program) for word in need_emulator(core).run]
     try:
         run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:

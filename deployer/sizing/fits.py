@@ -14,10 +14,10 @@ UNITS = 1000
 class Fit:
     """A board's row: bytes that are needed and those that there are, None where nobody knows.
 
-    `place` is the memory of the struct. `instructions` and `update_instructions` are QEMU's of a pass and an update,
-    never cycles; `cycles` and `update_cycles` are predicted by a target's cost model. `least_ms` is what a pass and its
-    update take if the core begins as many instructions in each cycle as it can, `least_uj` their energy then. `lacking`
-    says why it does not fit, `unknown` what was not counted.
+    `place` is the memory of the struct. `instructions` and `update_instructions` are the emulator's of a pass and an
+    update, never cycles; `cycles` and `update_cycles` are predicted by a target's cost model. `least_ms` is what a pass
+    and its update take if the core begins as many instructions in each cycle as it can, `least_uj` their energy then.
+    `lacking` says why it does not fit, `unknown` what was not counted.
     """
 
     board: str

@@ -12,8 +12,9 @@ from typing import Any
 
 from deployer.core.errors import ToolFailed, ToolMissing
 from deployer.firmware.sources import library_rules
+from deployer.running.objects import find, identity, keep
 from deployer.sizing.boards import Core
-from deployer.sizing.cache import cache_folder, keep, key_of, remembered
+from deployer.sizing.cache import cache_folder, key_of, remembered
 from deployer.sizing.stack import CallGraph, StackBound, deepest, read_graph
 
 Files = Mapping[str, str | bytes]
@@ -46,10 +47,16 @@ def available(core: Core) -> bool:
     return bool(core.compiler) and shutil.which(core.compiler) is not None
 
 
+def need_compiler(core: Core) -> None:
+    """ToolMissing where the core's compiler is not installed, or the core has none."""
+    if not available(core):
+        raise ToolMissing(f"core {core.name} needs {core.compiler or 'a compiler that is not known here'}")
+
+
 @cache
-def version_of(compiler: str) -> str:
-    """The first line of what the compiler says of itself."""
-    return run_tool([compiler, "--version"]).splitlines()[0]
+def version_of(tool: str) -> str:
+    """The first line of what a compiler or an emulator says of itself."""
+    return run_tool([tool, "--version"]).splitlines()[0]
 
 
 def run_tool(words: list[str], folder: Path | None = None) -> str:
@@ -71,21 +78,21 @@ def flags_of(core: Core) -> list[str]:
 
 def compile_library(files: Files, name: str, core: Core) -> Objects:
     """Compile the sources of a library; what has been compiled before is not compiled again."""
-    if not available(core):
-        raise ToolMissing(f"core {core.name} needs {core.compiler or 'a compiler that is not known here'}")
+    need_compiler(core)
     headers = {path: text for path, text in files.items() if path.endswith(".h") and not path.startswith("examples/")}
-    common = key_of([version_of(core.compiler), *flags_of(core), *(f"{p}\n{t!r}" for p, t in sorted(headers.items()))])
-    records = [
+    texts = (f"{path}\n{text!r}" for path, text in sorted(headers.items()))
+    common = key_of([*identity((core.compiler,)), *flags_of(core), *texts])
+    compiled = [
         _compiled(core, common, path, str(text), headers)
         for path, text in sorted(files.items())
         if path.startswith("src/") and path.endswith(".c")
     ]
     functions: dict[str, tuple[int, int, int]] = {}
-    for record in records:
+    for record, _ in compiled:
         functions |= {symbol: (row[0], row[1], row[2]) for symbol, row in record["functions"].items()}
-    graph = read_graph(record["calls"] for record in records)
+    graph = read_graph(record["calls"] for record, _ in compiled)
     roots = _interface(graph, str(files[f"include/{name}.h"]), name)
-    paths = tuple(cache_folder() / f"{record['key']}.o" for record in records)
+    paths = tuple(path for _, path in compiled)
     return Objects(core, version_of(core.compiler), functions, deepest(graph, roots), paths)
 
 
@@ -95,7 +102,8 @@ def _interface(graph: CallGraph, header: str, name: str) -> list[str]:
     return sorted(declared & set(graph.frames))
 
 
-def _compiled(core: Core, common: str, path: str, text: str, headers: Files) -> dict[str, Any]:
+def _compiled(core: Core, common: str, path: str, text: str, headers: Files) -> tuple[dict[str, Any], Path]:
+    """What is known of a source's object, and its file; one that is lost or damaged is compiled again."""
     key = key_of([common, path, text])
 
     def make() -> dict[str, Any]:
@@ -103,7 +111,12 @@ def _compiled(core: Core, common: str, path: str, text: str, headers: Files) -> 
             return _compile(core, key, path, text, headers, Path(folder))
 
     record: dict[str, Any] = remembered(key, make)
-    return record if (cache_folder() / f"{key}.o").is_file() else make()
+    place = find(cache_folder(), Path(path), key)
+    if place is None:
+        record = make()
+        place = find(cache_folder(), Path(path), key)
+    assert place is not None, "it has just been kept"
+    return record, place
 
 
 def _compile(core: Core, key: str, path: str, text: str, headers: Files, folder: Path) -> dict[str, Any]:
@@ -112,7 +125,7 @@ def _compile(core: Core, key: str, path: str, text: str, headers: Files, folder:
         (folder / name).write_text(str(content))
     run_tool([core.compiler, *flags_of(core), "-Iinclude", "-c", path, "-o", "unit.o"], folder)
     [calls] = [file.read_text() for file in folder.glob("*.ci")]
-    keep(cache_folder() / f"{key}.o", (folder / "unit.o").read_bytes())
+    keep(cache_folder(), Path(path), key, folder / "unit.o")
     listed = run_tool([core.compiler.replace("-gcc", "-nm"), "--print-size", "unit.o"], folder)
     functions: dict[str, list[int]] = {}
     sections = list(dict.fromkeys(KINDS.values()))
@@ -121,4 +134,4 @@ def _compile(core: Core, key: str, path: str, text: str, headers: Files, folder:
         if kind is not None:
             row = functions.setdefault(f"{Path(path).name}:{symbol}" if letter.islower() else symbol, [0, 0, 0])
             row[sections.index(kind)] += int(size, 16)
-    return {"key": key, "functions": functions, "calls": calls}
+    return {"functions": functions, "calls": calls}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from deployer.core.errors import DatasetMismatch, Warn
 from deployer.core.ir import TensorType
@@ -46,7 +46,8 @@ def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str
             types = {"images": TensorType("float32", (1, *image_shape(path))), "labels": TensorType("int32", (1,))}
             columns, known = read_images(path, types, classes)
         else:
-            columns = _named(read_source(path, _names(module), "data", None, lambda _: None), module, str(path), warn)
+            names = [*_needed(module), "labels"]  # of a table, whose target is called that, or is its last column
+            columns = _named(read_source(path, names, "data", None, lambda _: None), module, str(path), warn)
     elif isinstance(data, Mapping):
         columns = {name: to_array(x) for name, x in _named(data, module, "data", warn).items()}
     elif hasattr(data, "shape"):
@@ -54,7 +55,9 @@ def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str
     elif isinstance(data, list | tuple) and all(hasattr(x, "shape") for x in data):
         columns = {str(i): to_array(x) for i, x in enumerate(data)}
     else:
-        columns = _batches(_collated(data) if _gives_samples(data) else data, module, warn)
+        samples = _gives_samples(data)
+        batches = DataLoader(data, COLLATED, collate_fn=_collated) if samples else data
+        columns = _batches(batches, module, warn)
     return Columns([_array(x, i) for i, x in enumerate(columns.values())], known)
 
 
@@ -64,14 +67,20 @@ def _gives_samples(data: Any) -> bool:
     return isinstance(data, Dataset) or (by_number and not isinstance(data, list | tuple))
 
 
-def _collated(data: Any) -> Iterable[Any]:
-    """The samples of a data set in batches; DatasetMismatch for samples that are no tensors, such as pictures."""
+def _collated(samples: list[Any]) -> Any:
+    """Samples as a batch; DatasetMismatch for what is no tensor, such as pictures, and for different shapes."""
     try:
-        yield from DataLoader(data, batch_size=COLLATED)
+        return default_collate(samples)
     except TypeError as error:
-        facts = [("cause", " ".join(str(error).split())[:200])]
-        hint = "a transform that gives tensors, such as torchvision's ToTensor()"
-        raise DatasetMismatch("the data set gives what is no tensor and no number", facts, hint) from None
+        cause, hint = "the data set gives what is no tensor and no number", "tensors, such as torchvision's ToTensor()"
+        raise DatasetMismatch(cause, _facts(error), f"a transform that gives {hint}") from None
+    except (RuntimeError, KeyError) as error:
+        cause, hint = "samples of the data set cannot be put together", "samples of one shape"
+        raise DatasetMismatch(cause, _facts(error), f"a transform that gives {hint}") from None
+
+
+def _facts(error: Exception) -> list[tuple[str, str]]:
+    return [("cause", " ".join(str(error).split())[:200])]
 
 
 def _batches(data: Any, module: nn.Module, warn: Warn) -> dict[str, Array]:
@@ -87,10 +96,14 @@ def _batches(data: Any, module: nn.Module, warn: Warn) -> dict[str, Array]:
     return read_source(itertools.chain(first, batches), names, "data", None, lambda _: None)
 
 
-def _names(module: nn.Module) -> list[str]:
-    """The arguments that a module's forward pass needs, and the target's place behind them."""
+def _arguments(module: nn.Module) -> dict[str, bool]:
+    """The arguments of a module's forward pass that have a name, in their order, and whether it needs each."""
     arguments = inspect.signature(module.forward).parameters.values()
-    return [*(a.name for a in arguments if a.default is a.empty), "labels"]
+    return {a.name: a.default is a.empty for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)}
+
+
+def _needed(module: nn.Module) -> list[str]:
+    return [name for name, is_needed in _arguments(module).items() if is_needed]
 
 
 def _named(columns: Mapping[str, Any], module: nn.Module, place: str, warn: Warn) -> dict[str, Any]:
@@ -98,17 +111,14 @@ def _named(columns: Mapping[str, Any], module: nn.Module, place: str, warn: Warn
 
     DatasetMismatch where one that has no default is missing, or the target; `warn` is told of others.
     """
-    arguments = inspect.signature(module.forward).parameters.values()
     targets = {op.loss.target for op in losses().values() if op.loss}
     target = [name for name in columns if name in targets]
-    needed = _names(module)[:-1]
-    inputs = [a.name for a in arguments if a.name in columns]
-    missing = [name for name in needed if name not in columns]
-    if missing or len(target) != 1:
+    needed = _needed(module)
+    if not columns.keys() >= set(needed) or len(target) != 1:
         facts = [("needed", f"{', '.join(needed)}, and one of {', '.join(sorted(targets))}")]
         facts += [("found", ", ".join(columns) or "nothing")]
         raise DatasetMismatch(f"{place} has not the arrays that the module takes", facts, "arrays of these names")
-    names = [*inputs, *target]
+    names = [*(name for name in _arguments(module) if name in columns), *target]
     tell_unread(columns, names, place, warn)
     return {name: columns[name] for name in names}
 

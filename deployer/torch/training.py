@@ -68,8 +68,8 @@ def train(
         place.mkdir(parents=True, exist_ok=True)
         rows = np.arange(size) % len(arrays[0])
         captured = capture(module, [torch.from_numpy(x[rows]) for x in arrays[:-1]], dropout=dropout)
-        more = {"trainable": captured.trainable, **more}
         model = captured.save(place / MODEL)
+        more = {"trainable": captured.trainable, "classes": columns.classes, **more}
         fitted = fit(model, tuple(arrays), loss, optimizer, folder=place / RUN, options=options, force=True, **more)
     facts = [("found", "\n".join(fitted.faults))]
     if fitted.faults and (fitted.ended == DIVERGED or more.get("overfit")):
@@ -80,7 +80,6 @@ def train(
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
         fitted,
-        classes=columns.classes,
         buffers=fitted.buffers | _counts(module, captured, passes),
         best_buffers=fitted.best_buffers | _counts(module, captured, best),
     )

@@ -5,12 +5,9 @@ from collections.abc import Iterable, Mapping
 from deployer.core.errors import DatasetMismatch, DeployerWarning, Warn
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
-from deployer.core.safe_text import one_line
+from deployer.core.safe_text import listed
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.training.order import Samples
-
-MOST_NAMED = 8
-"""A warning names at most so many arrays."""
 
 
 def tell_unread(columns: Iterable[str], names: Iterable[str], place: str, warn: Warn) -> None:
@@ -18,8 +15,7 @@ def tell_unread(columns: Iterable[str], names: Iterable[str], place: str, warn: 
     wanted = tuple(names)
     spare = [repr(name) for name in columns if name not in wanted]
     if spare:
-        more = f" and {len(spare) - MOST_NAMED} more" if len(spare) > MOST_NAMED else ""
-        facts = [("not read", one_line(", ".join(spare[:MOST_NAMED]) + more)), ("read", one_line(", ".join(wanted)))]
+        facts = [("not read", listed(spare)), ("read", listed(wanted))]
         warn(DeployerWarning(f"{place} holds arrays that the model does not take", facts, "leave them out"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deployer.core.errors import DeployerWarning, FileProblem
 from deployer.core.operator import operator_of
-from deployer.core.safe_text import one_line
+from deployer.core.safe_text import listed
 from deployer.training.forward import Forward
 
 INVENTED = re.compile(r"onnx::(\w+)_\d+|const_fold_opt__\d+")
@@ -17,7 +17,6 @@ KEEPING = (
     " optimize=False)"
 )
 MOST_BYTES = 1 << 20
-MOST_NAMED = 10
 LINES = "names of parameters, one per line"
 
 
@@ -33,24 +32,24 @@ def oddities(model: Forward, parameters: Sequence[str], expected: Sequence[str])
         readers = [node for node in model.raw.nodes if name in node.inputs]
         array = model.raw.constants[name].array
         if len(readers) > 1 and array.size > 1 and (array == array.flat[0]).all():
-            facts = [("read by", _listed([f"{node.name!r} ({node.op})" for node in readers]))]
+            facts = [("read by", listed([f"{node.name!r} ({node.op})" for node in readers]))]
             facts += [("values", f"{array.size}, all {array.flat[0]:g}")]
             cause = f"{name!r} has equal values, and several nodes train it as one tensor"
             yield DeployerWarning(cause, facts, KEEPING)
     invented = [name for name in parameters if INVENTED.fullmatch(name)]
     if invented:
-        facts = [("parameters", _listed(list(map(repr, invented))))]
+        facts = [("parameters", listed(list(map(repr, invented))))]
         facts += [("as where", "a batch norm was folded, a weight was turned, or a number that is no parameter")]
         hint = f"--trainable, where they are none; {KEEPING}"
         yield DeployerWarning("parameters have names of the exporter's: it computed them from others", facts, hint)
     still = [n for n in model.raw.nodes if operator_of(n).is_in_use(n) and not names.isdisjoint(n.inputs)]
     if still:
-        facts = [("nodes", _listed([f"{node.name!r} ({node.op})" for node in still]))]
+        facts = [("nodes", listed([f"{node.name!r} ({node.op})" for node in still]))]
         cause = "norms have the form of inference: their parameters are trained with statistics that stand still"
         yield DeployerWarning(cause, facts, f"--trainable, where that is meant; {KEEPING}")
     missing = sorted(set(expected) - set(model.initializers))
     if missing:
-        facts = [("missing", _listed(list(map(repr, missing)))), ("expected", f"{len(expected)} parameters")]
+        facts = [("missing", listed(list(map(repr, missing)))), ("expected", f"{len(expected)} parameters")]
         cause = "the file lacks parameters of the module: they were folded, merged or left out"
         yield DeployerWarning(cause, facts, KEEPING)
 
@@ -66,8 +65,3 @@ def read_names(path: Path) -> tuple[str, ...]:
     if not names or len(content) > MOST_BYTES:
         raise FileProblem(f"{path} has no names, or more than {MOST_BYTES} bytes", hint=LINES)
     return names
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return one_line(", ".join(texts[:MOST_NAMED]) + more)

@@ -46,8 +46,6 @@ TAIL_BOTTOM = (
     *(1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459),
     *(0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
 )
-LEAST = math.exp(-25)
-"""The tails' polynomials hold from here to 1 less this."""
 LOG_2 = 0.6931471805599453094
 TERMS = 12
 """Terms of the series of the logarithm: the first that is left out is below 2^-53 of it."""
@@ -149,12 +147,12 @@ def drawn_weights(rule: InitialRule, fans: Fans, count: int, seed: int, name: st
 
 
 def normal_quantile(share: Reals) -> Reals:
-    """The number below which that share of normal numbers is, for shares from LEAST to 1 - LEAST.
+    """The number below which that share of normal numbers is, for shares from exp(-25) to 1 - exp(-25).
 
     M. J. Wichura, Algorithm AS 241: the percentage points of the normal distribution, 1988, PPND16.
     """
     distance = share - 0.5
-    inner = MIDDLE**2 - distance * distance
+    inner = MIDDLE * MIDDLE - distance * distance
     middle = distance * _polynomial(MIDDLE_TOP, inner) / _polynomial(MIDDLE_BOTTOM, inner)
     outer = np.sqrt(-natural_log(np.minimum(share, 1 - share))) - TAIL
     tail = np.copysign(_polynomial(TAIL_TOP, outer) / _polynomial(TAIL_BOTTOM, outer), distance)

@@ -11,8 +11,8 @@ Training of, and prediction with, the model of case `${v.case}`, made by deploye
 | ${row.what} | ${row.bytes} | ${row.where} |
 % endfor
 
-Of the memory, ${v.kept_bytes} B last (weights, and what optimizer and norms keep); the rest is shared by gradients and values of passes,
-updates and predictions. Code comes on top: `size build/lib${v.name}.a` says how much with your compiler.
+Of the memory, ${v.kept_bytes} B last (weights, what optimizer and norms keep, and gradients that several passes add to); the rest is shared
+by other gradients and values of passes, updates and predictions. Code comes on top: `size build/lib${v.name}.a` says how much with your compiler.
 
 <%text>##</%text> Data
 
@@ -88,7 +88,7 @@ An image of the state is made by `${v.name}_save` in memory, and by `${v.name}_f
 
 | kind | holds | bytes |
 |---|---|---:|
-| `${v.upper}_KEEP_STATE` | all tensors below: training goes on with the same bits | ${v.state_bytes} |
+| `${v.upper}_KEEP_STATE` | all tensors below, and gradients that several passes add to: training goes on with the same bits | ${v.state_bytes} |
 | `${v.upper}_KEEP_WEIGHTS` | weights; loaded, the optimizer is as at first | ${v.weights_bytes} |
 | `${v.upper}_KEEP_CHANGES` | weights that differ from the first ones, for libraries that begin with the same | at most ${v.changes_bytes} |
 

@@ -139,7 +139,7 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest);
 
 /* Flash with two slots for images, which are written in turn: a cut of the power at any time leaves the last image.
  * The functions answer 0 where all went well; `context` is handed to them. They are called with addresses inside of slots. */
-#define ${v.upper}_SLOT_HEAD 16u       /* bytes of a slot before its image */
+#define ${v.upper}_SLOT_HEAD ${v.slot_head}u       /* bytes of a slot before its image */
 #define ${v.upper}_SLOT_UNIT_MOST 256u /* bytes of a unit at most */
 typedef struct {
     int (*read)(void *context, uint32_t address, void *bytes, uint32_t count);

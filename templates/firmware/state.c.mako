@@ -7,7 +7,7 @@
 #define MAGIC ${v.magic}u
 #define FORMAT ${v.format}u
 #define HEAD_BYTES ${v.head_bytes}u
-#define SEAL_BYTES 8u
+#define SEAL_BYTES ${v.seal_bytes}u
 #define SLOT_MAGIC ${v.slot_magic}u
 #define FNV_OFFSET 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u
@@ -26,7 +26,7 @@ static const struct {
     uint32_t at, count, is_weight, first;
 } kept[] = {
 % for k in v.kept:
-    {${k.at}u, ${k.count}u, ${k.is_weight}u, ${k.first}}, /* ${k.note} */
+    {${k.at}u, ${k.count}u, ${k.is_weight}u, ${k.first}}, /* ${k.title} */
 % endfor
 };
 

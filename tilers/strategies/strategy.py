@@ -1,13 +1,13 @@
 """Strategies: the bufferings that a step may have. Each is a file of this package, which a scan registers."""
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from typing import ClassVar, TypeVar
 
 from deployer.core.errors import InternalError, OptionProblem
+from deployer.core.packages import walk
 from deployer.core.plan import Buffering, Options, Step
 
 
@@ -41,10 +41,7 @@ def register(cls: C) -> C:
 @cache
 def registry() -> Mapping[str, Strategy]:
     """All strategies by name."""
-    import deployer.tilers.strategies
-
-    for module in sorted(m.name for m in pkgutil.iter_modules(deployer.tilers.strategies.__path__)):
-        importlib.import_module(f"deployer.tilers.strategies.{module}")
+    walk(importlib.import_module("deployer.tilers.strategies"))
     return dict(sorted(_REGISTRY.items()))
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -11,15 +12,25 @@ import numpy as np
 
 from deployer import cli
 from deployer.commands import actions
+from deployer.core import target
 from deployer.core.errors import InternalError
 from deployer.core.ir import Program
 from deployer.running import build as build_stage
+from deployer.sizing.boards import cores
 from deployer.verify.reference import run_inference
 from DeployTest.support.tolerances import table
 
 from .output_text import random_words
 from .reference import moved_by_noise
-from .trial import Finding, Reached, Refused, Trial, contained, place_of, refusal
+from .trial import Finding, Refused, Trial, contained, place_of, refusal
+from .watch import Reached
+
+
+@cache
+def _tools() -> frozenset[str]:
+    """The compilers of all targets and cores."""
+    chains = (target.load(name).toolchain for name in target.names())
+    return frozenset([*(chain.compiler[0] for chain in chains if chain), *(core.compiler for core in cores().values())])
 
 
 def command(trial: Trial, words: Sequence[object], programs: bool = False, reach: bool = False) -> tuple[int, str, str]:
@@ -28,7 +39,8 @@ def command(trial: Trial, words: Sequence[object], programs: bool = False, reach
     stop = mock.patch.object(build_stage, "build_program", side_effect=Reached) if reach else contextlib.nullcontext()
     raised: list[Exception] = []
     streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)
-    with streams[0], streams[1], stop, contained(trial, programs=programs), _noting(raised):
+    tools = _tools() if reach else ()
+    with streams[0], streams[1], stop, contained(trial, programs=programs, tools=tools), _noting(raised):
         try:
             code = cli.main([str(word) for word in words])
         except SystemExit as end:

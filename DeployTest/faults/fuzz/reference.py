@@ -53,13 +53,13 @@ def excused(sort: str, text: str) -> str:
     return next((e.reason for e in excuses() if e.sort == sort and re.search(e.pattern, text)), "")
 
 
-def session(data: bytes | Path) -> onnxruntime.InferenceSession:
+def session(model: Path) -> onnxruntime.InferenceSession:
     """A session on one thread that says nothing."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(data if isinstance(data, bytes) else str(data), options)
+    return onnxruntime.InferenceSession(str(model), options)
 
 
 def _what_counts(path: Path) -> Path:
@@ -74,7 +74,7 @@ def _what_counts(path: Path) -> Path:
     unvisited = list(read)
     while unvisited:  # in no order: a file's nodes may stand in any
         node = makers.get(unvisited.pop())
-        new = {name for name in node.input if name not in read} if node is not None else set()
+        new = {name for name in _reads(node) if name not in read} if node is not None else set()
         read |= new
         unvisited.extend(sorted(new))
     live = [node for node in model.graph.node if read.intersection(filter(None, node.output))]
@@ -89,6 +89,13 @@ def _what_counts(path: Path) -> Path:
     what_counts = path.with_name("what-counts.onnx")
     what_counts.write_bytes(model.SerializeToString())
     return what_counts
+
+
+def _reads(node: onnx.NodeProto) -> set[str]:
+    """The names that a node reads, in its inner graphs too, which name values of the graph around them."""
+    inner = [part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)]
+    outputs = {output.name for graph in inner for output in graph.output}
+    return {*node.input, *outputs, *(name for graph in inner for part in graph.node for name in _reads(part))}
 
 
 def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Array], shown: str) -> str:
@@ -115,7 +122,8 @@ def compare(trial: Trial, program: Program, model: Path, feeds: Mapping[str, Arr
     finally:
         trial.phase("")
     half = HALF in {*kinds.values(), *(x.type for x in runtime.get_outputs())} or "FLOAT16" in shown
-    _check(program, inputs, expected, half, shown, model)
+    with np.errstate(all="ignore"):
+        _check(program, inputs, expected, half, shown, model)
     return "equal to onnxruntime"
 
 
@@ -186,31 +194,17 @@ def _check(
     model: Path,
 ) -> None:
     data = {n: inputs[n] for n in program.data}
-    with np.errstate(all="ignore"):
-        narrow = run_inference(program, data, np.float32)
-        exact = run_inference(program, data, np.float64)
-        _equal(program, data, (narrow, exact), expected, half, shown, model)
-
-
-def _equal(
-    program: Program,
-    data: Mapping[str, Array],
-    ours: tuple[Mapping[str, Array], Mapping[str, Array]],
-    expected: Mapping[str, Array],
-    half: bool,
-    shown: str,
-    model: Path,
-) -> None:
-    narrow, exact = ours
+    narrow, exact = (run_inference(program, data, dtype) for dtype in (np.float32, np.float64))
     for name in program.outputs:
         if name not in expected:
             raise Finding("different", f"output {name!r} is unknown to onnxruntime\n{shown}")
         difference = unequal(narrow[name], exact[name], np.asarray(expected[name]), half)
         if not difference:
             continue
-        if magnified(*_unfolded(program, data, model), name, exact[name], np.asarray(expected[name])):
+        twin, given = _unfolded(program, data, model)
+        if magnified(twin, given, name, exact[name], np.asarray(expected[name])):
             continue
-        text = "\n".join([shown, *_nan_lines(*_unfolded(program, data, model))])
+        text = "\n".join([shown, *_nan_lines(twin, given)])
         if not excused("different", f"{difference}\n{text}"):
             raise Finding("different", f"{_ops(shown)}: output {name!r} {difference}\n{text}")
 

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from deployer.core.errors import InternalError, UserError
 
 from .draw import Draw
 from .edits.register import edits
-from .watch import StrayError, watching
+from .watch import Reached, StrayError, watching
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 10.0
@@ -32,10 +32,6 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 class TimeUp(BaseException):
     """The input took longer than it may."""
-
-
-class Reached(BaseException):
-    """The input was accepted as far as the C compiler."""
 
 
 class Refused(Exception):
@@ -221,10 +217,13 @@ def _timed(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def contained(trial: Trial, *precious: Path, programs: bool = False) -> Iterator[None]:
-    """Run the body so that it can write to the trial's work folder alone; Finding where it tried to do more."""
+def contained(trial: Trial, *precious: Path, programs: bool = False, tools: Collection[str] = ()) -> Iterator[None]:
+    """Run the body so that it can write to the trial's work folder alone; Finding where it tried to do more.
+
+    Reached where it starts one of `tools`, unless it may start programs.
+    """
     own = [trial.work, Path(tempfile.gettempdir()), Path(os.environ.get("XDG_CACHE_HOME", trial.work))]
-    with watching(own, precious, [trial.secret, Path("/etc")], programs) as seen:
+    with watching(own, precious, [trial.secret, Path("/etc")], programs, tools) as seen:
         try:
             yield
         finally:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,18 +19,26 @@ _HARMLESS = ("uname",)
 """Programs that Python's own `platform` starts where a report says what machine it is."""
 
 
+class Reached(BaseException):
+    """The input was accepted as far as the C compiler."""
+
+
 class StrayError(PermissionError):
     """Something outside of what an input may touch was touched; the operation did not take place."""
 
 
 @dataclass
 class Watch:
-    """The folders open to writes, the user's files, the secret folder, and whether programs may start."""
+    """The folders open to writes, the user's files, the secret folder, and whether programs may start.
+
+    Where they may not, the start of one of `tools` is Reached: what comes before it has been judged.
+    """
 
     writable: tuple[str, ...] = ()
     precious: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     programs: bool = True
+    tools: frozenset[str] = frozenset()
     active: bool = False
     seen: list[str] = field(default_factory=list)
 
@@ -65,6 +73,8 @@ class Watch:
             for path in arguments[: _CHANGES[name]]:
                 self._write(path)
         elif name in _PROCESSES and not self.programs and arguments[0] not in _HARMLESS:
+            if arguments[0] in self.tools:
+                raise Reached
             self._note(f"starts {str(arguments[0])[:80]}")
 
 
@@ -87,7 +97,11 @@ _installed = False
 
 @contextmanager
 def watching(
-    writable: Sequence[Path], precious: Sequence[Path] = (), secret: Sequence[Path] = (), programs: bool = False
+    writable: Sequence[Path],
+    precious: Sequence[Path] = (),
+    secret: Sequence[Path] = (),
+    programs: bool = False,
+    tools: Collection[str] = (),
 ) -> Iterator[list[str]]:
     """Watch the body; yields the list of what it touched beyond that."""
     global _current, _installed
@@ -99,7 +113,7 @@ def watching(
         return tuple(os.path.realpath(p) for p in paths)
 
     before = _current
-    _current = Watch(names(writable), names(precious), names(secret), programs, active=True)
+    _current = Watch(names(writable), names(precious), names(secret), programs, frozenset(tools), active=True)
     try:
         yield _current.seen
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from DeployTest.faults.mutants.selection import Record
 from DeployTest.faults.mutants.site import Mutant
 
-COPIED = ("deployer", "tilers", "targets", "templates", "DeployTest", "docs", ".github", ".ci")
+COPIED = ("deployer", "tilers", "targets", "templates", "DeployTest", "docs", "examples", ".github", ".ci")
 FIRST, REST = 20.0, 240.0
 """Seconds of test time (as recorded) in the first round of tests, and in the second."""
 START, SLACK = 60.0, 4.0

@@ -28,7 +28,8 @@ from deployer.training.update_graph import Limits
 OF_MODELS = ("loss", "optimizer", "lr", "class_weights", "trainable", "group", "clip_value", "clip_norm", "dropout")
 """Arguments that a training case has decided."""
 PURPOSE = (
-    "those that QEMU counts, never cycles; the least time is as if the core began its most instructions in each cycle"
+    "those that the core's emulator counts, never cycles; "
+    "the least time is as if the core began its most instructions in each cycle"
 )
 
 

@@ -1,6 +1,7 @@
 """`deployer state`: what images of libraries hold, as tables, arrays, and models, and the way back."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name, parameter_name
 from deployer.firmware.images import Image, find_images, newest_image
-from deployer.firmware.state import KINDS
-from deployer.firmware.tensors import MANIFEST, PASSES, STATE, Library, image_arrays, make_image, read_library
+from deployer.firmware.state import KINDS, STATE
+from deployer.firmware.tensors import MANIFEST, PASSES, Library, image_arrays, make_image, read_library
 from deployer.fitting.export import check_absent, export_arrays, read_weights
 from deployer.frontend.model_file import load_model
 from deployer.running.output import replace_file
@@ -22,8 +23,6 @@ from deployer.training.samples import npz_bytes
 
 Row = dict[str, str | bool | int | float]
 """What is said of a tensor."""
-ENDLESS = (float("inf"), float("-inf"))
-"""What JSON has no numbers for, besides no number."""
 
 
 def run_state(a: argparse.Namespace, console: Terminal) -> int:
@@ -47,16 +46,22 @@ def _show(a: argparse.Namespace, console: Terminal) -> int:
         sizes = (str(image.length), str(image.passes), f"{image.identity:016x}", f"{image.digest:016x}")
         table.add_row(str(image.at), save, image.kind_name, *sizes, image.fault or "whole")
     console.print(table)
-    image, rows = newest_image(a.file), list[Row]()
+    rows = list[Row]()
     if a.library or (a.file.parent / MANIFEST).is_file():
         library = _library(a)
-        rows = _tensor_rows(image_arrays(image, library, a.file), library)
+        rows = _tensor_rows(image_arrays(newest_image(images, a.file, library.identities), library, a.file), library)
         console.print(_tensor_table(rows))
     else:
+        newest_image(images, a.file)  # refuses a file of which nothing is whole
         console.lines("--library DIR, the folder of the library, says which tensors these are")
-    known = [{key: None if value != value or value in ENDLESS else value for key, value in row.items()} for row in rows]
-    console.event("end", {"images": [_described(image) for image in images], "tensors": known})
+    tensors = [{key: _finite(value) for key, value in row.items()} for row in rows]
+    console.event("end", {"images": [_described(image) for image in images], "tensors": tensors})
     return 0
+
+
+def _finite(value: str | float) -> str | float | None:
+    """The value, or None for NaN and infinities, for which JSON has no number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _library(a: argparse.Namespace) -> Library:
@@ -106,7 +111,8 @@ def _written(a: argparse.Namespace) -> Path:
 
 def _export(a: argparse.Namespace, console: Terminal) -> int:
     _refuse(a, "kind")
-    out, library, image = _written(a), _library(a), newest_image(a.file)
+    out, library = _written(a), _library(a)
+    image = newest_image(find_images(a.file), a.file, library.identities)
     arrays = image_arrays(image, library, a.file)
     if out.suffix.lower() == ".onnx":
         if a.model is None:
@@ -115,8 +121,10 @@ def _export(a: argparse.Namespace, console: Terminal) -> int:
     elif out.suffix.lower() == ".npz":
         _refuse(a, "model")
         members = {member_name(name): array for name, array in arrays.items()}
-        if image.kind == STATE and members.setdefault(PASSES, np.array(image.passes)).shape:
-            raise DatasetMismatch(f"a tensor of the model is called {PASSES!r}", hint="an .onnx file")
+        if image.kind == STATE:
+            if PASSES in members:
+                raise DatasetMismatch(f"a tensor of the model is called {PASSES!r}", hint="an .onnx file")
+            members[PASSES] = np.array(image.passes)
         replace_file(out, npz_bytes(members))
         names = tuple(arrays)
     else:
@@ -153,6 +161,7 @@ def _passes(path: Path, arrays: Mapping[str, Array], most: int) -> int:
     """The passes that wait for their update, as an archive says it; none if it does not."""
     array = np.asarray(arrays.get(PASSES, 0))
     if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= int(array.reshape(-1)[0]) <= most:
-        facts = [("in the file", f"{array.dtype}{list(array.shape)}"), ("passes per update", str(most))]
+        found = str(array.item()) if array.size == 1 else f"{array.dtype}{list(array.shape)}"
+        facts = [("in the file", found), ("passes per update", str(most))]
         raise DatasetMismatch(f"{path}: {PASSES} is no count of passes", facts)
     return int(array.reshape(-1)[0])

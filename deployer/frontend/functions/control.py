@@ -1,5 +1,6 @@
 """Nodes with graphs inside, as the nodes of those graphs that are computed."""
 
+from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
@@ -30,10 +31,15 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
     explicit = replace(node, inputs=node.inputs[: len(proto.input)])
     parts = controls()[node.op].parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
     results: tuple[str, ...] | None = None
+    missing = set(filter(None, node.outputs))
     while True:
         try:
             part = _next(node, parts, results)
         except StopIteration as end:
+            if missing:
+                given = ", ".join(f"{name} {len(graph.output)}" for name, graph in graphs.items())
+                why = f"no graph inside gives its output {min(missing)!r}; values that they give: {given}"
+                raise unsupported(node, why, "graphs that give as many as the node") from None
             if node.name in scope.own:
                 scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
             return
@@ -43,6 +49,7 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
                 raise unsupported(node, f"it has no graph {part.graph!r}", "a graph for each that the operator has")
             results = yield from _graph(node, graphs[part.graph], part, imports, scope)
         else:
+            missing.difference_update(part.outputs)
             versions = registry()[part.op].versions[-1:] if part.inputs else ()
             yield Part(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
 
@@ -62,6 +69,11 @@ def _graph(
     if len(call.inputs) != len(graph.input):
         why = f"its graph {call.graph!r} takes {len(graph.input)} values and is given {len(call.inputs)}"
         raise unsupported(node, why, "a graph that takes as many")
+    produced = [value.name for value in (*graph.input, *graph.initializer)]
+    produced += [name for inner in graph.node for name in inner.output if name]
+    twice = sorted(name for name, count in Counter(produced).items() if count > 1)
+    if twice:
+        raise GraphProblem(f"graph {call.graph!r} of node {node.name!r} has two producers of {twice[0]!r}")
     prefix = f"{node.name[:LONGEST_PREFIX]}/{call.graph}"
     values: dict[str, str] = {"": "", **dict(zip((value.name for value in graph.input), call.inputs, strict=True))}
     for tensor in graph.initializer:
@@ -69,9 +81,6 @@ def _graph(
         constant = tensor_constant(name, tensor)
         yield Part(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
     own = {name for inner in graph.node for name in inner.output} - {""}
-    twice = sorted(own & values.keys())
-    if twice:
-        raise GraphProblem(f"graph {call.graph!r} of node {node.name!r} has two producers of {twice[0]!r}")
 
     def value(name: str) -> str:
         if name not in values:

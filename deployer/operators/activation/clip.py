@@ -41,9 +41,6 @@ class Clip(Clipping):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Max and Min where a bound is not constant, and for integers."""
         names = (*node.inputs, "", "")[: len(BOUNDS)]
-        for bound, type_ in zip(("min", "max"), inputs[1:], strict=False):
-            if type_ and type_.shape not in ((), (1,) if operands(node, inputs, 1)[0].shape else ()):
-                raise unsupported(node, f"{bound} is {type_}", "a scalar, or Min and Max, which broadcast")
         if not any(names[1:]) and operands(node, inputs, 1)[0].dtype == "float32":
             return None
         nodes, result = [], names[0]
@@ -60,11 +57,14 @@ class Clip(Clipping):
         return [*nodes, Node(node.name, "Identity", (result,), node.outputs)]
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X."""
+        """The type of X; a bound at run time is a scalar, or a list of one where X is no scalar."""
         bounds(node)
         x = operands(node, inputs, 1)[0]
         for name in ("min", "max"):
             check_scalar(node, name, x)
+        for name, bound in zip(("min", "max"), inputs[1:], strict=False):
+            if bound and bound.shape not in ((), (1,) if x.shape else ()):
+                raise unsupported(node, f"{name} is {bound}", "a scalar, or Min and Max, which broadcast")
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -95,6 +95,6 @@ def known_value(node: Node, position: int, what: str, known: Known) -> int:
 
 
 def check_turns(node: Node, count: int) -> None:
-    """UnsupportedOperator for more turns than are written out."""
+    """UnsupportedOperator for more turns than are written out; `count` are those that it takes at least."""
     if count > MOST_TURNS:
-        raise unsupported(node, f"it takes {count} turns, which are written out", f"at most {MOST_TURNS} turns")
+        raise unsupported(node, f"it takes {count} turns or more, which are written out", f"at most {MOST_TURNS} turns")

@@ -26,7 +26,7 @@ class Loop(Control):
         goes_on = not inputs[CONDITION] or bool(known_value(node, CONDITION, "its condition", known))
         states, layers = inputs[STATES:], list[tuple[str, ...]]()
         while goes_on and (limit is None or len(layers) < limit):
-            check_turns(node, limit if limit is not None else len(layers) + 1)
+            check_turns(node, len(layers) + 1)
             names = [known.fresh(f"{node.name}/{label}{len(layers)}") for label in ("number", "condition")]
             for name, value in zip(names, (len(layers), 1), strict=True):
                 yield Node(name, "Constant", (), (name,), {"value_int": value})

@@ -22,8 +22,8 @@ class Scan(Control):
         if not 1 <= scanned <= len(node.inputs):
             raise unsupported(node, f"num_scan_inputs is {scanned}", f"1 to {len(node.inputs)}")
         states, sequences = node.inputs[:first], node.inputs[first:]
-        axes, turned = (node.attr_ints(f"scan_input_{name}", (0,) * scanned) for name in ("axes", "directions"))
-        lengths = {known.types[name].shape[axis] for name, axis in zip(sequences, axes, strict=True)}
+        ways = _ways(node, "input", scanned)
+        lengths = {known.types[name].shape[axis] for name, (axis, _) in zip(sequences, ways, strict=True)}
         if len(lengths) != 1:
             raise unsupported(node, f"its sequences have {sorted(lengths)} slices", "sequences of one length")
         [turns] = lengths
@@ -31,7 +31,7 @@ class Scan(Control):
         layers = list[tuple[str, ...]]()
         for turn in range(turns):
             slices = []
-            for name, axis, backward in zip(sequences, axes, turned, strict=True):
+            for name, (axis, backward) in zip(sequences, ways, strict=True):
                 at = turns - 1 - turn if backward else turn
                 kept, part = (known.fresh(f"{node.name}/{label}{turn}") for label in ("kept", "slice"))
                 bounds = {"starts": (at,), "ends": (at + 1,), "axes": (axis,), "steps": (1,)}
@@ -42,10 +42,18 @@ class Scan(Control):
             states, of_turn = tuple(results[:first]), tuple(results[first:])
             layers.append(of_turn)
         yield from bound(node, states)
-        outputs = counts["body"] - first
-        placed, backwards = (node.attr_ints(f"scan_output_{name}", (0,) * outputs) for name in ("axes", "directions"))
-        for number in range(outputs):
+        for number, (axis, backward) in enumerate(_ways(node, "output", max(counts["body"] - first, 0))):
             of_all = [of_turn[number] for of_turn in layers]
-            order = of_all[::-1] if backwards[number] else of_all
-            yield from stacked(node, first + number, order, known, placed[number])
+            yield from stacked(node, first + number, of_all[::-1] if backward else of_all, known, axis)
         return f"its {turns} turns are written out"
+
+
+def _ways(node: Node, end: str, count: int) -> list[tuple[int, int]]:
+    """The axis of each sequence at that end, `input` or `output`, and whether its slices are those from the last on."""
+    axes, directions = (node.attr_ints(f"scan_{end}_{name}", (0,) * count) for name in ("axes", "directions"))
+    if not len(axes) == len(directions) == count:
+        why = f"it has {count} sequences as {end}, {len(axes)} axes and {len(directions)} directions of them"
+        raise unsupported(node, why, "one of each for each sequence")
+    if not {0, 1}.issuperset(directions):
+        raise unsupported(node, f"scan_{end}_directions is {directions}", "0 for forward, 1 for backward")
+    return list(zip(axes, directions, strict=True))

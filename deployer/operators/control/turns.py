@@ -7,9 +7,9 @@ from deployer.core.operator import unsupported
 from deployer.operators.control.control import Known
 
 
-def bound(node: Node, values: Sequence[str], first: int = 0) -> Iterator[Node]:
-    """The node's outputs from that position on as these values, those that there are."""
-    for position, value in enumerate(values, first):
+def bound(node: Node, values: Sequence[str]) -> Iterator[Node]:
+    """The node's first outputs as these values, those that have a name."""
+    for position, value in enumerate(values):
         name = node.outputs[position] if position < len(node.outputs) else ""
         if name:
             yield Node(f"{node.name}/result{position}", "Identity", (value,), (name,))

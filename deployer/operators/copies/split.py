@@ -119,6 +119,8 @@ def _lengths(node: Node, size: int, inputs: Sequence[TensorType | None]) -> tupl
         what = "both lengths and" if "split" in node.attrs else "neither lengths nor"
         raise unsupported(node, f"it has {what} a number of parts", "one of both")
     if "split" in node.attrs:
+        if isinstance(node.attrs["split"], int):
+            raise mismatch(node, f"its lengths are the number {node.attrs['split']}, not a list of them", inputs)
         lengths = node.attr_ints("split", ())
     else:
         count = node.attr_int("num_outputs", 0)

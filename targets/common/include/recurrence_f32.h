@@ -58,4 +58,37 @@ static inline float state_or_zero(const float *state, uint32_t at) {
     return state ? state[at] : 0.0f;
 }
 
+/* Defines the kernel `symbol`, whose file has before it unit_of_step(p, step, row, b, u): unit u of the tile in sequence b,
+ * for the step of that number in the layer, which lies in that row of the tile. */
+#define STEPS_F32(symbol)                                                                                             \
+    void symbol(const void *args) {                                                                                   \
+        const symbol##_args_t *p = args;                                                                              \
+        const share_t share = step_share(p->time, p->batch, p->unit);                                                 \
+        for (uint32_t t = 0; t < p->time; t++) {                                                                      \
+            const uint32_t row = step_row(t, p->time, p->mirrored);                                                   \
+            for (uint32_t i = share.begin; i < share.end; i++)                                                        \
+                unit_of_step(p, p->start + t, row, i / p->unit, i % p->unit);                                         \
+        }                                                                                                             \
+    }
+
+/* The same where gates of a step wait for each other: the file has before it step_t (arguments, step, row, b), and for gate
+ * g of the tile products_of_step(&s, g, u, units, sums), of so many units from u on, and gate_of_step(&s, g, u, sum). */
+#define STEPS_BY_GATE_F32(symbol)                                                                                     \
+    void symbol(const void *args) {                                                                                   \
+        const symbol##_args_t *p = args;                                                                              \
+        const share_t share = step_share(p->time * p->gate, p->batch, p->unit);                                       \
+        for (uint32_t t = 0; t < p->time; t++) {                                                                      \
+            step_t s = {p, p->start + t, step_row(t, p->time, p->mirrored), 0};                                       \
+            for (uint32_t g = 0; g < p->gate; g++)                                                                    \
+                for (uint32_t i = share.begin, units; i < share.end; i += units) {                                    \
+                    const uint32_t u = i % p->unit;                                                                   \
+                    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                         \
+                    s.b = i / p->unit;                                                                                \
+                    units = units_at_once(hal_min(p->unit - u, share.end - i));                                       \
+                    products_of_step(&s, g, u, units, sums);                                                          \
+                    for (uint32_t k = 0; k < units; k++) gate_of_step(&s, g, u + k, sums[k]);                         \
+                }                                                                                                     \
+        }                                                                                                             \
+    }
+
 #endif

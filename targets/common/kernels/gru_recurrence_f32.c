@@ -4,16 +4,11 @@
 #include "math_f32.h"
 #include "recurrence_f32.h"
 
-typedef struct {
-    const gru_recurrence_f32_args_t *p;
-    uint32_t step, row, b;
-} step_t;
-
-static inline void unit_of_step(const step_t *s, uint32_t u) {
-    const gru_recurrence_f32_args_t *p = s->p;
-    const uint32_t unit = p->first_unit + u, at = s->b * p->hidden + unit, now = (s->step & 1) * p->state_p;
-    const float *state = s->step ? p->state + now + s->b * p->hidden : p->h ? p->h + s->b * p->hidden : 0;
-    const float *x = p->x + s->row * p->x_t + s->b * p->x_b + u, h = state ? state[unit] : 0.0f;
+static inline void unit_of_step(const gru_recurrence_f32_args_t *p, uint32_t step, uint32_t row, uint32_t b,
+                                uint32_t u) {
+    const uint32_t unit = p->first_unit + u, at = b * p->hidden + unit, now = (step & 1) * p->state_p;
+    const float *state = step ? p->state + now + b * p->hidden : p->h ? p->h + b * p->hidden : 0;
+    const float *x = p->x + row * p->x_t + b * p->x_b + u, h = state ? state[unit] : 0.0f;
     float sums[3] = {0.0f, 0.0f, 0.0f};
     if (state) gate_products(sums, 3, state, 0, p->r + u * p->hidden, p->r_g, 1, p->hidden);
     if (p->bias)
@@ -22,24 +17,14 @@ static inline void unit_of_step(const step_t *s, uint32_t u) {
     const float z = sigmoidf_f32(x[0] + sums[0]), y = __builtin_fmaf(z, h - n, n);
     if (p->gates) {
         const float of_gates[4] = {z, r, n, sums[2]};
-        float *gates = p->gates + s->row * p->gates_t + s->b * p->gates_b + u;
+        float *gates = p->gates + row * p->gates_t + b * p->gates_b + u;
         for (uint32_t g = 0; g < 4; g++) gates[g * p->gates_s] = of_gates[g];
     }
-    if (p->before) p->before[s->row * p->before_t + s->b * p->before_b + u] = h;
-    if (p->y) p->y[s->row * p->y_t + s->b * p->y_b + u] = y;
-    if (p->last && s->step + 1 == p->steps) p->last[at] = y;
-    if (s->step == 0) p->state[at] = h;
+    if (p->before) p->before[row * p->before_t + b * p->before_b + u] = h;
+    if (p->y) p->y[row * p->y_t + b * p->y_b + u] = y;
+    if (p->last && step + 1 == p->steps) p->last[at] = y;
+    if (step == 0) p->state[at] = h;
     p->state[p->state_p - now + at] = y;
 }
 
-void gru_recurrence_f32(const void *args) {
-    const gru_recurrence_f32_args_t *p = args;
-    const share_t share = step_share(p->time, p->batch, p->unit);
-    for (uint32_t t = 0; t < p->time; t++) {
-        step_t s = {p, p->start + t, step_row(t, p->time, p->mirrored), 0};
-        for (uint32_t i = share.begin; i < share.end; i++) {
-            s.b = i / p->unit;
-            unit_of_step(&s, i % p->unit);
-        }
-    }
-}
+STEPS_F32(gru_recurrence_f32)

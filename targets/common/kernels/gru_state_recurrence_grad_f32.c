@@ -57,19 +57,4 @@ static inline void gate_of_step(const step_t *s, uint32_t g, uint32_t u, float s
     if (gate == HIDDEN) reset_of_step(s, unit, next, sum);
 }
 
-void gru_state_recurrence_grad_f32(const void *args) {
-    const gru_state_recurrence_grad_f32_args_t *p = args;
-    const share_t share = step_share(p->time * p->gate, p->batch, p->unit);
-    for (uint32_t t = 0; t < p->time; t++) {
-        step_t s = {p, p->start + t, step_row(t, p->time, p->mirrored), 0};
-        for (uint32_t g = 0; g < p->gate; g++)
-            for (uint32_t i = share.begin, units; i < share.end; i += units) {
-                const uint32_t u = i % p->unit;
-                float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-                s.b = i / p->unit;
-                units = units_at_once(hal_min(p->unit - u, share.end - i));
-                products_of_step(&s, g, u, units, sums);
-                for (uint32_t k = 0; k < units; k++) gate_of_step(&s, g, u + k, sums[k]);
-            }
-    }
-}
+STEPS_BY_GATE_F32(gru_state_recurrence_grad_f32)

@@ -16,12 +16,4 @@ static inline void unit_of_step(const rnn_recurrence_grad_f32_args_t *p, uint32_
     p->state[p->state_p - now + at] = dx;
 }
 
-void rnn_recurrence_grad_f32(const void *args) {
-    const rnn_recurrence_grad_f32_args_t *p = args;
-    const share_t share = step_share(p->time, p->batch, p->unit);
-    for (uint32_t s = 0; s < p->time; s++) {
-        const uint32_t row = step_row(s, p->time, p->mirrored);
-        for (uint32_t i = share.begin; i < share.end; i++)
-            unit_of_step(p, p->start + s, row, i / p->unit, i % p->unit);
-    }
-}
+STEPS_F32(rnn_recurrence_grad_f32)

@@ -12,7 +12,8 @@ from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE, INTEGERS, Draw
 from DeployTest.faults.fuzz.register import kind
-from DeployTest.faults.fuzz.trial import Finding, Reached, Trial
+from DeployTest.faults.fuzz.trial import Finding, Trial
+from DeployTest.faults.fuzz.watch import Reached
 
 FOREIGN = {
     "precious.c": b"int precious;\n",

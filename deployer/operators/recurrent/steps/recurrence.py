@@ -32,8 +32,8 @@ from deployer.operators.inputs import floats, normal
 
 DIMS = {"t": "time", "b": "batch", "k": "gate", "u": "unit"}
 """The dims by their letters in a layout."""
-PLACES = {"p": 2, "w": 3, "q": 4}
-"""Places of a state that takes turns in two of them, and with more for what a step has of all its units besides."""
+PLACES = {"p": 2, "q": 4}
+"""Places of a state that takes turns in two of them, and with two more for what a step has of all its units besides."""
 COMMON: dict[str, ArgValue] = {
     **{name: Extent(name) for name in ("time", "batch", "unit")},
     "start": Start("time"),
@@ -66,7 +66,7 @@ class Recurrence(Operator):
     """The steps of a layer in one direction, from the last one backwards where `reverse` is set.
 
     `layout` says per kernel pointer which axes its tensor has: t time, b sequences of the batch, g `gates` per unit,
-    s `stored` numbers per unit, u units of a tile, h all units, p, w or q places of a state. In the tensor g and s are
+    s `stored` numbers per unit, u units of a tile, h all units, p or q places of a state. In the tensor g and s are
     one axis with the one behind. Pointers are those of inputs, then of outputs; `needed` may not be absent.
 
     A step reads the state that the step before has left, in one of its two places, and writes the other, so a tile of
