@@ -12,7 +12,7 @@
 #define OFTEN(condition) __builtin_expect(!!(condition), 1)
 #define NOT_OFTEN(condition) __builtin_expect(!!(condition), 0)
 
-enum { LONG_STRIP = 8 }; /* rows for which the quicker code is worth its fetch */
+enum { LONG_STRIP = 12 }; /* rows for which the quicker code is worth its fetch */
 
 /* Planes of `groups` channels in each of some images. The taps of output row i begin in row top + i * move of the operand's
  * `x_rows` rows, and the next two rows of taps lie `apart` rows on; those of output column j are columns left + j to
