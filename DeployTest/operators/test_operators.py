@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
 from deployer.operators.views.compile_time import Folded
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
@@ -306,3 +306,28 @@ def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
     assert step.access is not None
     work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4})
     assert work.parallel == shares
+
+
+@pytest.mark.parametrize(
+    ("side", "attrs", "forms"),
+    [
+        (3, {"pads": (1, 1, 1, 1)}, ["strips", "strips"]),
+        (3, {"pads": (1, 1, 1, 0)}, ["strips", "depthwise"]),
+        (3, {"pads": (1, 2, 1, 1)}, ["depthwise", "strips"]),
+        (3, {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["strips", "strips"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (2, 1)}, ["strips", "depthwise"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (1, 2)}, ["depthwise", "depthwise"]),
+        (5, {"pads": (2, 2, 2, 2)}, ["windows", "windows"]),
+    ],
+)
+def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms: list[str]) -> None:
+    """The cost model takes for strips what kernels can cut so: only the first and the last column lack a tap, one each.
+
+    The gradient of X wants a tap beside each of its borders, which a layer without padding there does not have.
+    """
+    x, w = (np.ones(shape, np.float32) for shape in ((1, 8, 9, 9), (8, 1, side, side)))
+    attrs = {**attrs, "group": 8}
+    dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (x, w))[0]
+    cases = ("Conv", Sample("", (x, w), attrs)), ("ConvGradX", Sample("", (dy, w), {**attrs, "input_shape": (9, 9)}))
+    steps = [step_of(registry()[name], sample) for name, sample in cases]
+    assert [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps] == forms

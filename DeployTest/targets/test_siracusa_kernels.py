@@ -78,6 +78,15 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((2, 2, 3, 200), (5, 2, 2, 3), {"pads": (1, 150, 0, 2)}),
     ((1, 8, 2, 310), (8, 8, 1, 1), {}),
     ((1, 1, 300), (1, 1, 3), {"pads": (1, 1)}),
+    *(
+        ((1, c, h, w), (c, 1, 3, 3), {"group": c, "pads": (1, 1, 1, 1)})
+        for c, h, w in ((16, 3, 3), (16, 8, 4), (9, 21, 8), (3, 19, 6), (8, 18, 1), (8, 13, 2), (5, 12, 11), (8, 2, 4))
+    ),
+    ((2, 4, 12, 10), (4, 1, 3, 3), {"group": 4, "pads": (1, 1, 1, 0)}),
+    ((1, 8, 12, 7), (8, 1, 3, 3), {"group": 8, "pads": (0, 0, 1, 1)}),
+    ((1, 8, 12, 12), (8, 1, 3, 3), {"group": 8}),
+    ((1, 8, 21, 9), (8, 1, 3, 3), {"group": 8, "pads": (1, 1, 1, 1), "strides": (2, 1)}),
+    ((1, 8, 23, 5), (8, 1, 3, 3), {"group": 8, "pads": (2, 1, 2, 1), "dilations": (2, 1)}),
 )
 """X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
 CHANNELWISE = (
@@ -208,6 +217,8 @@ def _convolution_jobs() -> Iterator[KernelJob]:
             job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
             yield job
             yield _part(job)
+            if name == "Conv":
+                yield replace(job, label=f"{job.label}-relu", scalars={**job.scalars, "relu": 1})
             if name == "ConvGradX":
                 yield _gated(job)
             if number % 2 and job.scalars["single"]:

@@ -26,6 +26,8 @@ class KernelFacts:
     region_setup: int
     line_setup: int
     weight_setup: int
+    strip_setup: int
+    many_planes: int
     rest_macs: int
     rest_factor: float
     rest_taps: float

@@ -8,6 +8,7 @@
 #ifndef CONV_H
 #define CONV_H
 
+#include "conv_strips.h"
 #include "gemm_block.h"
 #include "hal.h"
 #include "products_f32.h"
@@ -21,8 +22,6 @@
 #define TAP_2 -8
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 4")
 
 /* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y); and
  * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these

@@ -30,6 +30,7 @@ from deployer.core.operator import (
 )
 from deployer.operators.convolution.geometry import (
     FORMS,
+    SIDE,
     VOLUMES,
     fans_of,
     form_of,
@@ -39,6 +40,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
+from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
 from deployer.operators.convolution.volume import convolved
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
@@ -156,6 +158,8 @@ class Conv(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
+        if in_strips(access, "x"):
+            return strip_work(access, "x", tile, finished_form(STRIPS, node, access))
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
@@ -163,7 +167,7 @@ class Conv(Operator):
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = FACTS.region_setup * regions(access, tile)
         products = tile["c"] * kh * kw
-        lost = 0 if form == "depthwise" else lost_macs(tile["m"], products, kh * kw)
+        lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
         elements, form = channels * (pixels + setup), finished_form(form, node, access)
         return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
 
@@ -183,10 +187,15 @@ class Conv(Operator):
             yield Sample(label, (normal(r, *x), normal(r, *w), normal(r, w[0])), attrs)
 
     def sweep(self) -> Iterator[Sample]:
-        """Regular, pointwise, depthwise and strided layers, and the same with Relu."""
+        """Regular, pointwise, depthwise and strided layers, and the same with Relu.
+
+        Only strips of columns differ by the bias enough to be measured with it and without.
+        """
         r = rng(42)
         for layer in measured_layers():
             x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
             inputs = (normal(r, *x), normal(r, *w), normal(r, w[0]))
             yield Sample(label, inputs, attrs)
+            if w[1:] == (1, SIDE, SIDE) and "strides" not in attrs:
+                yield Sample(f"{label} without bias", inputs[:2], attrs)
             yield Sample(f"{label} relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)

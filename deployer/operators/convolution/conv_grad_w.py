@@ -140,7 +140,7 @@ class ConvGradW(Operator):
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + FACTS.weight_setup)
         macs = kh * kw * rows * tile["ow"]
-        lost = 0 if form == "depthwise" else round(tile["g"] * lost * macs)
+        lost = 0 if m == c == 1 else round(tile["g"] * lost * macs)
         return Work(channels * macs, elements, tile["g"] * blocks * kh, form, lost)
 
     def samples(self) -> Iterator[Sample]:

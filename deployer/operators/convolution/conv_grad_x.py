@@ -44,6 +44,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
+from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
 from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.finishing import (
     GATE,
@@ -158,16 +159,18 @@ class ConvGradX(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
+        if in_strips(access, "dy"):
+            return strip_work(access, "dy", tile, finished_form(STRIPS, node, access))
         _, m, c, kh, kw = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
         form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
-        lost = 0 if form == "depthwise" else lost_macs(tile["c"], products, max(taps, 1))
+        lost = 0 if m == c == 1 else lost_macs(tile["c"], products, max(taps, 1))
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // FACTS.block) * pixels
         macs, lost = round(pixels * channels * products), round(tile["n"] * tile["g"] * pixels * lost)
-        setup = FACTS.line_setup if form == "depthwise" else FACTS.region_setup
+        setup = FACTS.line_setup if m == c == 1 else FACTS.region_setup
         return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access), lost)
 
     def samples(self) -> Iterator[Sample]:
@@ -189,8 +192,8 @@ class ConvGradX(Operator):
         r = rng(44)
         for layer in measured_layers():
             x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
-            if x[1] > FACTS.block and attrs.get("pads", (1, 1, 1, 1)) == (1, 1, 1, 1):
-                plain = _sample(r, label, x, w, attrs)
+            plain = _sample(r, label, x, w, attrs)
+            if x[1] > FACTS.block and min(Node(label, "Conv", (), (), attrs).attr_ints("pads", (1,))) > 0:
                 yield plain
                 yield _gated(r, replace(plain, label=f"{label} gated"), x)
 

@@ -21,6 +21,8 @@ Index = tuple[Any, ...]
 RANKS = (3, 4, 5)
 """Axes of X: batch, channels and one to three spatial ones."""
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+SIDE = 3
+"""Taps in each direction of the windows for which kernels of depthwise layers have code of their own."""
 BACKWARD = "it belongs to a backward pass"
 
 CONV_ATTRS = {
@@ -163,7 +165,7 @@ class Geometry:
 def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
     """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
     if m == c == 1:
-        return "depthwise"
+        return "depthwise" if kernel == (SIDE, SIDE) else "windows"
     if kernel != (1, 1):
         return "dense"
     return "pointwise" if strides == (1, 1) else "strided"

@@ -14,6 +14,17 @@ static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32
 
 void conv_f32(const void *args) {
     const conv_f32_args_t *p = args;
+    if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sw * p->dw == 1 &&
+        makes_strips(p->ow, p->left, p->x_cols)) {
+        const strips_t v = {
+            .x = p->x, .w = p->w, .b = p->b, .gate = 0, .y = p->y, .images = p->n, .groups = p->g, .rows = p->oh,
+            .columns = p->ow, .x_rows = p->x_rows, .x_columns = p->x_cols, .x_n = p->x_n, .x_g = p->x_g, .x_h = p->x_h,
+            .w_g = p->w_g, .w_h = 3, .b_g = p->b_g, .y_n = p->y_n, .y_g = p->y_g, .y_h = p->y_h, .relu = p->relu,
+            .top = p->top, .left = p->left, .move = (int32_t)p->sh, .apart = (int32_t)p->dh,
+        };
+        strips(&v);
+        return;
+    }
     const conv_t v = {
         .x = p->x, .w = p->w, .b = p->last ? p->b : 0, .y = p->y, .n = p->n, .g = p->g, .m = p->m, .c = p->c,
         .first = p->first, .single = p->single, .relu = p->last && p->relu,

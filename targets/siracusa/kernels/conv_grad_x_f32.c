@@ -27,6 +27,19 @@ static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32
 
 void conv_grad_x_f32(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
+    const uint32_t gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
+                                (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
+    if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sh * p->sw * p->dw == 1 &&
+        makes_strips(p->iw, p->left - 2, p->dy_cols) && (!p->gate || gate_alike)) {
+        const strips_t v = {
+            .x = p->dy, .w = p->w, .b = 0, .gate = p->gate, .y = p->dx, .images = p->n, .groups = p->g, .rows = p->ih,
+            .columns = p->iw, .x_rows = p->dy_rows, .x_columns = p->dy_cols, .x_n = p->dy_n, .x_g = p->dy_g,
+            .x_h = p->dy_h, .w_g = p->w_g, .w_h = 3, .b_g = 0, .y_n = p->dx_n, .y_g = p->dx_g, .y_h = p->dx_h, .relu = 0,
+            .top = p->top, .left = p->left - 2, .move = 1, .apart = -(int32_t)p->dh,
+        };
+        strips(&v);
+        return;
+    }
     const conv_t v = {
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
         .single = p->single,
@@ -35,8 +48,7 @@ void conv_grad_x_f32(const void *args) {
         .w_h = p->kw, .b = 0, .b_g = 0, .relu = 0, .y_n = p->dx_n, .y_g = p->dx_g, .y_m = p->dx_c, .y_h = p->dx_h,
         .gate = p->last ? p->gate : 0, .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_m = p->gate_c,
         .gate_h = p->gate_h,
-        .gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
-                      (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h),
+        .gate_alike = gate_alike,
     };
     if (p->kh * p->kw * p->sh * p->sw == 1 && p->dy_rows == p->ih && p->dy_cols == p->iw && p->dy_h == p->iw &&
         p->dx_h == p->iw) {
