@@ -95,6 +95,11 @@ FAULTS = {
     "wrong_level": ("outside-buffer", "not in L1", "step_0: X_L1(0), X, => Y, X,"),
     "no_level": ("outside-buffer", "lies in no level", "step_0: X_L1(0), X, => in, X,"),
     "harness_reads_slot": ("outside-buffer", "hal_read", "main: hal_read(X, 248) => hal_read(X_L1(0), 248)"),
+    "harness_reads_past_home": (
+        "outside-buffer",
+        "hal_read of 64 B is not inside one home buffer: L1 + 0x14 ends 4 B past the end of 'w'",
+        "main: hal_read(W, 64) => hal_read(W + 4, 64)",
+    ),
     "double_wait": (
         "double-wait",
         "was waited for already",

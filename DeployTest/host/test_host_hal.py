@@ -273,6 +273,15 @@ def test_map_is_checked(numbers, words, objects, tmp_path):
     assert f"simulation map: {words.format(**places)}" in result.stderr.decode()
 
 
+@pytest.mark.parametrize("slot", [0, 99], ids=["further out", "no buffer"])
+def test_operands_of_the_map_are_checked(slot, objects, tmp_path):
+    """The slot of an operand is a buffer of the innermost level."""
+    edit = f"map: (add_args_t, y), 1, 0, 1, 0, 1, 7 => (add_args_t, y), 1, 0, 1, 0, 1, {slot}"
+    result = run([build(tmp_path / "program", objects, [edit])])
+    assert result.returncode not in (0, 1, 3)
+    assert b"simulation map: operand 'y' of 'double' is not within its step" in result.stderr
+
+
 def test_full_disk_is_named(good):
     """What cannot be written does not end as if it had been."""
     (good.parent / "input.bin").write_bytes(INPUT)

@@ -147,6 +147,16 @@ def test_negative_zero(tile: int) -> None:
     assert bits(run_step(step, sizes)[0]) == bits(whole)
 
 
+@pytest.mark.parametrize("length", [144, 300])
+def test_negative_zero_of_a_matrix_product(length: int) -> None:
+    """It is left by one block and by several: the first is the total, and is not added to a zero."""
+    step = kernel("Gemm", (np.full((2, length), -TINY), np.full((length, 3), TINY)))
+    for tile in (length, 144):
+        [y] = run_step(step, {**step.access.sizes, "k": tile})
+        assert not y.any()
+        assert np.signbit(y).all()
+
+
 @pytest.mark.parametrize("quantum", [2, 3, 7])
 def test_tiles_end_with_blocks(quantum: int) -> None:
     """Lengths are the whole, or multiples of the quantum; in the sum outside of such a dim tiles have length 1."""

@@ -42,10 +42,10 @@ def test_accuracy(length: int, seed: int) -> None:
     assert np.sqrt(np.mean(errors**2)) <= BOUND["rms"]
 
 
-def ordered(x: Array) -> np.float32:
-    """The declared order for one row, in numpy's float32."""
+def ordered(*rows: Array) -> np.float32:
+    """The declared order for the rows of a sum, in numpy's float32."""
     high, low = np.float32(0), np.float32(0)
-    for group in (x[i : i + GROUP * BLOCK] for i in range(0, x.size, GROUP * BLOCK)):
+    for group in (x[i : i + GROUP * BLOCK] for x in rows for i in range(0, x.size, GROUP * BLOCK)):
         total = np.float32(0)
         for block in (group[i : i + BLOCK] for i in range(0, group.size, BLOCK)):
             total += np.add.accumulate(block, dtype=np.float32)[-1]
@@ -62,6 +62,16 @@ def test_order(length: int) -> None:
     x = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
     step = reduction(x)
     assert bits(run_step(step, step.access.sizes)[0]) == bits(np.array([ordered(row) for row in x]))
+
+
+@pytest.mark.parametrize("tile", [{}, {"n": 1}, {"n": 1, "s": BLOCK + 1}], ids=str)
+def test_rows_end_blocks_and_groups(tile: Mapping[str, int]) -> None:
+    """A channel's variance adds the rows of two images; squares about zero and their mean are exact here."""
+    length = 2 * GROUP * BLOCK
+    x = np.random.default_rng(length).integers(-4095, 4096, (2, 3, length)).astype(np.float32)
+    step = step_of(registry()["ChannelVariance"], Sample("rows", (x, np.zeros(3, np.float32)), {}))
+    expected = np.array([ordered(*rows * rows) for rows in x.swapaxes(0, 1)]) / np.float32(2 * length)
+    assert bits(run_step(step, {**step.access.sizes, **tile})[0]) == bits(expected)
 
 
 @pytest.mark.parametrize("tile", [1, 3, BLOCK - 1, BLOCK, BLOCK + 1, SHORT + 1, 1000, GROUP * BLOCK, GROUP * BLOCK + 1])

@@ -121,10 +121,13 @@ def test_residents_make_room(models_root: Path) -> None:
 
 
 def test_outputs_are_not_spilled(tmp_path: Path) -> None:
-    """Outputs stay in L2, where the harness reads them: one that is larger than L2 does not fit."""
-    program = infer(tmp_path, chain(node("Relu", ("x",), ("y",)), x=(2000,)))
+    """Outputs stay in L2, where the harness reads them: one that is larger than L2 does not fit its step."""
+    nodes = (node("Exp", ("x",), ("a",)), node("Tanh", ("a",), ("b",)), node("Relu", ("b",), ("y",)))
+    program = infer(tmp_path, chain(*nodes, x=(2000,)))
     options = Options("host", "auto", {"L1": 4000, "L2": 12000}, outermost="L3")
-    assert pipeline.plan_program(program, options)[0].spilled == ("x",)
+    spilled = pipeline.plan_program(program, options)[0].spilled
+    assert "b" in spilled
+    assert "y" not in spilled
     with pytest.raises(TilingInfeasible, match=r"node 'Relu_y' \(Relu\) does not fit L2"):
         pipeline.plan_program(program, replace(options, budgets={"L1": 4000, "L2": 7000}))
 

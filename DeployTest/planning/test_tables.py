@@ -18,7 +18,15 @@ from deployer.planning.place import PackingGap
 from deployer.planning.plan_choice import plan_with_tables
 from deployer.planning.tile import Tiler
 from deployer.running.memory_map import memory_map
-from deployer.tilers.levels.tables import fetched_bytes, group_spans, resident_tables, table_sizes, tables_in
+from deployer.tilers.levels.tables import (
+    fetched_bytes,
+    group_spans,
+    hardly_longer,
+    resident_tables,
+    table_sizes,
+    tables_in,
+    worthwhile,
+)
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling
@@ -129,6 +137,12 @@ def test_groups_that_gain_nothing_are_not_placed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(plan_choice, "worthwhile", lambda cycles, resident: False)
     names = [name for name, _ in recorded(monkeypatch, models_root, (0, 0))]
     assert names == ["tiles", "addresses", "tiles with groups"]
+
+
+def test_what_is_no_gain_and_no_loss() -> None:
+    """Groups must save more than 1 % of an update, sharing may cost 0.1 % of it (records 0045 and 0058)."""
+    assert [worthwhile(cycles, 1000) for cycles in (989, 990, 991)] == [True, False, False]
+    assert [hardly_longer(cycles, 1000) for cycles in (1000, 1001, 1002)] == [True, True, False]
 
 
 def test_artefacts_keep_groups(models_root: Path, tmp_path: Path) -> None:

@@ -134,9 +134,10 @@ def test_too_small(models_root: Path) -> None:
 
 
 def test_verified(models_root: Path) -> None:
-    """A tile, a slot or a level too many is a fault of the tiling or of the plan."""
+    """A tile, a slot or a level too many is a fault of the tiling or of the plan. Homes are listed by their names."""
     case = load_case("simple_mlp", models_root)
     tiling, plan = pipeline.plan_case(case, Options(NATIVE))
+    assert tiling.resident == tuple(sorted({life.storage for life in tiling.lifetimes.storages}))
     verify_plan(plan, tiling)
     verify_plan_alone(plan)
     first, *rest = tiling.steps

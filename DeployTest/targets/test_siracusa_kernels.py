@@ -22,7 +22,7 @@ from deployer.operators.convolution.geometry import geometry
 from deployer.running import build, run
 from DeployTest.support.kernels import kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
-from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal
+from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, whole_job
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 
@@ -331,6 +331,25 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
     even, one_more, double = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     assert even < one_more
     assert 2 * (one_more - even) < double - even
+
+
+@COMPILER
+@SIMULATOR
+def test_loops_of_their_own_are_taken(tmp_path: Path) -> None:
+    """A Relu behind a flat sum costs less than half of one behind a sum by rows; neighbours in a row of taps share what
+    they load, dilated taps do not.
+    """
+    jobs = []
+    for label, b in (("flat", (32, 32)), ("rows", (32,))):
+        sum_of = (normal(0, 1024).reshape(32, 32), normal(1, math.prod(b)).reshape(b))
+        jobs += [whole_job("Add", label, sum_of, {}), whole_job("Add", f"{label}-relu", sum_of, {"activation": "Relu"})]
+    for step in (1, 2):
+        x = normal(1, 4 * (8 + 2 * step) * (16 + 2 * step)).reshape(1, 4, 8 + 2 * step, 16 + 2 * step)
+        taps: dict[str, AttrValue] = {"kernel_shape": (3, 3), "dilations": (step, step)}
+        jobs.append(whole_job("ConvGradW", f"dilated{step}", (normal(0, 1024).reshape(1, 8, 8, 16), x), taps))
+    flat, flat_relu, rows, rows_relu, dense, dilated = (r.warm for r in measure.measure_jobs(TARGET, jobs, tmp_path))
+    assert 2 * (flat_relu - flat) < rows_relu - rows
+    assert 3 * dense < 2 * dilated
 
 
 @pytest.mark.parametrize(

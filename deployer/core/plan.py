@@ -177,9 +177,9 @@ class StepTiling:
 class Tiling:
     """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
 
-    `gaps` are bytes withheld from the budget of each level but the target's last. `groups` are the first steps of those
-    whose argument tables take turns in `table_bytes`; without groups that holds all tables. `tables` are, if steps
-    share theirs, for each step the first one with the same table.
+    `resident` and `spilled` are in alphabetical order. `gaps` are bytes withheld from the budget of each level but the
+    target's last. `groups` are the first steps of those whose argument tables take turns in `table_bytes`; without
+    groups that holds all tables. `tables` are, if steps share theirs, for each step the first one with the same table.
     """
 
     lifetimes: Lifetimes

@@ -105,7 +105,7 @@ class BetweenLevel:
 
     def _too_full(self) -> TilingInfeasible:
         """The error of a program without steps, whose outputs are constants."""
-        level, need = self.target.usual, max(alive(self.lifetimes, self.target, frozenset()))
+        level, [need] = self.target.usual, alive(self.lifetimes, self.target, frozenset())
         facts = [("needed", f"{need} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
         return TilingInfeasible(cause, facts, self.target.budget_flag(level, need))

@@ -24,6 +24,8 @@ OWN = "test_mutants.py"
 """Tests of this tool draw from the compiler's text: they would notice any mutant, and no fault."""
 STRONG = "test_digests.py"
 """Compares all that is made of its cases, byte for byte: nothing notices more in as many seconds."""
+CONTRACT = "test_contract.py"
+"""Runs all samples of an operator in C, in several tilings: what kernels and their headers share shows there first."""
 LEAST_WORD = 4
 """Letters of a word of a file's name that, in the name of a test, says what the test is about."""
 BACK = 12
@@ -52,11 +54,12 @@ class Record:
         if in_c:
             reaching, others = reaching | others, set()
         operators = _operators_of(mutant.file)
+        strong = (STRONG, CONTRACT) if in_c else (STRONG,)
         words = [word for word in Path(mutant.file).stem.split("_") if len(word) >= LEAST_WORD]
 
         def likely(test: str) -> bool:
-            named = any(f"[{name}-" in test for name in operators) or any(word in test for word in words)
-            return named or f"{STRONG}::" in test
+            named = any(f"[{name}{end}" in test for name in operators for end in "-]")
+            return named or any(word in test for word in words) or any(f"{file}::" in test for file in strong)
 
         def ordered(tests: set[str]) -> list[str]:
             quickest = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
