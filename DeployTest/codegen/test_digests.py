@@ -34,7 +34,6 @@ CASES = (
     ("autoencoder", "host", "double", {"L1": 8000}, {"fused": True}),
     ("autoencoder", "host", "auto", {"L1": 8000, "L2": 40000}, L3),
     ("deep_autoencoder_batch4", "siracusa", "auto", {"L1": 16000}, {}),
-    ("transformer", "siracusa", "auto", {"L1": 8000}, {}),
     ("dscnn", "siracusa", "double", {"L1": 16000}, {}),
     ("simple_mlp", "qemu_riscv", "single", {"L1": 4000}, {}),
 )
@@ -42,6 +41,7 @@ LONG_CASES = (
     ("autoencoder_batch4", "host", "auto", {"L1": 16000, "L2": 40000}, L3 | {"accumulate": 2}),
     ("transformer", "host", "training_double", {"L1": 8000}, {"opt_out": ("Gemm", "Softmax"), "fuse": False}),
     ("dscnn", "host", "auto", {"L1": 64000}, {}),
+    ("transformer", "siracusa", "auto", {"L1": 8000}, {}),
     ("transformer", "host", "auto", {"L1": 10000, "L2": 60000}, L3),
     ("resnet8", "host", "double_l3", {"L1": 64000, "L2": 300000}, L3),
     ("resnet8", "siracusa", "auto", {"L1": 64000, "L2": 300000}, L3),

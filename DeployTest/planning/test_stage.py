@@ -74,6 +74,7 @@ def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path
         assert int(outcome.bench["l3_bytes"]) > 0
 
 
+@pytest.mark.slow
 def test_batches_and_accumulation_from_l3(models_root: Path, tmp_path: Path) -> None:
     """Accumulators of several passes may be spilled too; they are read in all passes but the first of an update."""
     case = pipeline.load_training(case_dir("autoencoder_batch4", models_root), n_accum=2, n_steps=2)

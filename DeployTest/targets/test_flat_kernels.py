@@ -69,7 +69,7 @@ def _written(result: Measured) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in result.operands.items()}
 
 
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_same_bits(cores: int, tmp_path: Path) -> None:
     """Every operand, read or written, is what the portable kernel leaves, however many threads share the work."""
     jobs = [job for symbol in OWN for job in jobs_of(symbol)]

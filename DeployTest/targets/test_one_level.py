@@ -63,6 +63,7 @@ def test_same_bits(test: str, models_root: Path, tmp_path: Path) -> None:
         assert not any("hal_dma" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_sanitized(models_root: Path, tmp_path: Path) -> None:
     """The program is sound under the sanitizers."""
     assert built("simple_mlp", NATIVE, models_root, tmp_path, sanitize=True).run().losses

@@ -99,7 +99,7 @@ def races(tmp_path: Path) -> tuple[str, ...]:
     return RACES
 
 
-@pytest.mark.parametrize("test", ["digits", "autoencoder", *SLOW])
+@pytest.mark.parametrize("test", [pytest.param("digits", marks=pytest.mark.slow), "autoencoder", *SLOW])
 def test_same_bits(test: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights are the same however many threads share the kernels; the plan and its costs know how many."""
     case, hashes, cycles = load_case(test, models_root), [], []
