@@ -221,6 +221,7 @@ def _convolution_jobs() -> Iterator[KernelJob]:
                 yield replace(job, label=f"{job.label}-relu", scalars={**job.scalars, "relu": 1})
             if name == "ConvGradX":
                 yield _gated(job)
+                yield _gated_apart(job)
             if number % 2 and job.scalars["single"]:
                 yield _part(replace(job, label=f"{job.label}-several", scalars={**job.scalars, "single": 0}))
 
@@ -232,6 +233,14 @@ def _gated(job: KernelJob) -> KernelJob:
     gate.flat[::7] = np.nan
     scalars = {**job.scalars, **{f"gate_{axis}": job.scalars[f"dx_{axis}"] for axis in "ngch"}}
     return KernelJob(f"{job.label}-gated", job.kernel, {**job.operands, "gate": gate}, scalars)
+
+
+def _gated_apart(job: KernelJob) -> KernelJob:
+    """The same with a gate by itself, as a tile has it whose result lies in a larger one."""
+    part, gated = _part(job), _gated(job)
+    strides = {name: value for name, value in gated.scalars.items() if name.startswith("gate")}
+    scalars = {**part.scalars, **strides, "first": 1, "last": 1}
+    return KernelJob(f"{gated.label}-apart", job.kernel, {**part.operands, "gate": gated.operands["gate"]}, scalars)
 
 
 def _part(job: KernelJob) -> KernelJob:

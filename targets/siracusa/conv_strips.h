@@ -16,11 +16,12 @@ enum { LONG_STRIP = 12 }; /* rows for which the quicker code is worth its fetch 
 
 /* Planes of `groups` channels in each of some images. The taps of output row i begin in row top + i * move of the operand's
  * `x_rows` rows, and the next two rows of taps lie `apart` rows on; those of output column j are columns left + j to
- * left + j + 2 of `x_columns`. A gate lies like the result. */
+ * left + j + 2 of `x_columns`. */
 typedef struct {
     const float *x, *w, *b, *gate;
     float *y;
     uint32_t images, groups, rows, columns, x_rows, x_columns, x_n, x_g, x_h, w_g, w_h, b_g, y_n, y_g, y_h, relu;
+    uint32_t gate_n, gate_g, gate_h;
     int32_t top, left, move, apart;
 } strips_t;
 
@@ -58,7 +59,7 @@ INLINE float masked(float sum, uint32_t passes) {
 /* All rows of P columns. Nothing is called, so that no register must be saved. */
 INLINE void strip(const strips_t *v, const strip_t *t, const uint32_t P) {
     const int32_t x_h = (int32_t)v->x_h, x_row = v->move * x_h, x_next = v->apart * x_h, apart = v->apart, move = v->move;
-    const uint32_t length = v->x_rows, y_h = v->y_h, before = t->before, behind = t->behind;
+    const uint32_t length = v->x_rows, y_h = v->y_h, gate_h = v->gate_h, before = t->before, behind = t->behind;
     const uint32_t relu = v->relu, biased = v->b != 0;
     const float *x = t->x, *gate = t->gate, bias = t->bias;
     float *y = t->y, w[3][3];
@@ -78,11 +79,11 @@ INLINE void strip(const strips_t *v, const strip_t *t, const uint32_t P) {
         if (NOT_OFTEN(relu)) {
             UNROLL for (uint32_t p = 0; p < P; p++) s[p] = masked(s[p], !(s[p] <= 0.0f));
         }
-        (void)gate;
+        (void)gate, (void)gate_h;
 #else
         if (gate) {
             UNROLL for (uint32_t p = 0; p < P; p++) s[p] = masked(s[p], gate[p] > 0.0f);
-            gate += y_h;
+            gate += gate_h;
         }
         (void)bias, (void)biased, (void)relu;
 #endif
@@ -132,7 +133,7 @@ CONV_STRIP(4)
     bits ", " mask "\n sw " bits ", " PULP_TEXT(STRIP_TO(p)) "(%[y])\n"
 #define GET_GATE(p) FLW("ft" #p, "%[gate]", STRIP_TO(p))
 #define PUT_FOUR_GATED                                                                                                \
-    GET_GATE(0) GET_GATE(1) GET_GATE(2) GET_GATE(3) ADD("%[gate]", "%[y_row]") PUT_GATED(0, "t0", "t1")               \
+    GET_GATE(0) GET_GATE(1) GET_GATE(2) GET_GATE(3) ADD("%[gate]", "%[gate_row]") PUT_GATED(0, "t0", "t1")            \
     PUT_GATED(1, "t2", "t3") PUT_GATED(2, "t0", "t1") PUT_GATED(3, "t2", "t3") ADD("%[y]", "%[y_row]")
 #define STRIP_LOOP(body, n)                                                                                           \
     __asm__ volatile(LOOP("%[rows]", n) body LOOP_END(n)                                                              \
@@ -141,7 +142,7 @@ CONV_STRIP(4)
                      : [w00] "f"(w[0][0]), [w01] "f"(w[0][1]), [w02] "f"(w[0][2]), [w10] "f"(w[1][0]),                \
                        [w11] "f"(w[1][1]), [w12] "f"(w[1][2]), [w20] "f"(w[2][0]), [w21] "f"(w[2][1]),                \
                        [w22] "f"(w[2][2]), [zero] "f"(0.0f), [x_row] "r"(4 * x_row), [y_row] "r"(4 * v->y_h),         \
-                       [rows] "r"(rows)                                                                               \
+                       [gate_row] "r"(4 * v->gate_h), [rows] "r"(rows)                                                \
                      : "t0", "t1", "t2", "t3", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "memory")
 #if CONV_APART == 1
 #define STRIP(ROW, n) STRIP_LOOP(THREE_ROWS(ROW) PUT_FOUR, 3 * n + 8)
@@ -182,7 +183,7 @@ static __attribute__((noinline)) void long_strip(const strips_t *v, const strip_
     uint32_t from = 0;
     for (uint32_t i = 0; i < 3; from = ends[i++]) {
         part.x = t->x + (int32_t)from * x_row, part.y = t->y + from * v->y_h, part.at = t->at + (int32_t)from * v->move;
-        if (t->gate) part.gate = t->gate + from * v->y_h;
+        if (t->gate) part.gate = t->gate + from * v->gate_h;
         part.rows = ends[i] - from;
         if (i == 1)
             inside_strip(v, &part);
@@ -217,13 +218,14 @@ static __attribute__((noinline)) void strips(const strips_t *v) {
         t.at = v->top + (int32_t)row * v->move, t.rows = last - row, t.w = v->w + g * v->w_g;
         t.bias = v->b ? v->b[g * v->b_g] : 0.0f, t.gate = 0;
         const uint32_t y_at = n * v->y_n + g * v->y_g + row * v->y_h;
+        const uint32_t gate_at = n * v->gate_n + g * v->gate_g + row * v->gate_h;
         const float *x = v->x + n * v->x_n + g * v->x_g + t.at * (int32_t)v->x_h + low;
         const int is_long = to - from >= LONG_STRIP && !v->b && !v->relu;
         for (uint32_t j = 0; j < columns; j += 4) {
             const uint32_t left = columns - j;
             if (left < 4 && left > 1 && columns > 4 && is_long) j = columns - 4; /* twice is as quick as two by themselves */
             t.x = x + j, t.y = v->y + y_at + j;
-            if (v->gate) t.gate = v->gate + y_at + j;
+            if (v->gate) t.gate = v->gate + gate_at + j;
             t.before = j > 0 || low >= 0;
             t.behind = columns - j > 4 || low + (int32_t)columns + 1 < width;
             if (columns - j >= 4) {

@@ -30,11 +30,12 @@ void conv_grad_x_f32(const void *args) {
     const uint32_t gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
                                 (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
     if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sh * p->sw * p->dw == 1 &&
-        makes_strips(p->iw, p->left - 2, p->dy_cols) && (!p->gate || gate_alike)) {
+        makes_strips(p->iw, p->left - 2, p->dy_cols)) {
         const strips_t v = {
             .x = p->dy, .w = p->w, .b = 0, .gate = p->gate, .y = p->dx, .images = p->n, .groups = p->g, .rows = p->ih,
             .columns = p->iw, .x_rows = p->dy_rows, .x_columns = p->dy_cols, .x_n = p->dy_n, .x_g = p->dy_g,
             .x_h = p->dy_h, .w_g = p->w_g, .w_h = 3, .b_g = 0, .y_n = p->dx_n, .y_g = p->dx_g, .y_h = p->dx_h, .relu = 0,
+            .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_h = p->gate_h,
             .top = p->top, .left = p->left - 2, .move = 1, .apart = -(int32_t)p->dh,
         };
         strips(&v);
