@@ -2,6 +2,7 @@
 #include "concat_f32.h"
 #include "hal.h"
 #include "share_f32.h"
+#include "words.h"
 
 void concat_f32(const void *args) {
     const concat_f32_args_t *p = args;
@@ -11,7 +12,7 @@ void concat_f32(const void *args) {
         const float *a = p->a + row * p->a_r, *b = p->b + row * p->b_r;
         float *y = p->y + row * p->y_r;
         const uint32_t last = share.end - row * p->n < p->n ? share.end - row * p->n : p->n;
-        for (uint32_t k = first; k < last; k++) y[k] = k < p->a_n ? a[k] : b[k - p->a_n];
+        for (uint32_t k = first; k < last; k++) move_word(&y[k], k < p->a_n ? &a[k] : &b[k - p->a_n]);
         run = last - first;
     }
 }

@@ -4,6 +4,7 @@
 #include "hal.h"
 #include "share_f32.h"
 #include "table_row.h"
+#include "words.h"
 
 void gather_elements_f32(const void *args) {
     const gather_elements_f32_args_t *p = args;
@@ -13,7 +14,7 @@ void gather_elements_f32(const void *args) {
         const uint32_t row = table_row(p->ids[o * p->ids_o + k * p->ids_k + i * p->ids_i], p->rows) - p->r_start;
         float *y = p->y + o * p->y_o + k * p->y_k + i;
         if (row < p->r)
-            *y = p->x[o * p->x_o + row * p->x_r + i];
+            move_word(y, &p->x[o * p->x_o + row * p->x_r + i]);
         else if (p->first)
             *y = __builtin_nanf("");
     }

@@ -2,6 +2,7 @@
 #include "hal.h"
 #include "pad_f32.h"
 #include "share_f32.h"
+#include "words.h"
 
 void pad_f32(const void *args) {
     const pad_f32_args_t *p = args;
@@ -16,6 +17,6 @@ void pad_f32(const void *args) {
         const uint32_t length = inside ? p->len3 : 0;
         float *y = p->y + i0 * p->y0 + i1 * p->y1 + i2 * p->y2 + i3;
         run = p->n3 - i3 < share.end - i ? p->n3 - i3 : share.end - i;
-        for (uint32_t j = 0; j < run; j++) y[j] = x3 + j < length ? x[x3 + j] : p->value;
+        for (uint32_t j = 0; j < run; j++) move_word(&y[j], x3 + j < length ? &x[x3 + j] : &p->value);
     }
 }
