@@ -28,13 +28,21 @@ NODES = (
     node("Slice", ("joined", "starts", "ends", "axes", "steps"), ("sliced",)),
     node("Expand", ("sliced", "shape"), ("expanded",)),
     node("OneHot", ("numbers", "depth", "x_two"), ("hot",), axis=0),
+    node("TopK", ("gathered", "few"), ("most", "order"), axis=1),
+    node("TopK", ("x", "few"), ("least", ""), axis=0, largest=0),
+    node("ReduceMax", ("x", "axes"), ("rows",)),
+    node("ReduceMin", ("x", "axis"), ("columns",), keepdims=0),
+    node("CumSum", ("x", "axis"), ("sums",)),
+    node("CumProd", ("x", "axis"), ("products",), exclusive=1, reverse=1),
+    node("MaxPool", ("bytes",), ("pooled",), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    node("Pow", ("x", "exponents"), ("powers",)),
 )
-"""x passes through each kernel that moves integers, some of them several times."""
+"""Each kernel that moves integers, compares or adds them; x passes through some of them several times."""
 CONSTANTS = {
     **{"pads": [1, 0, 0, 2], "minus": -3, "starts": [1], "ends": [99], "axes": [1], "steps": [3], "shape": [2, 1, 1]},
-    "depth": 7,
+    **{"depth": 7, "few": [5], "axis": 0},
 }
-OUTPUTS = ("expanded", "hot")
+OUTPUTS = ("expanded", "hot", "most", "order", "least", "rows", "columns", "sums", "products", "pooled", "powers")
 
 
 def _inputs() -> dict[str, np.ndarray]:
@@ -47,6 +55,8 @@ def _inputs() -> dict[str, np.ndarray]:
         **{"x": x, "x_two": np.array([-1, NAN], np.int32), "ids": ids.astype(np.int32)},
         "places": r.integers(0, COLUMNS, (17, 13)).astype(np.int32),
         "numbers": r.integers(-7, 7, 31).astype(np.int32),
+        "bytes": r.integers(0, 256, (1, 3, 9, 11)).astype(np.int32),
+        "exponents": r.integers(-2, 9, COLUMNS).astype(np.int32),
     }
 
 
@@ -54,13 +64,15 @@ def _inputs() -> dict[str, np.ndarray]:
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """All nodes with inputs of the numbers above, as a case whose gold is numpy's."""
     folder, inputs = tmp_path_factory.mktemp("integers"), _inputs()
-    kinds = {name: INT64 if name in ("ids", "places", "numbers") else onnx.TensorProto.INT32 for name in inputs}
+    kinds = dict.fromkeys(inputs, onnx.TensorProto.INT32) | dict.fromkeys(("ids", "places", "numbers"), INT64)
+    kinds["bytes"] = onnx.TensorProto.UINT8
     types = {"minus": np.int32}
     model = Model(
         NODES,
         tuple(value(name, array.shape, kinds[name]) for name, array in inputs.items()),
-        tuple(value(name, None, onnx.TensorProto.INT32) for name in OUTPUTS),
+        tuple(value(name, None, 0) for name in OUTPUTS),
         tuple(constant(name, np.array(given, types.get(name, np.int64))) for name, given in CONSTANTS.items()),
+        opsets=(("", 26),),
     )
     model.save(folder / "network.onnx")
     np.savez(folder / "inputs.npz", **inputs)

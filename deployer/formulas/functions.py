@@ -119,6 +119,13 @@ def _quotient(a: Array, b: Array) -> Array:
     return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.result_type(a, b)))
 
 
+def _power(a: Array, b: Array) -> Array:
+    """Towards zero, and 0 of 0 where b is below zero: of others only 1 and -1 leave anything then."""
+    sign = np.where(b % 2 == 0, 1, a)
+    below = np.where(np.abs(a.astype(np.int64)) == 1, sign, 0)
+    return np.asarray(np.where(b < 0, below, np.power(a, np.maximum(b, 0))), np.result_type(a, b))
+
+
 def _left(a: Array, b: Array) -> Array:
     """0 where b is below zero, or not below the bits of a."""
     bits = 8 * a.dtype.itemsize
@@ -238,6 +245,7 @@ _INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
     "product": (np.multiply, "product_i32({0}, {1})"),
     "quotient": (_quotient, "quotient_i32({0}, {1})"),
     "rest": (np.fmod, "remainder_i32({0}, {1})"),
+    "power": (_power, "power_i32({0}, {1})"),
     "modulo": (np.mod, "modulo_i32({0}, {1})"),
     "smaller": (np.minimum, "smaller_i32({0}, {1})"),
     "larger": (np.maximum, "larger_i32({0}, {1})"),
