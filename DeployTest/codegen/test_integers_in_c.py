@@ -36,13 +36,27 @@ NODES = (
     node("CumProd", ("x", "axis"), ("products",), exclusive=1, reverse=1),
     node("MaxPool", ("bytes",), ("pooled",), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     node("Pow", ("x", "exponents"), ("powers",)),
+    node("Cast", ("floats",), ("truncated",), to=onnx.TensorProto.INT32),
 )
 """Each kernel that moves integers, compares or adds them; x passes through some of them several times."""
 CONSTANTS = {
     **{"pads": [1, 0, 0, 2], "minus": -3, "starts": [1], "ends": [99], "axes": [1], "steps": [3], "shape": [2, 1, 1]},
     **{"depth": 7, "few": [5], "axis": 0},
 }
-OUTPUTS = ("expanded", "hot", "most", "order", "least", "rows", "columns", "sums", "products", "pooled", "powers")
+OUTPUTS = (
+    "expanded",
+    "hot",
+    "most",
+    "order",
+    "least",
+    "rows",
+    "columns",
+    "sums",
+    "products",
+    "pooled",
+    "powers",
+    "truncated",
+)
 
 
 def _inputs() -> dict[str, np.ndarray]:
@@ -56,6 +70,7 @@ def _inputs() -> dict[str, np.ndarray]:
         "places": r.integers(0, COLUMNS, (17, 13)).astype(np.int32),
         "numbers": r.integers(-7, 7, 31).astype(np.int32),
         "bytes": r.integers(0, 256, (1, 3, 9, 11)).astype(np.int32),
+        "floats": np.array([2.9, -2.9, 0, -0.5, 3e9, -3e9, np.inf, -np.inf, np.nan, 1 << 30], np.float32),
         "exponents": r.integers(-2, 9, COLUMNS).astype(np.int32),
     }
 
@@ -65,7 +80,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """All nodes with inputs of the numbers above, as a case whose gold is numpy's."""
     folder, inputs = tmp_path_factory.mktemp("integers"), _inputs()
     kinds = dict.fromkeys(inputs, onnx.TensorProto.INT32) | dict.fromkeys(("ids", "places", "numbers"), INT64)
-    kinds["bytes"] = onnx.TensorProto.UINT8
+    kinds |= {"bytes": onnx.TensorProto.UINT8, "floats": onnx.TensorProto.FLOAT}
     types = {"minus": np.int32}
     model = Model(
         NODES,

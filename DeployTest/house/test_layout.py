@@ -15,7 +15,7 @@ from deployer.core.level import ALIASES
 from deployer.core.operator import Operator, registry
 from deployer.core.target import load, names
 from deployer.operators.control.control import Control, controls
-from deployer.operators.declared import Declared, printed_kernels
+from deployer.operators.declared import printed_kernels
 
 pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parents[2]

@@ -58,8 +58,9 @@ ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
 def _is_number(operator: Operator, sample: Sample) -> bool:
     """Whether the result has a slope: integers have none, nor has the NaN that a label outside of all classes gives."""
     step = step_of(operator, sample)
-    floats = any(kind is not None and kind.dtype == "float32" for kind in step.inputs)
-    return floats and not np.isnan(operator.reference(step.node, step.arrays)[0]).any()
+    result = operator.reference(step.node, step.arrays)[0]
+    floats = result.dtype == np.float32 and any(kind is not None and kind.dtype == "float32" for kind in step.inputs)
+    return floats and not np.isnan(result).any()
 
 
 DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and _is_number(op, s)]

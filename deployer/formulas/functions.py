@@ -126,6 +126,12 @@ def _power(a: Array, b: Array) -> Array:
     return np.asarray(np.where(b < 0, below, np.power(a, np.maximum(b, 0))), np.result_type(a, b))
 
 
+def _integer(x: Array) -> Array:
+    """Towards zero, within int32, and 0 of NaN."""
+    limits = np.iinfo(np.int32)
+    return np.asarray(np.trunc(np.clip(np.nan_to_num(x, nan=0.0).astype(np.float64), limits.min, limits.max)), np.int32)
+
+
 def _left(a: Array, b: Array) -> Array:
     """0 where b is below zero, or not below the bits of a."""
     bits = 8 * a.dtype.itemsize
@@ -201,6 +207,7 @@ FUNCTIONS: dict[str, Function] = {
     "either": Function(np.logical_or, "({0} || {1})", _zero),
     "differ": Function(np.logical_xor, "(!{0} != !{1})", _zero),
     "negation": Function(np.logical_not, "(!{0})", _zero),
+    "integer": Function(_integer, "integer_f32({0})", _zero, header=WHOLE),
     "choose": Function(np.where, "({0} ? {1} : {2})", _choice),
     "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),

@@ -23,6 +23,7 @@ SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
     **dict.fromkeys(("sum", "difference", "product", "quotient", "rest", "modulo"), (("whole", "whole"), "whole")),
     **dict.fromkeys(("power", "smaller", "larger", "left", "right"), (("whole", "whole"), "whole")),
     **dict.fromkeys(("bits_and", "bits_or", "bits_xor"), (("whole", "whole"), "whole")),
+    "integer": (("real",), "whole"),
     "bits_not": (("whole",), "whole"),
     "whole_choose": (("truth", "whole", "whole"), "whole"),
     "fma": (("real", "real", "real"), "real"),

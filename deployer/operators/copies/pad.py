@@ -140,9 +140,9 @@ class Pad(Picking):
         }
         for label, (shape, attrs) in forms.items():
             yield Sample(label, (normal(r, *shape),), attrs)
-        attrs: dict[str, AttrValue] = {"pads": (1, -1, 2, 0), "constant_value": -7}
+        around: dict[str, AttrValue] = {"pads": (1, -1, 2, 0), "constant_value": -7}
         yield Sample("integers", (words(r, 3, 4),), {"pads": (1, -1, 2, 0)})
-        yield Sample("integers_around", (words(r, 3, 4),), attrs)
+        yield Sample("integers_around", (words(r, 3, 4),), around)
         yield Sample("value", (normal(r, 3, 4),), {"pads": (1, 1, 1, 1), "value": 2.0}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
