@@ -45,8 +45,8 @@ class GridSample(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's batch and channels, and the places of the grid."""
         x, grid = floats(node, inputs, 2)
-        rank = len(x.shape)
-        if rank < 3 or len(grid.shape) != rank or (grid.shape[0], grid.shape[-1]) != (x.shape[0], rank - 2):
+        axes = len(x.shape) - 2
+        if axes < 1 or len(grid.shape) != len(x.shape) or (grid.shape[0], grid.shape[-1]) != (x.shape[0], axes):
             raise mismatch(node, "the grid has no place in X for each element of the result", inputs)
         for name, usual, known in (("mode", "linear", MODES), ("padding_mode", "zeros", PADDINGS)):
             if node.attr_str(name, usual) not in known:
@@ -62,7 +62,7 @@ class GridSample(Operator):
         total = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]), x.dtype)
         for corner in itertools.product(*axes):
             taken = np.moveaxis(x, 1, -1)[(batch, *(place for place, _ in corner))]
-            total += taken * math.prod(weight for _, weight in corner)[..., None]
+            total += taken * np.prod([weight for _, weight in corner], 0)[..., None]
         return (np.ascontiguousarray(np.moveaxis(total, -1, 1)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
