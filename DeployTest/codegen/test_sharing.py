@@ -58,9 +58,9 @@ def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:
     return Wait(Transfer("in", 0, target, source, sizes or (8,)))
 
 
-def copy(index: int) -> Wait:
+def copy(index: int, kind: str = "float32") -> Wait:
     """A transfer of a step's own addresses."""
-    return move(Slot(index, "x", False), Home(f"x{index}"))
+    return move(Slot(index, "x", False), Home(f"x{index}", kind))
 
 
 def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
@@ -90,13 +90,13 @@ def test_addresses_are_parameters() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        step(7, move(Slot(7, "x", False), Home("x7"), 9)),
-        step(7, move(Home("x7"), Slot(7, "x", False))),
+        step(7, move(Slot(7, "x", False), Home("x7", "float32"), 9)),
+        step(7, move(Home("x7", "float32"), Slot(7, "x", False))),
         step(7, move(Slot(7, "x", False), Slot(7, "x", False))),
-        step(7, move(Slot(7, "x", True), Home("x7"))),
+        step(7, move(Slot(7, "x", True), Home("x7", "float32"))),
         step(7, copy(7), copy(7)),
         step(7, copy(7), kernel="relu_grad_f32"),
-        step(7, copy(7), kind="int32"),
+        step(7, copy(7, "int32"), kind="int32"),
     ],
     ids=["number", "order", "one address twice", "stage", "statements", "kernel", "type"],
 )

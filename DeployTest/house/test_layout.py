@@ -15,7 +15,7 @@ from deployer.core.level import ALIASES
 from deployer.core.operator import Operator, registry
 from deployer.core.target import load, names
 from deployer.operators.control.control import Control, controls
-from deployer.operators.declared import Declared, printed_kernels
+from deployer.operators.declared import printed_kernels
 
 pytestmark = [pytest.mark.host]
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,8 +192,9 @@ def test_operators_have_kernels() -> None:
 
 
 def test_operator_files() -> None:
-    """One operator, one file of its name without a domain; an alias has none, nor has what follows from a formula."""
-    own = {op for op in registry().values() if not (isinstance(op, Declared) and op.declared_by)}
+    """One operator, one file of its name without a domain; an alias has none, nor has what follows from another one."""
+    followers = ("declared_by", "integers_of")
+    own = {op for op in registry().values() if not any(getattr(op, name, "") for name in followers)}
     operators: list[Operator | Control] = [*own, *controls().values()]
     plain = [op.name.rpartition(".")[2] for op in operators]
     stems = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower() for name in plain]

@@ -56,9 +56,11 @@ ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
 
 
 def _is_number(operator: Operator, sample: Sample) -> bool:
-    """Whether the result has a slope: a label outside of all classes makes it NaN, which has none."""
+    """Whether the result has a slope: integers have none, nor has the NaN that a label outside of all classes gives."""
     step = step_of(operator, sample)
-    return not np.isnan(operator.reference(step.node, step.arrays)[0]).any()
+    result = operator.reference(step.node, step.arrays)[0]
+    floats = result.dtype == np.float32 and any(kind is not None and kind.dtype == "float32" for kind in step.inputs)
+    return floats and not np.isnan(result).any()
 
 
 DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and _is_number(op, s)]
@@ -66,8 +68,7 @@ LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
 REFUSED |= {(name, label) for name in ("ScatterElements", "ScatterRows") for label in ("mul", "max", "min")}
-REFUSED |= {("Cast", label) for label in ("numbers", "integers")}
-"""Samples of differentiable operators that have no rule, or that have nothing to differentiate."""
+"""Samples of differentiable operators that have no rule."""
 UNTRAINED = {"BatchNormalization": (3, 4), "SoftmaxCrossEntropyLoss": (2,), "NegativeLogLikelihoodLoss": (2,)}
 """Inputs that have no gradient though the output depends on them: running statistics follow the data, and class weights
 are given."""

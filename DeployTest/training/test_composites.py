@@ -71,6 +71,14 @@ PARTS: dict[str, tuple[Sequence[onnx.NodeProto], Sequence[onnx.TensorProto]]] = 
         [node("Resize", ("h", "", "", "sizes"), ("y",), nearest_mode="floor")],
         (constant("sizes", np.array([2, 4, 3, 2])),),
     ),
+    "grid": (
+        [node("GridSample", ("h", "g"), ("y",), padding_mode="border")],
+        (constant("g", random(2, 3, 2, 2, seed=8)),),
+    ),
+    "grid_outside": (
+        [node("GridSample", ("h", "far"), ("y",), align_corners=1)],
+        (constant("far", random(2, 3, 2, 2, seed=9) * np.float32(2)),),
+    ),
     "trilu": ([node("Trilu", ("h",), ("t",), upper=0), node("Cast", ("t",), ("y",), to=onnx.TensorProto.FLOAT)], ()),
     "depth": ([node("DepthToSpace", ("h",), ("y",), blocksize=2)], ()),
     "reductions": (

@@ -5,10 +5,12 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 
 import numpy as np
 
 from deployer.codegen.c_names import Names
+from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, code, identifier
 from deployer.planning.expr import (
@@ -76,10 +78,14 @@ class View:
 
 
 class Printer:
-    """C text of expressions and statements, with the addresses of a plan by their names."""
+    """C text of expressions and statements, with the addresses of a plan by their names.
 
-    def __init__(self, names: Names) -> None:
+    `types` are the element types of homes whose names are pointers: a kernel that moves words has pointers of its own.
+    """
+
+    def __init__(self, names: Names, types: Mapping[str, str] = MappingProxyType({})) -> None:
         self.names = names
+        self.types = types
 
     def text(self, value: Expr) -> str:
         """An expression as C."""
@@ -91,8 +97,9 @@ class Printer:
                 return name
             case Element(array, index):
                 return f"{array}[{t(index)}]"
-            case Home(storage):
-                return self.names.home(storage)
+            case Home(storage, dtype):
+                cast = f"({C_TYPES[dtype]} *)" if self.types.get(storage, dtype) != dtype else ""
+                return cast + self.names.home(storage)
             case Slot(step, arg, staged):
                 return self.names.slot(step, arg, staged)
             case Table(step):

@@ -140,7 +140,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     names = Names(plan)
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
-    sharing, printer = sharers(plan.tables), Printer(names)
+    sharing, printer = sharers(plan.tables), Printer(names, {home.storage: home.type.dtype for home in plan.homes})
     kernels = Counter(s.kernel.symbol for s in steps if sharing.get(s.index, s.index) == s.index)
     sizes = [" + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))]
     spans = [span for span in group_spans(plan.groups, len(plan.steps)) if plan.steps[span.start].graph == graph]

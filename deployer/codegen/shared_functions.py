@@ -191,10 +191,11 @@ def _field(item: tuple[str, Expr], printer: Printer) -> str:
 
 def _shape(program: LoopProgram) -> _Shape:
     """The shape of a step; references to its argument table become the parameter `args`."""
-    types = {name: f"{C_TYPES[kind]} *" for name, kind, _ in program.kernel.pointers}
+    kinds = {name: kind for name, kind, _ in program.kernel.pointers}
+    types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
     names: dict[Node, tuple[str, str]] = {}
     for arg, storage in program.storages:
-        names[Home(storage)] = f"{arg}_home", types[arg]
+        names[Home(storage, kinds[arg])] = f"{arg}_home", types[arg]
         names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]
         names[Slot(program.step, arg, True)] = f"{arg}_stage", types[arg]
     for node in program.body.walk():

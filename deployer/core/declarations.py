@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from deployer.core.access import Access
 from deployer.core.forms import Form
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 
 ACTIVATION = "activation"
 """The attribute of a node that names the operator its kernel applies to the result; only fusion sets it."""
@@ -336,13 +336,19 @@ class Choices:
     `counts_outputs` says that its absent outputs count as well, the last ones too; `composite` that its lowered nodes,
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
     which numbers the elements of an input lie; `spared` which kernel pointers are null where the node lacks an output:
-    each with the output's position.
+    each with the output's position; `moved` are kernel pointers to elements that are moved as words of four bytes, and
+    never computed with, so that they may be integers as well.
     """
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     spared: ClassVar[Mapping[str, int]] = {}
     composite: ClassVar[bool] = False
+    moved: ClassVar[tuple[str, ...]] = ()
+
+    def takes(self, arg: str, declared: str, dtype: str) -> bool:
+        """Whether elements of that dtype may lie behind a kernel pointer of the declared one."""
+        return dtype == declared or (arg in self.moved and DTYPES[dtype] == DTYPES[declared])
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
         """The input that chooses by number; None without such an input."""

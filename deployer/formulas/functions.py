@@ -119,6 +119,19 @@ def _quotient(a: Array, b: Array) -> Array:
     return np.asarray(np.where((a < 0) != (b < 0), -wide, wide).astype(np.result_type(a, b)))
 
 
+def _power(a: Array, b: Array) -> Array:
+    """Towards zero, and 0 of 0 where b is below zero: of others only 1 and -1 leave anything then."""
+    sign = np.where(b % 2 == 0, 1, a)
+    below = np.where(np.abs(a.astype(np.int64)) == 1, sign, 0)
+    return np.asarray(np.where(b < 0, below, np.power(a, np.maximum(b, 0))), np.result_type(a, b))
+
+
+def _integer(x: Array) -> Array:
+    """Towards zero, within int32, and 0 of NaN."""
+    limits = np.iinfo(np.int32)
+    return np.asarray(np.trunc(np.clip(np.nan_to_num(x, nan=0.0).astype(np.float64), limits.min, limits.max)), np.int32)
+
+
 def _left(a: Array, b: Array) -> Array:
     """0 where b is below zero, or not below the bits of a."""
     bits = 8 * a.dtype.itemsize
@@ -194,6 +207,7 @@ FUNCTIONS: dict[str, Function] = {
     "either": Function(np.logical_or, "({0} || {1})", _zero),
     "differ": Function(np.logical_xor, "(!{0} != !{1})", _zero),
     "negation": Function(np.logical_not, "(!{0})", _zero),
+    "integer": Function(_integer, "integer_f32({0})", _zero, header=WHOLE),
     "choose": Function(np.where, "({0} ? {1} : {2})", _choice),
     "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
@@ -238,6 +252,7 @@ _INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
     "product": (np.multiply, "product_i32({0}, {1})"),
     "quotient": (_quotient, "quotient_i32({0}, {1})"),
     "rest": (np.fmod, "remainder_i32({0}, {1})"),
+    "power": (_power, "power_i32({0}, {1})"),
     "modulo": (np.mod, "modulo_i32({0}, {1})"),
     "smaller": (np.minimum, "smaller_i32({0}, {1})"),
     "larger": (np.maximum, "larger_i32({0}, {1})"),

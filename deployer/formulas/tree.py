@@ -21,9 +21,9 @@ SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
     "negation": (("truth",), "truth"),
     **dict.fromkeys(("whole_less", "whole_at_most", "whole_equal"), (("whole", "whole"), "truth")),
     **dict.fromkeys(("sum", "difference", "product", "quotient", "rest", "modulo"), (("whole", "whole"), "whole")),
-    **dict.fromkeys(
-        ("smaller", "larger", "left", "right", "bits_and", "bits_or", "bits_xor"), (("whole", "whole"), "whole")
-    ),
+    **dict.fromkeys(("power", "smaller", "larger", "left", "right"), (("whole", "whole"), "whole")),
+    **dict.fromkeys(("bits_and", "bits_or", "bits_xor"), (("whole", "whole"), "whole")),
+    "integer": (("real",), "whole"),
     "bits_not": (("whole",), "whole"),
     "whole_choose": (("truth", "whole", "whole"), "whole"),
     "fma": (("real", "real", "real"), "real"),

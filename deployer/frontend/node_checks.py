@@ -81,7 +81,7 @@ def check_kernel(node: Node, types: Mapping[str, TensorType]) -> None:
     dtypes = {name: dtype for name, dtype, _ in operator.kernel.pointers}
     for operand in access.operands:
         kind = types[operand.tensor]
-        if kind.dtype != dtypes[operand.arg]:
+        if not operator.takes(operand.arg, dtypes[operand.arg], kind.dtype):
             why = f"its operand {operand.tensor!r} is {kind}"
             raise unsupported(node, why, f"{dtypes[operand.arg]}, or constants, which are folded")
     _check_arguments(node, operator.kernel, args)

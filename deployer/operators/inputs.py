@@ -7,6 +7,9 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, mismatch, unsupported
 
+SIGNALS = 0x7FA00000
+"""The bits of a float32 NaN that signals, which arithmetic, and some loads, turn into one that does not."""
+
 
 def operands(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
     """Types of the first `count` inputs; ShapeMismatch where one is absent."""
@@ -36,6 +39,12 @@ def check_scalar(node: Node, name: str, x: TensorType) -> None:
 def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
     """The first `count` inputs; `infer` has checked that none is absent."""
     return [x for x in inputs[:count] if x is not None]
+
+
+def words(generator: np.random.Generator, *shape: int) -> Array:
+    """Integers for what moves elements: with the bits of a NaN that signals, and of others that floats may lose."""
+    odd = np.array([SIGNALS, -SIGNALS, -1, 1, -(1 << 31)], np.int32)
+    return np.asarray(generator.choice(odd, shape) ^ generator.integers(0, 1 << 16, shape, np.int32), np.int32)
 
 
 def normal(generator: np.random.Generator, *shape: int) -> Array:

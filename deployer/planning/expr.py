@@ -84,9 +84,10 @@ class Size(Node):
 
 @dataclass(frozen=True)
 class Home(Node):
-    """The address of a tensor's home."""
+    """The address of a tensor's home, for a kernel's pointer to elements of that type; moved ones may be of another."""
 
     storage: str
+    dtype: str = ""
 
 
 @dataclass(frozen=True)

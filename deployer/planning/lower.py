@@ -71,7 +71,7 @@ class Port:
 
     def outer(self, o: PlanOperand) -> Expr:
         """Address at the outer end: of the home, or of the stage's slot in use."""
-        return Home(o.storage) if self.staged or not o.stage_slots else Port(self.step, True).slot(o, "use")
+        return _home(self.step, o) if self.staged or not o.stage_slots else Port(self.step, True).slot(o, "use")
 
     def slot(self, o: PlanOperand, which: str = "") -> Expr:
         """Address of a slot at the inner end; of several, the one whose number the variable `which` holds."""
@@ -326,6 +326,11 @@ def _is_zero(value: Expr) -> bool:
     return value == 0
 
 
+def _home(step: PlanStep, operand: PlanOperand) -> Home:
+    """The home of an operand as the kernel's pointer has it."""
+    return Home(operand.storage, next(dtype for name, dtype, _ in step.kernel.pointers if name == operand.arg))
+
+
 def _pointers(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]]:
     """For each pointer argument its name, its address, and whether that is the same for all tiles."""
     operands = {o.arg: o for o in step.operands}
@@ -335,7 +340,7 @@ def _pointers(step: PlanStep, loop: TileLoop) -> Iterator[tuple[str, Expr, bool]
             continue
         if operand.slots == 0:
             offset = loop.element(operand)
-            yield name, add(Home(operand.storage), offset), isinstance(offset, int)
+            yield name, add(_home(step, operand), offset), isinstance(offset, int)
         else:
             yield name, Port(step, staged=False).slot(operand, "use"), operand.slots == 1
 

@@ -283,13 +283,15 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     absent_scalars = [name for name, _ in kernel.scalars if name not in step.args]
     need(not absent_scalars, "plan", f"{place}: kernel arguments {absent_scalars} have no value")
     pointers = {name: (dtype, is_output) for name, dtype, is_output in kernel.pointers}
-    for o in step.operands:
-        pointer = (tensors[o.tensor].type.dtype, o.mode != "in")
-        text = f"{place}: operand {o.arg!r} does not fit the kernel's pointer"
-        need(pointers.get(o.arg) == pointer, "plan", text)
-    absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
     source = tiling.lifetimes.schedule.steps[step.index]
-    operator, outputs = operator_of(source.node), dict(enumerate(source.node.outputs))
+    operator = operator_of(source.node)
+    for o in step.operands:
+        declared, is_output = pointers.get(o.arg, ("", None))
+        text = f"{place}: operand {o.arg!r} does not fit the kernel's pointer"
+        fits = declared and operator.takes(o.arg, declared, tensors[o.tensor].type.dtype)
+        need(bool(fits) and is_output == (o.mode != "in"), "plan", text)
+    absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
+    outputs = dict(enumerate(source.node.outputs))
     unused = {CARRIED} if operator.sums and not operator.sums.blocks(source.access) else set()
     unused |= {name for name, position in operator.spared.items() if not outputs.get(position)}
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")

@@ -15,7 +15,7 @@ static inline void fill_line_f32(float *y, float value, uint32_t count) {
 static inline void copy_line_f32(float *y, const float *x, uint32_t step, uint32_t count) {
     const uint32_t next = 4 * step;
     if (step == 0) {
-        fill_line_f32(y, *x, count);
+        fill_line_f32(y, *x, count); /* loads and stores here keep all bits */
         return;
     }
     if (step == 1 && count >= 4) {
@@ -31,7 +31,7 @@ static inline void copy_line_f32(float *y, const float *x, uint32_t step, uint32
                          "lw t0, 0(%[x])\n" ADD("%[x]", "%[next]") "lw t1, 0(%[x])\n" ADD("%[x]", "%[next]")
                          SW_NEXT("t0", "%[y]", 4) SW_NEXT("t1", "%[y]", 4) LOOP_END(6)
                          : [x] "+&r"(x), [y] "+&r"(y) : [pairs] "r"(count >> 1), [next] "r"(next) : "t0", "t1", "memory");
-    if (count & 1) *y = *x;
+    if (count & 1) move_word(y, x);
 }
 
 /* Strips of eight columns, through all lines; then what is left of each line. */

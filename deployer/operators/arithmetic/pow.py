@@ -27,6 +27,7 @@ class Pow(Binary):
 
     name = "Pow"
     overflow = "any"
+    at_run_time = "IntegerPow"
     versions = (7, 12, 13, 15)
     older: ClassVar[dict[int, Rule]] = {1: limited}
     kernel = binary_kernel("pow_f32")
@@ -42,10 +43,10 @@ class Pow(Binary):
         return super().infer(node, (a, TensorType(a.dtype, b.shape) if a.dtype == "float32" else b))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """An integer exponent becomes a float first."""
+        """An integer exponent of a float becomes a float first."""
         a, b = operands(node, inputs, 2)
         if (a.dtype, b.dtype) != ("float32", "int32"):
-            return None
+            return super().lower(node, inputs)
         exponent = f"{node.name}/exponent"
         return [
             Node(exponent, "Cast", node.inputs[1:], (exponent,), {"to": TensorProto.FLOAT}),

@@ -18,7 +18,7 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 class Cast(Flat):
     """Between floats, and between integers, it is nothing; integers at run time become floats by a kernel.
 
-    Floats become integers, and anything truths, of constants alone.
+    Floats become int32 by Truncate, int64, and anything truths, of constants alone.
     """
 
     name = "Cast"
@@ -52,8 +52,10 @@ class Cast(Flat):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Identity where the target's type is the same; UnsupportedOperator for what only constants become."""
         x, y = operands(node, inputs, 1)[0], self.infer(node, inputs)[0]
+        if x.dtype == "float32" and node.attr_int("to", 0) == TensorProto.INT32:
+            return [Node(node.name, "Truncate", node.inputs, node.outputs)]
         if y.dtype == "int32" and (x.dtype != y.dtype or node.attr_int("to", 0) == TensorProto.BOOL):
-            raise unsupported(node, f"{x} at run time becomes integers or truths", "constants, or a comparison")
+            raise unsupported(node, f"{x} at run time becomes integers or truths", "int32, constants, or a comparison")
         return [Node(node.name, "Identity", node.inputs, node.outputs)] if x.dtype == y.dtype else None
 
     def samples(self) -> Iterator[Sample]:
@@ -63,6 +65,7 @@ class Cast(Flat):
         numbers = np.array([-3, 0, 7, (1 << 24) + 1, -(1 << 31)], np.int32)
         yield Sample("numbers", (numbers,), {"to": TensorProto.FLOAT})
         yield Sample("integers", (numbers,), {"to": TensorProto.INT64})
+        yield Sample("truncated", (normal(r, 3, 4) * np.float32(100),), {"to": TensorProto.INT32})
 
     def sweep(self) -> Iterator[Sample]:
         """Vectors of integers."""

@@ -26,7 +26,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.inputs import normal, operands
+from deployer.operators.inputs import normal, operands, words
 
 
 def _second_axis(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -46,6 +46,7 @@ class Concat(Operator):
         pointers=(("a", "float32", False), ("b", "float32", False), ("y", "float32", True)),
         scalars=(("r", "u32"), ("n", "u32"), ("a_n", "u32"), ("a_r", "u32"), ("b_r", "u32"), ("y_r", "u32")),
     )
+    moved = ("a", "b", "y")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The inputs' shape, with the sum of their lengths along `axis`."""
@@ -97,8 +98,6 @@ class Concat(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dim r joins the axes before `axis`, n the others; a tile may lie in one of the inputs alone."""
         a, b = (types[name] for name in node.inputs)
-        if a.dtype != "float32":
-            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         axis = _axis(node, (a, b))
         rows = math.prod(a.shape[:axis])
         sizes = [math.prod(t.shape[axis:]) for t in (a, b)]
@@ -126,6 +125,7 @@ class Concat(Operator):
         yield Sample("rows", (normal(r, 2, 5), normal(r, 3, 5)), {"axis": 0})
         yield Sample("columns", (normal(r, 4, 3), normal(r, 4, 6)), {"axis": -1})
         yield Sample("channels", (normal(r, 2, 3, 2, 2), normal(r, 2, 1, 2, 2)), {"axis": 1})
+        yield Sample("integers", (words(r, 4, 3), words(r, 4, 6)), {"axis": 1})
         yield Sample("one", (normal(r, 2, 3),), {"axis": 0})
         yield Sample("three", tuple(normal(r, 2, n) for n in (1, 4, 2)), {"axis": 1})
         yield Sample("five", tuple(normal(r, n, 3) for n in (1, 2, 3, 2, 1)), {"axis": -2})

@@ -22,7 +22,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.operators.broadcast import broadcast_access, loop_args, loop_scalars
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, operands, words
 
 
 @register
@@ -36,6 +36,7 @@ class Expand(Operator):
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=loop_scalars(("x", "y")),
     )
+    moved = ("x", "y")
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -69,7 +70,7 @@ class Expand(Operator):
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims, merged from the broadcast axes."""
-        return broadcast_access(node, types, ("x", "y"))
+        return broadcast_access(node, types, ("x", "y"), [types[node.inputs[0]].dtype] * 2)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths and strides."""
@@ -87,5 +88,6 @@ class Expand(Operator):
         yield Sample("rows", (normal(r, 1, 7),), {"shape": (5, 7)})
         yield Sample("columns", (normal(r, 5, 1),), {"shape": (5, 7)})
         yield Sample("both", (normal(r, 3, 1, 5, 1),), {"shape": (1, 4, 1, 6)})
+        yield Sample("integers", (words(r, 3, 1, 5),), {"shape": (3, 4, 5)})
         yield Sample("new_axis", (normal(r, 3),), {"shape": (2, 1)})
         yield Sample("view", (normal(r, 3, 4),), {"shape": (1, 1, 1)})

@@ -21,7 +21,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.operators.copies.selection import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
-from deployer.operators.inputs import arrays, check_scalar, normal, operands
+from deployer.operators.inputs import arrays, check_scalar, normal, operands, words
 from deployer.operators.view import normalized_axes
 
 SOURCES: Mapping[str, Callable[[Array, int], Array]] = {
@@ -55,6 +55,7 @@ class Pad(Picking):
     older: ClassVar[dict[int, Rule]] = {1: _renamed, 2: _renamed}
     kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
     static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
+    moved = ("x", "y")
     unbounded = ("constant_value", "value")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -99,13 +100,17 @@ class Pad(Picking):
             b.emit("Pad", (douts[0], b.constant("pads", np.array(pads, np.int64))), (b.grad(0),))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Identity without pads; a Gather along each axis where elements of X are the pads."""
-        places = places_of(node, operands(node, inputs, 1)[0])
+        """Identity without pads; a Gather along each axis where elements of X are the pads.
+
+        Integers around which others than 0 go have these subtracted before, and added behind, which wraps both times.
+        """
+        x = operands(node, inputs, 1)[0]
+        places = places_of(node, x)
         if places:
             return gathered(node, node.inputs[0], [(axis, ids.tolist()) for axis, ids in places], "padded")
-        if not all(p.everything for p in _picks(node, operands(node, inputs, 1)[0])):
-            return None
-        return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
+        if all(p.everything for p in _picks(node, x)):
+            return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
+        return _above(node, int(_value(node))) if x.dtype == "int32" and _value(node) else None
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims over Y, merged from its axes; a tile in the padding has no X."""
@@ -135,6 +140,9 @@ class Pad(Picking):
         }
         for label, (shape, attrs) in forms.items():
             yield Sample(label, (normal(r, *shape),), attrs)
+        around: dict[str, AttrValue] = {"pads": (1, -1, 2, 0), "constant_value": -7}
+        yield Sample("integers", (words(r, 3, 4),), {"pads": (1, -1, 2, 0)})
+        yield Sample("integers_around", (words(r, 3, 4),), around)
         yield Sample("value", (normal(r, 3, 4),), {"pads": (1, 1, 1, 1), "value": 2.0}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
@@ -161,6 +169,18 @@ def places_of(node: Node, x: TensorType) -> list[tuple[int, Array]]:
         if before or after:
             rows.append((axis, SOURCES[mode](np.arange(-before, p.size + after), p.size)))
     return rows
+
+
+def _above(node: Node, value: int) -> list[Node]:
+    """Integers padded with zeros, as they are above the value, and brought back."""
+    constant, above, padded = (f"{node.name}/{label}" for label in ("value", "above", "padded"))
+    attrs = {name: given for name, given in node.attrs.items() if name not in Pad.unbounded}
+    return [
+        Node(constant, "Constant", (), (constant,), {"value_int": value}),
+        Node(above, "Sub", (node.inputs[0], constant), (above,)),
+        Node(padded, node.op, (above,), (padded,), attrs),
+        Node(node.name, "Add", (padded, constant), node.outputs),
+    ]
 
 
 def _gathered_back(node: Node, dy: str, b: GradientBuilder) -> None:

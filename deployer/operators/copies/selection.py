@@ -109,8 +109,6 @@ class Picking(Operator):
     ) -> Access:
         """Dims over the target, all parallel; `views` (source, target) and `maps` of the source are per merged axis."""
         tensors = (node.inputs[0], node.outputs[0])
-        if any(types[name].dtype != "float32" for name in tensors):
-            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         (source, _, _), (target, _, _) = self.kernel.pointers
         names = dims_of(len(maps))
         operands = (

@@ -9,7 +9,7 @@ from deployer.core.access import Access, Window
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Sample, mismatch, register, rng, unsupported
 from deployer.operators.copies.selection import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, operands, words
 from deployer.operators.view import normalized_axes
 
 
@@ -23,6 +23,7 @@ class Slice(Picking):
     name = "Slice"
     versions = (1, 10, 11, 13)
     kernel = pick_kernel("slice_f32", "x", "y", *per_loop("step", "u32"))
+    moved = ("x", "y")
     static_inputs: ClassVar[dict[int, str]] = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -86,6 +87,9 @@ class Slice(Picking):
         }
         for label, (shape, attrs) in forms.items():
             yield Sample(label, (normal(r, *shape),), attrs)
+        for label in ("steps", "channels", "backward"):
+            shape, attrs = forms[label]
+            yield Sample(f"{label}_integers", (words(r, *shape),), attrs)
 
     def sweep(self) -> Iterator[Sample]:
         """Rows of several lengths, side by side and with a step."""

@@ -19,10 +19,9 @@ from deployer.core.operator import (
     mismatch,
     register,
     rng,
-    unsupported,
 )
 from deployer.operators.broadcast import LOOPS, loop_args, loop_scalars
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, operands, words
 
 
 @register
@@ -36,6 +35,7 @@ class Transpose(Operator):
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=loop_scalars(("x", "y")),
     )
+    moved = ("x", "y")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The permuted shape."""
@@ -70,8 +70,6 @@ class Transpose(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims in the order of Y, axes that stay neighbours merged."""
         x = types[node.inputs[0]]
-        if x.dtype != "float32":
-            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         blocks = _blocks(node, x.shape)
         names = {block: f"n{LOOPS - len(blocks) + i}" for i, block in enumerate(blocks)}
         sizes = {block: math.prod(x.shape[axis] for axis in block) for block in blocks}
@@ -101,6 +99,7 @@ class Transpose(Operator):
         yield Sample("merged", (normal(r, 2, 3, 2, 3, 2),), {"perm": (3, 4, 0, 1, 2)})
         yield Sample("view", (normal(r, 1, 5, 1, 7),), {"perm": (1, 0, 3, 2)})
         yield Sample("finer_places", (normal(r, 2, 2, 3, 2, 3, 5),), {"perm": (0, 1, 4, 2, 5, 3)})
+        yield Sample("integers", (words(r, 5, 7, 3),), {"perm": (1, 2, 0)})
         yield Sample("all_loops", (normal(r, 2, 3, 1, 2, 3, 2, 2, 3),))
 
     def sweep(self) -> Iterator[Sample]:

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from deployer.core.operator import Array, register
+from deployer.core.operator import Array
 from deployer.operators.cumulative.cumulative import Cumulative, cumulative_kernel
+from deployer.operators.over_integers import over_integers
 
 
-@register
+@over_integers
 class CumProd(Cumulative):
     """One element after another."""
 

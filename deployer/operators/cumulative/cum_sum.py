@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from deployer.core.ir import Node
-from deployer.core.operator import Array, GradientBuilder, register
+from deployer.core.operator import Array, GradientBuilder
 from deployer.operators.cumulative.cumulative import Cumulative, cumulative_kernel
+from deployer.operators.over_integers import over_integers
 
 
-@register
+@over_integers
 class CumSum(Cumulative):
     """One element after another."""
 

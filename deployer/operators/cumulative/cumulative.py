@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Operator, Sample, Work, rng, unsupported
-from deployer.operators.inputs import arrays, floats, normal
+from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.lines import axis_of, line_strides, lines
 
 SCALARS = ("o", "n", "i", "exclusive", "reverse", "x_o", "x_n", "y_o", "y_n")
@@ -22,6 +22,7 @@ class Cumulative(Operator):
     static_inputs: ClassVar[dict[int, str]] = {1: "axis"}
     flags = ("exclusive", "reverse")
     neutral: ClassVar[float]
+    overflow = "any"
 
     @abstractmethod
     def so_far(self, x: Array, axis: int) -> Array:
@@ -29,7 +30,7 @@ class Cumulative(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
-        x = floats(node, inputs, 1)[0]
+        x = operands(node, inputs, 1)[0]
         _axis(node, x.shape, inputs)
         return (x,)
 

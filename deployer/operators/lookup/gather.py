@@ -25,9 +25,10 @@ from deployer.core.operator import (
 )
 from deployer.operators.copies.selection import Pick
 from deployer.operators.copies.slice import put_back
-from deployer.operators.inputs import normal, operands
+from deployer.operators.inputs import normal, operands, words
 from deployer.operators.lookup.table import (
     TABLE_SCALARS,
+    absent,
     check_ids,
     from_the_front,
     row_indices,
@@ -49,6 +50,7 @@ class Gather(Operator):
         pointers=(("x", "float32", False), ("ids", "int32", False), ("y", "float32", True)),
         scalars=(*TABLE_SCALARS, *((name, "u32") for name in ("x_o", "x_r", "y_o", "y_k", "first"))),
     )
+    moved = ("x", "y")
     static_inputs: ClassVar[dict[int, str]] = {1: "indices"}
 
     def is_static(self, position: int, value: Array | None) -> bool:
@@ -73,7 +75,7 @@ class Gather(Operator):
         return (TensorType(x.dtype, (*x.shape[:axis], *shape, *x.shape[axis + 1 :])),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """numpy's take; NaN for a number that is no row."""
+        """numpy's take; what `absent` says for a number that is no row."""
         x, *rest = (v for v in inputs if v is not None)
         axis = node.attr_int("axis", 0)
         ids = rest[0] if rest else np.asarray(node.attrs["indices"], np.int64)
@@ -81,8 +83,8 @@ class Gather(Operator):
         y = np.take(x, np.maximum(rows, 0), axis)
         if (rows < 0).any():
             axis %= x.ndim
-            absent = (rows < 0).reshape(*rows.shape, *[1] * (x.ndim - axis - 1))
-            y = np.where(absent, x.dtype.type(np.nan), y)
+            outside = (rows < 0).reshape(*rows.shape, *[1] * (x.ndim - axis - 1))
+            y = np.where(outside, absent(x.dtype), y)
         return (np.ascontiguousarray(y),)
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
@@ -160,6 +162,7 @@ class Gather(Operator):
         constants: dict[str, AttrValue] = {"range": (1, 2, 3), "steps": (-6, -4, -2), "all": (0, 1, 2, 3, 4, 5)}
         for label, value in constants.items():
             yield Sample(label, (normal(r, 2, 6, 3),), {"axis": 1, "indices": value})
+        yield Sample("integers", (words(r, 2, 5, 3), _drawn(r, 5, 2, 4)), {"axis": 1})
         yield Sample("number", (normal(r, 3, 4, 2),), {"indices": -2}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:

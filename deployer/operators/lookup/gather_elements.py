@@ -21,10 +21,10 @@ from deployer.core.operator import (
 )
 from deployer.operators.copies.selection import Pick
 from deployer.operators.copies.slice import put_back
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, operands, words
 from deployer.operators.lines import axis_of, lines
-from deployer.operators.lookup.elements import LENGTHS, check_elements_ids, check_floats, element_args, grid
-from deployer.operators.lookup.table import row_indices
+from deployer.operators.lookup.elements import LENGTHS, check_elements_ids, element_args, grid
+from deployer.operators.lookup.table import absent, row_indices
 
 
 @register
@@ -38,6 +38,7 @@ class GatherElements(Operator):
         pointers=(("x", "float32", False), ("ids", "int32", False), ("y", "float32", True)),
         scalars=(*LENGTHS, *((n, "u32") for n in ("x_o", "x_r", "ids_o", "ids_k", "ids_i", "y_o", "y_k", "first"))),
     )
+    moved = ("x", "y")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The shape of the indices."""
@@ -46,11 +47,11 @@ class GatherElements(Operator):
         return (TensorType(x.dtype, ids.shape),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Elements at the places of a grid; NaN for a number that is no row."""
+        """Elements at the places of a grid; what `absent` says for a number that is no row."""
         x, ids = arrays(inputs, 2)
         axis = axis_of(node, x.shape, 0)
         where, present = grid(ids, x.shape[axis], axis)
-        return (x[where] if present.all() else np.where(present, x[where], x.dtype.type(np.nan)),)
+        return (x[where] if present.all() else np.where(present, x[where], absent(x.dtype)),)
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """The second input, of rows along the axis."""
@@ -84,7 +85,6 @@ class GatherElements(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims o, k, i of the indices, and rows as the reduction r."""
         x, ids = types[node.inputs[0]], types[node.inputs[1]]
-        check_floats(node, x)
         axis = axis_of(node, x.shape, 0)
         (o, r, i), k = lines(x.shape, axis), ids.shape[axis]
         ends = (At("o"), At("k"), At("i"))
@@ -118,6 +118,8 @@ class GatherElements(Operator):
         for label, (shape, axis, ids) in forms.items():
             numbers = np.asarray(r.integers(-shape[axis], shape[axis], ids), np.int32)
             yield Sample(label, (normal(r, *shape), numbers), {"axis": axis})
+        numbers = np.asarray(r.integers(-5, 5, (3, 6, 4)), np.int32)
+        yield Sample("integers", (words(r, 3, 5, 4), numbers), {"axis": 1})
 
     def sweep(self) -> Iterator[Sample]:
         """Tables of several sizes."""

@@ -25,7 +25,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.inputs import normal
+from deployer.operators.inputs import normal, words
 from deployer.operators.view import normalized_axes
 
 EXACT = 1 << 24
@@ -45,6 +45,7 @@ class OneHot(Operator):
         pointers=(("ids", "float32", False), ("values", "float32", False), ("y", "float32", True)),
         scalars=(*((n, "u32") for n in ("o", "d", "i", "d_start", "ids_o", "y_o", "y_d")), ("depth", "f32")),
     )
+    moved = ("values", "y")
     static_inputs: ClassVar[dict[int, str]] = {1: "depth"}
     no_gradient = "what it depends on by numbers has none"
 
@@ -83,8 +84,6 @@ class OneHot(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims o, d and i of Y."""
         ids, _, values = node.inputs
-        if types[values].dtype != "float32":
-            raise unsupported(node, "its values are integers", "values that are floats")
         shape = types[ids].shape
         axis = node.attr_int("axis", -1) % (len(shape) + 1)
         o, d, i = math.prod(shape[:axis]), _depth(node), math.prod(shape[axis:])
@@ -130,6 +129,8 @@ class OneHot(Operator):
             numbers = np.asarray(r.integers(-depth, depth, shape), np.float32)
             attrs: dict[str, AttrValue] = {"depth": depth, "axis": axis}
             yield Sample(label, (numbers, None, normal(r, 2)), attrs, onnx=False)
+        numbers = np.asarray(r.integers(-6, 6, (3, 5)), np.int32)
+        yield Sample("integer_values", (numbers, None, words(r, 2)), {"depth": 6, "axis": 1}, onnx=False)
         outside = np.array([-9, 2, 5, 4, -5, -6], np.int32)
         yield Sample("outside", (outside, None, normal(r, 2)), {"depth": 5}, onnx=False)
 

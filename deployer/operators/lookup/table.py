@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.declarations import Indices
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, CType, Extent, First, Start, Stride, mismatch, unsupported
+from deployer.core.operator import ArgValue, Array, Const, CType, Extent, First, Start, Stride, mismatch
 from deployer.operators.view import normalized_axes
 
 TABLE_SCALARS: tuple[tuple[str, CType], ...] = tuple((name, "u32") for name in ("o", "k", "i", "rows", "r", "r_start"))
@@ -22,6 +25,12 @@ def check_ids(node: Node, ids: TensorType, inputs: Sequence[TensorType | None]) 
     """Raise ShapeMismatch where the numbers of rows are no integers."""
     if ids.dtype != "int32":
         raise mismatch(node, "its indices are no integers", inputs)
+
+
+def absent(dtype: np.dtype[Any]) -> Array:
+    """What a number that is no row gives: NaN, or the integer of float32 NaN's bits, since kernels move words."""
+    nan = np.array(np.nan, np.float32)
+    return nan.astype(dtype) if dtype.kind == "f" else nan.view(np.int32).astype(dtype)
 
 
 def row_indices(ids: str, rows: int) -> Indices:
@@ -43,8 +52,6 @@ def table_access(
 ) -> Access:
     """Dims o, k (numbers), i and r (rows): one tensor is read and one written, which sums over the dim it lacks."""
     axis = node.attr_int("axis", 0) % len(table[1].shape)
-    if table[1].dtype != "float32":
-        raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
     shape = table[1].shape
     sizes = {"o": math.prod(shape[:axis]), "r": shape[axis], "i": math.prod(shape[axis + 1 :]), "k": ids[1]}
 

@@ -19,15 +19,15 @@ from deployer.core.operator import (
     Sample,
     Work,
     mismatch,
-    register,
     rng,
     unsupported,
 )
-from deployer.operators.inputs import arrays, floats, normal
+from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.lines import axis_of, line_strides, lines
+from deployer.operators.over_integers import over_integers
 
 
-@register
+@over_integers
 class TopK(Operator):
     """Values and positions, of equal ones the first; they are sorted whether `sorted` says so or not.
 
@@ -45,10 +45,11 @@ class TopK(Operator):
     )
     static_inputs: ClassVar[dict[int, str]] = {1: "k"}
     flags = ("largest", "sorted")
+    spared: ClassVar[dict[str, int]] = {"ids": 1}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with K along the axis, of floats and of integers."""
-        x = floats(node, inputs, 1)[0]
+        x = operands(node, inputs, 1)[0]
         axis, count = axis_of(node, x.shape, -1, inputs), _count(node)
         if not 1 <= count <= x.shape[axis]:
             raise mismatch(node, f"K is {count}, of {x.shape[axis]} elements along axis {axis}", inputs)
@@ -58,10 +59,11 @@ class TopK(Operator):
         return TensorType(x.dtype, shape), TensorType("int32", shape)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """numpy's stable sort; NaN comes behind all numbers."""
+        """numpy's stable sort; NaN comes behind all numbers. ~X has the order of -X, and no integer that overflows."""
         x = arrays(inputs, 1)[0]
         axis = axis_of(node, x.shape, -1)
-        order = np.argsort(-x if node.attr_int("largest", 1) else x, axis, kind="stable")
+        turned = -x if x.dtype.kind == "f" else ~x
+        order = np.argsort(turned if node.attr_int("largest", 1) else x, axis, kind="stable")
         ids = np.take(order, np.arange(_count(node)), axis)
         return np.take_along_axis(x, ids, axis), ids.astype(np.int32)
 

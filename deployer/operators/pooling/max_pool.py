@@ -6,8 +6,9 @@ import numpy as np
 
 from deployer.core.declarations import Borders
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, GradientBuilder, Sample, register, rng
+from deployer.core.operator import Array, GradientBuilder, Sample, rng
 from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.over_integers import over_integers
 from deployer.operators.pooling.volume import pooled
 from deployer.operators.pooling.windows import (
     FORMS,
@@ -22,13 +23,14 @@ from deployer.operators.pooling.windows import (
 )
 
 
-@register
+@over_integers
 class MaxPool(Pool):
     """X[N, C, ...] of one to three spatial axes; the second output may be named but not read."""
 
     name = "MaxPool"
     versions = (1, 8, 10, 11, 12, 22)
     flags = ("ceil_mode", "storage_order")
+    integers = True
     kernel = pool_kernel("max_pool_f32", ("x",), "y", *FORWARD)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -39,9 +41,9 @@ class MaxPool(Pool):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The maximum of the numbers in each window; NaN is not a number here."""
         x = arrays(inputs, 1)[0]
-        x = np.where(np.isnan(x), x.dtype.type(-np.inf), x)
+        lowest = x.dtype.type(-np.inf) if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         axes = sides(node, x.shape)
-        y = stacked(padded(x, axes, -np.inf), axes).max(0)
+        y = stacked(padded(np.where(np.isnan(x), lowest, x), axes, lowest), axes).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
 
     def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:

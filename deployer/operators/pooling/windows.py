@@ -192,14 +192,15 @@ def window_args(h: AxisWindows, w: AxisWindows) -> dict[str, ArgValue]:
 
 
 class Pool(Operator):
-    """Y from windows of X."""
+    """Y from windows of X, which may be of `integers`."""
 
     kernel: ClassVar[Kernel]
+    integers: ClassVar[bool] = False
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's batch and channels, and the number of windows along each spatial axis."""
         x = operands(node, inputs, 1)[0]
-        if x.dtype != "float32":
+        if x.dtype != "float32" and not self.integers:
             raise unsupported(node, f"X is {x.dtype}", "float32")
         return (TensorType(x.dtype, x.shape[:2] + tuple(a.count for a in windows(node, x.shape))),)
 

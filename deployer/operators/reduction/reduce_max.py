@@ -7,12 +7,13 @@ import numpy as np
 
 from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, GradientBuilder, Kernel, register
+from deployer.core.operator import Array, GradientBuilder, Kernel
 from deployer.operators.inputs import arrays
+from deployer.operators.over_integers import over_integers
 from deployer.operators.reduction.reduction import Reduction, reduce_kernel, share_gradient
 
 
-@register
+@over_integers
 class ReduceMax(Reduction):
     """The result is NaN where one of its elements is."""
 

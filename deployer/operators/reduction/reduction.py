@@ -143,8 +143,6 @@ class Reduction(Reducing):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims k0..k2, reduction dims r0..r2."""
         x = types[node.inputs[0]]
-        if x.dtype != "float32":
-            raise unsupported(node, "integer operands reach the target", "constant integer operands, which are folded")
         axes = self.axes(node, x)
         groups: list[tuple[bool, int]] = []
         for axis, size in enumerate(x.shape):

@@ -25,6 +25,15 @@ static inline int32_t modulo_i32(int32_t a, int32_t b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+/* Squares of a, of which those are multiplied that stand for a bit of b. A power below zero is towards zero, and 0 of 0. */
+static inline int32_t power_i32(int32_t a, int32_t b) {
+    if (b < 0 && a != 1 && a != -1) return 0;
+    uint32_t power = 1u, square = (uint32_t)a;
+    for (uint32_t left = b < 0 ? (uint32_t)b & 1u : (uint32_t)b; left > 0; left >>= 1, square *= square)
+        if (left & 1u) power *= square;
+    return (int32_t)power;
+}
+
 /* Shifts by less than zero, or by more bits than there are, leave the sign alone on the right, and nothing on the left. */
 static inline int32_t left_i32(int32_t a, int32_t b) { return (uint32_t)b < 32u ? (int32_t)((uint32_t)a << b) : 0; }
 

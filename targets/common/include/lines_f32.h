@@ -1,9 +1,10 @@
-/* Lines of elements: copied, filled, added. A target with loops of its own says HAL_LINES in its hal_target.h, and has them
+/* Lines of elements: copied, whatever they are; filled, added. A target with loops of its own says HAL_LINES in its hal_target.h, and has them
  * in a lines.h. */
 #ifndef LINES_F32_H
 #define LINES_F32_H
 
 #include "hal.h"
+#include "words.h"
 
 #ifdef HAL_LINES
 #include "lines.h"
@@ -11,7 +12,7 @@
 
 /* y[j] = x[j step]. */
 static inline void copy_line_f32(float *y, const float *x, uint32_t step, uint32_t count) {
-    for (uint32_t j = 0; j < count; j++) y[j] = x[j * step];
+    for (uint32_t j = 0; j < count; j++) move_word(&y[j], &x[j * step]);
 }
 
 /* y[j] = value. A compiler that sees through this loop may call memset, which kernels do not have. */

@@ -9,6 +9,13 @@ static inline float truncf_f32(float x) {
     return __builtin_fabsf(x) < 0x1p+23f ? __builtin_copysignf((float)(int32_t)x, x) : x;
 }
 
+/* x towards zero as an integer; what is beyond them becomes the nearest, and NaN 0. */
+static inline int32_t integer_f32(float x) {
+    if (x != x) return 0;
+    if (x >= 0x1p+31f) return INT32_MAX;
+    return x < -0x1p+31f ? INT32_MIN : (int32_t)x;
+}
+
 /* The largest whole number that is not above x; -0 for -0. */
 static inline float floorf_f32(float x) {
     const float whole = truncf_f32(x);

@@ -1,5 +1,9 @@
 /* Products of all elements so far along each line. */
 #include "cum_prod_f32.h"
-#include "cumulative_f32.h"
+#include "cumulative.h"
 
-CUMULATIVE_F32(cum_prod_f32, 1.0f, *)
+static inline float product_f32(float a, float b) {
+    return a * b;
+}
+
+CUMULATIVE(cum_prod_f32, float, 1.0f, product_f32)

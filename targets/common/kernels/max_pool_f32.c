@@ -1,27 +1,5 @@
-/* Y = the maximum of each window of X; positions outside the box are padding. */
+/* The maximum of each window. */
 #include "max_pool_f32.h"
-#include "pool_f32.h"
+#include "max_pool.h"
 
-void max_pool_f32(const void *args) {
-    const max_pool_f32_args_t *p = args;
-    const share_t share = share_of(p->c * p->h);
-    const uint32_t next_row = p->dilation_h * p->x_r, next_column = p->dilation_w;
-    for (uint32_t i = share.begin; i < share.end; i++) {
-        const uint32_t c = i / p->h, h = i - c * p->h;
-        const int32_t row = p->top + (int32_t)(h * p->stride_h);
-        const share_t rows = taps_inside(row, p->kernel_h, p->dilation_h, p->x_h);
-        const float *x = p->x + c * p->x_c + row * (int32_t)p->x_r + (int32_t)(rows.begin * next_row);
-        float *y = p->y + c * p->y_c + h * p->y_r;
-        int32_t column = p->left;
-        for (uint32_t w = 0; w < p->w; w++, column += (int32_t)p->stride_w) {
-            const share_t columns = taps_inside(column, p->kernel_w, p->dilation_w, p->x_w);
-            const float *line = x + column + (int32_t)(columns.begin * next_column);
-            float max = -__builtin_inff();
-            for (uint32_t a = rows.begin; a < rows.end; a++, line += next_row) {
-                const float *at = line;
-                for (uint32_t b = columns.begin; b < columns.end; b++, at += next_column) max = *at > max ? *at : max;
-            }
-            y[w] = max;
-        }
-    }
-}
+MAX_POOL(max_pool_f32, float, -__builtin_inff())

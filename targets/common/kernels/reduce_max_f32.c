@@ -1,25 +1,9 @@
-/* Y = maximum of X over the loops r0..r2, for each index of k0..k2; NaN where an element is. Between tiles the maximum so
- * far waits in Y. */
-#include "hal.h"
+/* The maximum over some axes; NaN where an element is. */
 #include "reduce_max_f32.h"
-#include "share_f32.h"
+#include "reduce_max.h"
 
-void reduce_max_f32(const void *args) {
-    const reduce_max_f32_args_t *p = args;
-    const share_t share = share_of(p->k0 * p->k1 * p->k2);
-    for (uint32_t i = share.begin; i < share.end; i++) {
-        const uint32_t k2 = i % p->k2, k01 = i / p->k2, k1 = k01 % p->k1, k0 = k01 / p->k1;
-        const float *x = p->x + k0 * p->x_k0 + k1 * p->x_k1 + k2 * p->x_k2;
-        float *y = p->y + k0 * p->y_k0 + k1 * p->y_k1 + k2;
-        float max = p->first ? *x : *y;
-        for (uint32_t r0 = 0; r0 < p->r0; r0++)
-            for (uint32_t r1 = 0; r1 < p->r1; r1++) {
-                const float *run = x + r0 * p->x_r0 + r1 * p->x_r1;
-                for (uint32_t r2 = 0; r2 < p->r2; r2++) {
-                    const float value = run[r2 * p->x_r2];
-                    if (!(value <= max) && max == max) max = value;
-                }
-            }
-        *y = max;
-    }
+static inline uint32_t exceeds_f32(float value, float max) {
+    return !(value <= max) && max == max;
 }
+
+REDUCE_MAX(reduce_max_f32, float, exceeds_f32)
