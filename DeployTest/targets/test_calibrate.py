@@ -195,3 +195,9 @@ def test_a_job_fits_the_innermost_level(spare: int, tmp_path: Path) -> None:
     if spare:
         with pytest.raises(OptionProblem, match=f"'wide' needs {level.bytes - level.reserved + 4} B of {level.name}"):
             measure.measure_jobs(target, [job], tmp_path)
+
+
+def test_a_model_is_not_measured(tmp_path: Path) -> None:
+    """The host's clock is the cost model: measuring it would measure nothing."""
+    with pytest.raises(OptionProblem, match="model"):
+        measure.measure_jobs(targets.load("host"), [measure.DISPATCH], tmp_path)
