@@ -1,5 +1,7 @@
 """Truncate: floats as integers, towards zero: what Cast to int32 is at run time."""
 
+from typing import ClassVar
+
 from deployer.formulas.tree import call
 from deployer.operators.declared import Pointwise, X, declare
 
@@ -10,4 +12,5 @@ class Truncate(Pointwise):
 
     name = "Truncate"
     formula = call("integer", X)
+    kinks: ClassVar = {"x": (call("round", X),)}
     no_gradient = "it is constant wherever it has a derivative"
