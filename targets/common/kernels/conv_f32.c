@@ -81,7 +81,7 @@ void conv_f32(const void *args) {
             v.kw = taps_inside(left, p->kw, p->dw, p->x_cols);
             v.x = x + (left + (int32_t)(v.kw.begin * p->dw));
             v.w = v.kh.begin * p->kw + v.kw.begin;
-            if (filters == FOUR)
+            if (TOGETHER && filters == FOUR)
                 sum_four(p, &v, w, y + ow, channels);
             else
                 for (uint32_t f = 0; f < filters; f++) sum_one(p, &v, w + f * p->w_m, y + f * p->y_m + ow, channels);

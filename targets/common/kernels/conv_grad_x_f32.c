@@ -73,7 +73,7 @@ void conv_grad_x_f32(const void *args) {
             v.kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
             v.dy = dy + v.kh.window * p->dy_h + v.kw.window;
             v.w = v.kh.first * p->kw + v.kw.first;
-            if (channels == FOUR)
+            if (TOGETHER && channels == FOUR)
                 sum_four(p, &v, w, dx + iw, outputs);
             else
                 for (uint32_t k = 0; k < channels; k++) sum_one(p, &v, w + k * p->w_c, dx + k * p->dx_c + iw, outputs);

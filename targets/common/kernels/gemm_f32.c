@@ -61,7 +61,7 @@ void gemm_f32(const void *args) {
         const float *a = p->a + batch * p->a_b + m * p->a_m, *b = p->b + batch * p->b_b + n * b_n;
         float *y = p->y + batch * p->y_b + m * p->y_m + n;
         uint32_t j = 0;
-        for (; j + FOUR <= width; j += FOUR) sum_four(p, a, b + j * b_n, y + j);
+        for (; TOGETHER && j + FOUR <= width; j += FOUR) sum_four(p, a, b + j * b_n, y + j);
         for (; j < width; j++) sum_one(p, a, b + j * b_n, y + j);
         if (finishes) finish(p, y, batch, m, n, width);
         left -= width;
