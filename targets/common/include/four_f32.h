@@ -5,14 +5,10 @@
 
 #include <stdint.h>
 
+#include "hal.h" /* which may have another fmaf */
 #include "products_f32.h"
 
 #define FOUR 4u
-#if defined(__thumb__) && !defined(__thumb2__) /* eight registers, and a call for each product */
-#define TOGETHER 0
-#else
-#define TOGETHER 1
-#endif
 
 typedef struct {
     float a, b, c, d;

@@ -17,7 +17,7 @@ typedef struct {
 } window_t;
 
 /* The total of one filter at a window. */
-static void sum_one(const conv_f32_args_t *p, const window_t *v, const float *w, float *y, uint32_t channels) {
+static void filter_sum(const conv_f32_args_t *p, const window_t *v, const float *w, float *y, uint32_t channels) {
     const uint32_t dw = p->dw, taps = v->kw.end - v->kw.begin;
     uint32_t first = p->first;
     float sum = first ? 0.0f : *y;
@@ -36,7 +36,7 @@ static void sum_one(const conv_f32_args_t *p, const window_t *v, const float *w,
 }
 
 /* The totals of four filters at a window. */
-static void sum_four(const conv_f32_args_t *p, const window_t *v, const float *w, float *y, uint32_t channels) {
+static void filter_sums(const conv_f32_args_t *p, const window_t *v, const float *w, float *y, uint32_t channels) {
     const uint32_t dw = p->dw, w_m = p->w_m, taps = v->kw.end - v->kw.begin;
     uint32_t first = p->first;
     four_t sums = first ? four_zero() : four_load(y, p->y_m);
@@ -57,7 +57,7 @@ static void sum_four(const conv_f32_args_t *p, const window_t *v, const float *w
 }
 
 /* Bias and Relu on the totals of a row of outputs. */
-static void finish(const conv_f32_args_t *p, const float *bias, float *y) {
+static void finish_filter(const conv_f32_args_t *p, const float *bias, float *y) {
     for (uint32_t ow = 0; ow < p->ow; ow++) {
         const float sum = bias ? y[ow] + *bias : y[ow];
         y[ow] = p->relu ? relu_f32_of(sum) : sum;
@@ -81,12 +81,12 @@ void conv_f32(const void *args) {
             v.kw = taps_inside(left, p->kw, p->dw, p->x_cols);
             v.x = x + (left + (int32_t)(v.kw.begin * p->dw));
             v.w = v.kh.begin * p->kw + v.kw.begin;
-            if (TOGETHER && filters == FOUR)
-                sum_four(p, &v, w, y + ow, channels);
+            if (filters == FOUR)
+                filter_sums(p, &v, w, y + ow, channels);
             else
-                for (uint32_t f = 0; f < filters; f++) sum_one(p, &v, w + f * p->w_m, y + f * p->y_m + ow, channels);
+                for (uint32_t f = 0; f < filters; f++) filter_sum(p, &v, w + f * p->w_m, y + f * p->y_m + ow, channels);
         }
         for (uint32_t f = 0; f < filters && p->last && (p->b || p->relu); f++)
-            finish(p, p->b ? p->b + g * p->b_g + m + f : 0, y + f * p->y_m);
+            finish_filter(p, p->b ? p->b + g * p->b_g + m + f : 0, y + f * p->y_m);
     }
 }

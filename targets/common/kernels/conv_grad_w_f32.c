@@ -68,7 +68,7 @@ void conv_grad_w_f32(const void *args) {
     const share_t share = share_of(p->g * groups * p->c * p->kh);
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t kh = i % p->kh, part = i / p->kh, c = part % p->c, m = part / p->c % groups * FOUR;
-        const uint32_t g = part / p->c / groups, filters = hal_min(FOUR, p->m - m), step = TOGETHER && filters == FOUR ? FOUR : 1;
+        const uint32_t g = part / p->c / groups, filters = hal_min(FOUR, p->m - m), step = filters == FOUR ? FOUR : 1;
         const float *x = p->x + g * p->x_g + c * p->x_c, *dy = p->dy + g * p->dy_g + m * p->dy_m;
         float *dw = p->grad + g * p->dw_g + m * p->dw_m + c * p->dw_c + kh * p->kw;
         for (uint32_t f = 0; f < filters; f += step)

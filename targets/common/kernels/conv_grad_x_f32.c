@@ -18,7 +18,7 @@ typedef struct {
 } windows_t;
 
 /* The total of one channel's input. */
-static void sum_one(const conv_grad_x_f32_args_t *p, const windows_t *v, const float *w, float *dx, uint32_t outputs) {
+static void channel_sum(const conv_grad_x_f32_args_t *p, const windows_t *v, const float *w, float *dx, uint32_t outputs) {
     uint32_t first = p->first;
     float sum = first ? 0.0f : *dx;
     for (uint32_t m = 0; m < p->m;) {
@@ -28,7 +28,8 @@ static void sum_one(const conv_grad_x_f32_args_t *p, const windows_t *v, const f
             const float *dy_row = v->dy + m * p->dy_m, *w_row = w + v->w + m * p->w_m;
             for (uint32_t a = v->kh.count; a > 0; a--, dy_row -= p->back_h * p->dy_h, w_row += p->step_h * p->kw) {
                 const float *dy = dy_row, *tap = w_row;
-                for (uint32_t b = v->kw.count; b > 0; b--, dy -= p->back_w, tap += p->step_w) block = __builtin_fmaf(*dy, *tap, block);
+                for (uint32_t b = v->kw.count; b > 0; b--, dy -= p->back_w, tap += p->step_w)
+                    block = __builtin_fmaf(*dy, *tap, block);
             }
         }
         sum = products_add(sum, block, first | p->single);
@@ -38,7 +39,7 @@ static void sum_one(const conv_grad_x_f32_args_t *p, const windows_t *v, const f
 }
 
 /* The totals of four channels' inputs at one place. */
-static void sum_four(const conv_grad_x_f32_args_t *p, const windows_t *v, const float *w, float *dx, uint32_t outputs) {
+static void channel_sums(const conv_grad_x_f32_args_t *p, const windows_t *v, const float *w, float *dx, uint32_t outputs) {
     const uint32_t w_c = p->w_c;
     uint32_t first = p->first;
     four_t sums = first ? four_zero() : four_load(dx, p->dx_c);
@@ -49,7 +50,8 @@ static void sum_four(const conv_grad_x_f32_args_t *p, const windows_t *v, const 
             const float *dy_row = v->dy + m * p->dy_m, *w_row = w + v->w + m * p->w_m;
             for (uint32_t a = v->kh.count; a > 0; a--, dy_row -= p->back_h * p->dy_h, w_row += p->step_h * p->kw) {
                 const float *dy = dy_row, *tap = w_row;
-                for (uint32_t b = v->kw.count; b > 0; b--, dy -= p->back_w, tap += p->step_w) blocks = four_fma(*dy, tap, w_c, blocks);
+                for (uint32_t b = v->kw.count; b > 0; b--, dy -= p->back_w, tap += p->step_w)
+                    blocks = four_fma(*dy, tap, w_c, blocks);
             }
         }
         sums = four_add(sums, blocks, first | p->single);
@@ -73,10 +75,10 @@ void conv_grad_x_f32(const void *args) {
             v.kw = taps_of(p->left + (int32_t)iw, p->kw, p->dw, p->sw, p->dy_cols);
             v.dy = dy + v.kh.window * p->dy_h + v.kw.window;
             v.w = v.kh.first * p->kw + v.kw.first;
-            if (TOGETHER && channels == FOUR)
-                sum_four(p, &v, w, dx + iw, outputs);
+            if (channels == FOUR)
+                channel_sums(p, &v, w, dx + iw, outputs);
             else
-                for (uint32_t k = 0; k < channels; k++) sum_one(p, &v, w + k * p->w_c, dx + k * p->dx_c + iw, outputs);
+                for (uint32_t k = 0; k < channels; k++) channel_sum(p, &v, w + k * p->w_c, dx + k * p->dx_c + iw, outputs);
         }
         for (uint32_t k = 0; k < channels && p->last && p->gate; k++) {
             const float *gate = p->gate + n * p->gate_n + g * p->gate_g + (c + k) * p->gate_c + ih * p->gate_h;

@@ -9,7 +9,7 @@
 #include "share_f32.h"
 
 /* The total of one column of a row. */
-static void sum_one(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static void column_sum(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     uint32_t first = p->first;
     float sum = first ? 0.0f : *y;
     for (uint32_t left = p->k; left > 0;) {
@@ -24,7 +24,7 @@ static void sum_one(const gemm_f32_args_t *p, const float *a, const float *b, fl
 }
 
 /* The totals of four columns of a row. */
-static void sum_four(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static void column_sums(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const uint32_t a_k = p->a_k, b_k = p->b_k, b_n = p->b_n;
     uint32_t first = p->first;
     four_t sums = first ? four_zero() : four_load(y, 1);
@@ -40,7 +40,7 @@ static void sum_four(const gemm_f32_args_t *p, const float *a, const float *b, f
 }
 
 /* What comes behind the last product, on `width` totals of a row from column n on. */
-static void finish(const gemm_f32_args_t *p, float *y, uint32_t batch, uint32_t m, uint32_t n, uint32_t width) {
+static void finish_columns(const gemm_f32_args_t *p, float *y, uint32_t batch, uint32_t m, uint32_t n, uint32_t width) {
     for (uint32_t j = 0; j < width; j++) {
         float sum = y[j];
         if (p->alpha != 1.0f) sum = p->alpha * sum;
@@ -61,9 +61,9 @@ void gemm_f32(const void *args) {
         const float *a = p->a + batch * p->a_b + m * p->a_m, *b = p->b + batch * p->b_b + n * b_n;
         float *y = p->y + batch * p->y_b + m * p->y_m + n;
         uint32_t j = 0;
-        for (; TOGETHER && j + FOUR <= width; j += FOUR) sum_four(p, a, b + j * b_n, y + j);
-        for (; j < width; j++) sum_one(p, a, b + j * b_n, y + j);
-        if (finishes) finish(p, y, batch, m, n, width);
+        for (; j + FOUR <= width; j += FOUR) column_sums(p, a, b + j * b_n, y + j);
+        for (; j < width; j++) column_sum(p, a, b + j * b_n, y + j);
+        if (finishes) finish_columns(p, y, batch, m, n, width);
         left -= width;
         n = 0;
         if (++m == p->m) m = 0, batch++;
