@@ -240,6 +240,21 @@ OLD_MODEL = (
 """Nodes whose form or meaning changed after opset 9."""
 
 
+@pytest.mark.parametrize(
+    ("opset", "mode", "known"), [(16, "bilinear", True), (16, "linear", False), (20, "linear", True)]
+)
+def test_modes_of_a_grid(opset: int, mode: str, known: bool, tmp_path: Path) -> None:
+    """A later version's name of a mode means nothing in an earlier one, as ONNX Runtime has it."""
+    grid = constant("grid", np.zeros((1, 2, 2, 2), np.float32))
+    sample = node("GridSample", ("x", "grid"), ("y",), mode=mode)
+    model = chain(sample, x=(1, 1, 3, 3), initializers=(grid,), opsets=(("", opset),))
+    if known:
+        infer(tmp_path, model)
+    else:
+        with raises(UserError, "mode is 'linear' in version 16"):
+            infer(tmp_path, model)
+
+
 def test_training_graph_of_an_old_model(tmp_path: Path) -> None:
     """A model of opset 9 becomes a training graph of a newer one with the same forward meaning."""
     from deployer.training import train_graph

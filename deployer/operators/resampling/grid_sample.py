@@ -23,8 +23,10 @@ LATER = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 def _renamed(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
-    """Modes of version 16 by their later names."""
+    """Modes of version 16 by their later names, which that version does not know."""
     mode = node.attr_str("mode", "bilinear")
+    if mode in LATER.values():
+        raise unsupported(node, f"mode is {mode!r} in version 16", " or ".join(LATER))
     return [replace(node, attrs=node.attrs | {"mode": LATER.get(mode, mode)})]
 
 
