@@ -226,20 +226,6 @@ def test_gelu_before_and_after_onnx_had_it(tmp_path: Path) -> None:
         infer(tmp_path, tanh)
 
 
-OLD_MODEL = (
-    node("Slice", ("x",), ("cut",), starts=[0], ends=[6], axes=[1]),
-    node("MatMul", ("cut", "w"), ("s",)),
-    node("Clip", ("s",), ("c",), max=1.5),
-    node("Dropout", ("c",), ("d",), ratio=0.3),
-    node("Reshape", ("d", "shape"), ("r",)),
-    node("Softmax", ("r",), ("p",), axis=1),
-    node("Unsqueeze", ("p",), ("u",), axes=[1]),
-    node("ReduceMean", ("u",), ("m",), axes=[1, 3], keepdims=0),
-    node("Squeeze", ("m",), ("y",), axes=[0]),
-)
-"""Nodes whose form or meaning changed after opset 9."""
-
-
 @pytest.mark.parametrize(
     ("opset", "mode", "known"), [(16, "bilinear", True), (16, "linear", False), (20, "linear", True)]
 )
@@ -253,6 +239,20 @@ def test_modes_of_a_grid(opset: int, mode: str, known: bool, tmp_path: Path) -> 
     else:
         with raises(UserError, "mode is 'linear' in version 16"):
             infer(tmp_path, model)
+
+
+OLD_MODEL = (
+    node("Slice", ("x",), ("cut",), starts=[0], ends=[6], axes=[1]),
+    node("MatMul", ("cut", "w"), ("s",)),
+    node("Clip", ("s",), ("c",), max=1.5),
+    node("Dropout", ("c",), ("d",), ratio=0.3),
+    node("Reshape", ("d", "shape"), ("r",)),
+    node("Softmax", ("r",), ("p",), axis=1),
+    node("Unsqueeze", ("p",), ("u",), axes=[1]),
+    node("ReduceMean", ("u",), ("m",), axes=[1, 3], keepdims=0),
+    node("Squeeze", ("m",), ("y",), axes=[0]),
+)
+"""Nodes whose form or meaning changed after opset 9."""
 
 
 def test_training_graph_of_an_old_model(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from DeployTest.firmware import nets
+from DeployTest.firmware.test_builds import needed
+from DeployTest.firmware.test_library import ran
 from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.zephyr, pytest.mark.training, pytest.mark.slow]
@@ -32,18 +34,8 @@ def _zephyr() -> Path:
     base = os.environ.get("ZEPHYR_BASE", "")
     if not base:
         pytest.skip("ZEPHYR_BASE is not set: it names the folder of Zephyr's source")
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    needed(*TOOLS)
     return Path(base)
-
-
-def _ran(*words: object, **environment: str) -> str:
-    """What the command prints."""
-    line = [str(word) for word in words]
-    run = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, **environment})
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
-    return run.stdout
 
 
 def _printed_until(last: str, *words: object) -> list[str]:
@@ -59,7 +51,7 @@ def _printed_until(last: str, *words: object) -> list[str]:
     return lines
 
 
-def test_trains_under_zephyr(tmp_path: Path) -> None:
+def test_trains_under_zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module's Kconfig and CMake are taken as they are; losses, prediction and digest are the host's."""
     base = _zephyr()
     library, application, build = tmp_path / "dense", tmp_path / "application", tmp_path / "build"
@@ -69,11 +61,12 @@ def test_trains_under_zephyr(tmp_path: Path) -> None:
     (application / "prj.conf").write_text(SETTINGS)
     modules = [*(str(base.parent / place) for place in CMSIS if (base.parent / place).is_dir()), str(library)]
     compilers = str(shutil.which("arm-none-eabi-gcc")).removesuffix("gcc")
-    environment = {"ZEPHYR_TOOLCHAIN_VARIANT": "cross-compile", "CROSS_COMPILE": compilers}
+    monkeypatch.setenv("ZEPHYR_TOOLCHAIN_VARIANT", "cross-compile")
+    monkeypatch.setenv("CROSS_COMPILE", compilers)
     options = (f"-DBOARD={BOARD}", f"-DZEPHYR_MODULES={';'.join(modules)}", f"-DLIBRARY={library}")
-    _ran("cmake", "-GNinja", "-S", application, "-B", build, *options, **environment)
-    _ran("ninja", "-C", build, **environment)
-    expected = [line for line in _ran("make", "-s", "-C", library, "run").splitlines() if line]
+    ran("cmake", "-GNinja", "-S", application, "-B", build, *options)
+    ran("ninja", "-C", build)
+    expected = [line for line in ran("make", "-s", "-C", library, "run").splitlines() if line]
     printed = _printed_until("digest", *MACHINE, build / "zephyr/zephyr.elf")
     assert expected[0].startswith("loss 0 ")
     assert printed[-len(expected) :] == expected

@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,19 @@ from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
-from deployer.running import build, run
 from DeployTest.support.kernels import kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, whole_job
+from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 
 TARGET = target.load("siracusa")
 CORES = (TARGET.cores, 3)
 """A power of two, and a number that does not divide the shares."""
-TOOLS = build.toolchain(TARGET)
 TOGETHER = 40
 """Kernels of one program: all of them do not fit the memory that plans leave."""
-COMPILED = shutil.which(TOOLS.compiler[0]) is not None
-COMPILER = pytest.mark.skipif(not COMPILED, reason=f"no {TOOLS.compiler[0]}")
-SIMULATOR = pytest.mark.skipif(
-    not COMPILED or not run.available(TOOLS), reason=f"{TOOLS.compiler[0]}; {TOOLS.run_hint}"
-)
+SIMULATOR = pytest.mark.usefixtures("simulator")
 TILES = 3
 """Tiles per cut that are tried: the first, the second and the last."""
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
@@ -277,6 +271,12 @@ def _on_host(job: KernelJob) -> Mapping[str, Array]:
     return left
 
 
+@pytest.fixture(scope="module")
+def simulator() -> None:
+    """Skip without it."""
+    needs_simulator(TARGET.name)
+
+
 @pytest.fixture(scope="module", params=CORES, ids=lambda cores: f"{cores}cores")
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     """All jobs, by as few programs as the memory allows."""
@@ -293,10 +293,10 @@ def _groups(symbols: Iterable[str]) -> Iterator[list[str]]:
     yield from (names[first : first + TOGETHER] for first in range(0, len(names), TOGETHER))
 
 
-@COMPILER
 @pytest.mark.slow
 def test_every_kernel_builds(tmp_path: Path) -> None:
     """Overrides and portable kernels compile for the target without a warning and link without a library."""
+    needs_compiler(TARGET.name)
     kernels: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
     for symbols in _groups(kernels):
         assert measure.program(TARGET, [kernels[symbol] for symbol in symbols], tmp_path / symbols[0]).is_file()

@@ -13,22 +13,24 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from deployer import pipeline
+from deployer.codegen.c_text import decimal_literal
+from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.firmware.library import library_files
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, core_of
-from deployer.sizing.emulated import link_words, run_example, run_program
+from deployer.sizing.emulated import CALLS, link_words, run_example, run_program
 from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
-from deployer.sizing.objects import Files, compile_library, run_tool
+from deployer.sizing.objects import compile_library, run_tool
 from deployer.training.train_graph import build_train_graph
+from DeployTest.benchmarks.cores import struct_bytes
 from DeployTest.support.documents.pages import renew
 from DeployTest.support.tolerances import assert_close
 
@@ -38,7 +40,6 @@ PAGE = HERE.parents[2] / "docs" / "firmware.md"
 MARKS = ("<!-- peer table -->", "<!-- end of peer table -->")
 CORE = "cortex-m4"
 OUTPUTS, RATE, STEPS = 10, 0.05, 4
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,6 @@ def ours(net: Net, core: Core, folder: Path) -> tuple[Row, list[float]]:
     return Row(net.title, "ours", sum(run.instructions[:2]), text, struct_bytes(files)), losses
 
 
-def struct_bytes(files: Files) -> int:
-    """The bytes of the library's struct, in which all memory of a training lies."""
-    return int(json.loads(str(files["manifest.json"]))["bytes"]["struct"])
-
-
 def theirs(net: Net, core: Core, source: Path, folder: Path) -> tuple[Row, list[float]]:
     """AIfES with the network on the core, and its losses."""
     (folder / "problem.h").write_text(problem(net))
@@ -127,7 +123,7 @@ def theirs(net: Net, core: Core, source: Path, folder: Path) -> tuple[Row, list[
     files = [str(path) for room in rooms for path in sorted((source / "src" / room).rglob("*.c"))]
     run_tool([*compiled, *includes, "-c", *files], folder)
     objects = [str(path) for path in sorted(folder.glob("*.o"))]
-    wrapped = [f"-Wl,--wrap=peer{call}" for call in ("_train_step", "_update", "_predict")]
+    wrapped = [f"-Wl,--wrap=peer{call}" for call in CALLS]
     own = ["-include", "aifes_step.h", "-DLIBRARY=peer", *(str(CORES / file) for file in ("start.c", "measure.c"))]
     own += [str(HERE / "aifes_main.c"), str(HERE / "aifes_step.c")]
     program = folder / "program.elf"
@@ -160,16 +156,15 @@ def problem(net: Net) -> str:
     lines = [f"#define {name} {value}" for name, value in sizes.items()]
     lines.append(f"#define INPUT_SHAPE {{{', '.join(map(str, net.shape))}}}")
     for name, array in (("inputs", samples["x"]), ("targets", samples["target"])):
-        rows = ",\n".join("{" + numbers(row) + "}" for row in array)
+        rows = ",\n".join("{" + _literals(row) + "}" for row in array)
         lines.append(f"static const float {name}[STEPS][{array[0].size}] = {{{rows}}};")
     names = {"first": "first_weights", "first_bias": "first_bias", "last": "last_weights", "last_bias": "last_bias"}
-    lines += [f"static const float {names[name]}[] = {{{numbers(array)}}};" for name, array in weights.items()]
+    lines += [f"static const float {names[name]}[] = {{{_literals(array)}}};" for name, array in weights.items()]
     return "\n".join(lines) + "\n"
 
 
-def numbers(array: Array) -> str:
-    """The numbers of an array as C has them."""
-    return ", ".join(f"{float(x).hex()}f" for x in array.reshape(-1))
+def _literals(array: Array) -> str:
+    return ", ".join(map(decimal_literal, array.reshape(-1).tolist()))
 
 
 def table(rows: list[Row]) -> str:

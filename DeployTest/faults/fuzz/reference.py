@@ -245,9 +245,9 @@ def _unfolded(program: Program, data: Mapping[str, Array], model: Path) -> tuple
         others = [t for t in twin.graph.initializer if t.name not in names]
         del twin.graph.initializer[:]
         twin.graph.initializer.extend(others)
-        for name in sorted(names - {x.name for x in twin.graph.input}):
-            [tensor] = [t for t in chosen if t.name == name]
-            twin.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
+        for tensor in chosen:
+            if tensor.name not in {x.name for x in twin.graph.input}:
+                twin.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         path = model.with_name("unfolded.onnx")
         path.write_bytes(twin.SerializeToString())
         try:

@@ -1,5 +1,5 @@
-/* Lines of elements: copied, whatever they are; filled, added. A target with loops of its own says HAL_LINES in its hal_target.h, and has them
- * in a lines.h. */
+/* Lines of elements: copied, whatever their type; filled, added. A target with loops of its own says HAL_LINES in its
+ * hal_target.h, and has them in a lines.h. */
 #ifndef LINES_F32_H
 #define LINES_F32_H
 

@@ -1,6 +1,6 @@
-/* An element of four bytes as it is moved: with all its bits, as a load of a float may not keep them, and whatever type it was
- * written in, which a compiler may otherwise take for memory that a pointer to floats does not reach. What is stored so may be an argument,
- * as far as a compiler knows: a loop that is short has its arguments in variables. */
+/* An element of four bytes as it is moved. A load of a float may not keep all bits of a NaN, and a compiler may assume that
+ * what was written as an integer is not read as a float; words keep the bits and may alias any type. So a store of a word may
+ * also change the kernel's arguments, as far as the compiler knows: short loops copy those that they use before they begin. */
 #ifndef WORDS_H
 #define WORDS_H
 
