@@ -8,7 +8,7 @@ import pytest
 
 from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.core.operator import Array, Sample, registry
-from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, run_step, step_of
+from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, lawful, run_step, step_of, sweep
 from DeployTest.support.tolerances import table
 
 pytestmark = pytest.mark.host
@@ -72,6 +72,25 @@ def test_rows_end_blocks_and_groups(tile: Mapping[str, int]) -> None:
     step = step_of(registry()["ChannelVariance"], Sample("rows", (x, np.zeros(3, np.float32)), {}))
     expected = np.array([ordered(*rows * rows) for rows in x.swapaxes(0, 1)]) / np.float32(2 * length)
     assert bits(run_step(step, {**step.access.sizes, **tile})[0]) == bits(expected)
+
+
+@pytest.mark.parametrize("tile", [{}, {"n": 1}, {"phase": 1, "n": 1, "s": BLOCK + 1}], ids=str)
+def test_rows_end_those_of_moments(tile: Mapping[str, int]) -> None:
+    """So do those of the mean, where the pivot is 0, and of the deviation, where the mean is 0 and epsilon is lost."""
+    length, r = 2 * GROUP * BLOCK, np.random.default_rng(3)
+    shifted = r.standard_normal((2, 8, length)).astype(np.float32)
+    shifted[0, :, 0] = 0
+    half = r.integers(-4095, 4096, (2, 8, length // 2))
+    x = np.concatenate((half, -half), 2).astype(np.float32)
+    means, deviations = _moments(shifted, tile)[0], _moments(x, tile)[1]
+    assert bits(means) == bits(np.array([ordered(*rows) for rows in shifted.swapaxes(0, 1)]) / np.float32(2 * length))
+    variances = np.array([ordered(*rows * rows) for rows in x.swapaxes(0, 1)]) / np.float32(2 * length)
+    assert bits(deviations) == bits(sweep("rsqrt", variances))
+
+
+def _moments(x: Array, tile: Mapping[str, int]) -> list[Array]:
+    step = step_of(registry()["ChannelMoments"], Sample("rows", (x,), {}, 2))
+    return run_step(step, lawful(step.access, {**step.access.sizes, **tile}))[:2]
 
 
 @pytest.mark.parametrize("tile", [1, 3, BLOCK - 1, BLOCK, BLOCK + 1, SHORT + 1, 1000, GROUP * BLOCK, GROUP * BLOCK + 1])
