@@ -237,8 +237,11 @@ def test_empty_transfer_fills_a_slot(objects, tmp_path):
 def test_empty_transfer_is_demanded(objects, tmp_path):
     """As one that moves bytes is."""
     edits = [EMPTY[0], EMPTY[1].replace("hal_dma_in_1d(0, V_L1, V_L2(o), 0); ", "")]
-    result, _ = simulate(build(tmp_path / "program", objects, edits))
+    program = build(tmp_path / "program", objects, edits)
+    result, _ = simulate(program)
     assert b"kernel call 0 reads box 1 of operand 'b' from part 0 of 'v_l1', which nobody filled" in result.stderr
+    both = subprocess.run(result.args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60).stdout
+    assert both == result.stdout + result.stderr, "what was printed before stands before the fault"
 
 
 def test_sanitized_program_passes(sanitized, tmp_path):
@@ -321,13 +324,18 @@ def test_short_input(good):
     assert f"ends at byte {len(INPUT) - 3}" in result.stderr.decode()
 
 
-def test_short_input_of_a_read_in_chunks(objects, tmp_path):
-    """The byte at which a file ends counts all chunks of the read that came before."""
-    edit = "program: hal_read(W, 64); => static uint8_t large[9000]; hal_read(W, 64); hal_read(large, sizeof large);"
-    program = build(tmp_path / "program", objects, [edit])
-    result, _ = simulate(program, data=INPUT[:64] + bytes(6000))
+def test_reads_and_writes_in_chunks(objects, tmp_path):
+    """A range of the program's own, larger than a chunk, is copied whole; a file that ends within counts all chunks."""
+    edit = (
+        "program: hal_read(W, 64); => static uint8_t large[9000]; hal_read(W, 64); hal_read(large, sizeof large); "
+        "hal_write(large, sizeof large);"
+    )
+    program, large = build(tmp_path / "program", objects, [edit]), random.Random(1).randbytes(9000)
+    result, _ = simulate(program, data=INPUT[:64] + large[:6000])
     assert result.returncode == 2
     assert "ends at byte 6064; this read began at byte 64 and wants 9000 B" in result.stderr.decode()
+    result, output = simulate(program, data=INPUT[:64] + large + INPUT[64:])
+    assert (result.returncode, output) == (0, large + expected_output())
 
 
 def test_trace_names_steps_and_transfers(good):
