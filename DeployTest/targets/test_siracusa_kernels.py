@@ -344,7 +344,7 @@ def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
 @SIMULATOR
 def test_loops_of_their_own_are_taken(tmp_path: Path) -> None:
     """A Relu behind a flat sum costs less than half of one behind a sum by rows; neighbours in a row of taps share what
-    they load, dilated taps do not.
+    they load, dilated taps do not; a core's only block of weights is of four outputs, as all three of more are.
     """
     jobs = []
     for label, b in (("flat", (32, 32)), ("rows", (32,))):
@@ -354,9 +354,14 @@ def test_loops_of_their_own_are_taken(tmp_path: Path) -> None:
         x = normal(1, 4 * (8 + 2 * step) * (16 + 2 * step)).reshape(1, 4, 8 + 2 * step, 16 + 2 * step)
         taps: dict[str, AttrValue] = {"kernel_shape": (3, 3), "dilations": (step, step)}
         jobs.append(whole_job("ConvGradW", f"dilated{step}", (normal(0, 1024).reshape(1, 8, 8, 16), x), taps))
-    flat, flat_relu, rows, rows_relu, dense, dilated = (r.warm for r in measure.measure_jobs(TARGET, jobs, tmp_path))
+    for blocks in (TARGET.cores, 3 * TARGET.cores):
+        dy, x = normal(0, 256 * blocks).reshape(1, 2 * blocks, 8, 16), normal(1, 256).reshape(1, 2, 8, 16)
+        jobs.append(whole_job("ConvGradW", f"{blocks}blocks", (dy, x), {"kernel_shape": (1, 1)}))
+    costs = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
+    flat, flat_relu, rows, rows_relu, dense, dilated, one_each, three_each = costs
     assert 2 * (flat_relu - flat) < rows_relu - rows
     assert 3 * dense < 2 * dilated
+    assert 2 * one_each < three_each
 
 
 @pytest.mark.parametrize(
