@@ -20,7 +20,7 @@ LEAST_SHARE = 1000
 """A storage of less than one part in this many of the level is not spilled, as that frees next to nothing."""
 
 
-StagedKey = tuple[int, Places, tuple[int, ...]]
+StagedKey = tuple[int, Places, frozenset[int]]
 """A step's kind of geometry, the storages of its operands, and those that may be spilled."""
 StagedSteps = dict[StagedKey, StagedStep]
 
@@ -47,7 +47,7 @@ class BetweenLevel:
         """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
         storages of a program without steps, do not fit with everything spilled.
         """
-        if not self.schedule.steps and max(self.fixed) > self.capacity:
+        if not self.schedule.steps and self.fixed[0] > self.capacity:
             raise self._too_full()
         problem = self._problem(name, inner)
         choice = solve(problem)
@@ -76,11 +76,11 @@ class BetweenLevel:
         Storages that cannot be spilled need some bytes, which are part of each candidate's.
         """
         names, places = storages(step, self.storage_of)
-        touched = sorted(names.index(name) for name in self.names.intersection(names))
-        key = (self.kinds[step.index], places, tuple(touched))
+        touched = frozenset(names.index(name) for name in self.names.intersection(names))
+        key = (self.kinds[step.index], places, touched)
         if key not in self._staged:
             fresh = self.schedule.options.sole_pass
-            self._staged[key] = StagedStep(step, places, frozenset(touched), self.target, fresh)
+            self._staged[key] = StagedStep(step, places, touched, self.target, fresh)
         fixed, by_name = self.fixed[step.index], sorted(touched, key=lambda place: names[place])
         everything, access = frozenset(names[place] for place in touched), step.access
         whole = Candidate(access.sizes, tuple(access.sizes), "single", everything, {}, fixed, inside.cycles)
