@@ -10,6 +10,7 @@ import pytest
 from DeployTest.faults.mutants.__main__ import AREAS, ROOT, all_mutants, drawn, equivalents
 from DeployTest.faults.mutants.c_sites import c_mutants
 from DeployTest.faults.mutants.python_sites import python_mutants
+from DeployTest.faults.mutants.recording import Recorder
 from DeployTest.faults.mutants.runner import FIRST, REST, Overlay, by_file, rounds
 from DeployTest.faults.mutants.selection import Record
 from DeployTest.faults.mutants.site import Mutant
@@ -125,6 +126,16 @@ def test_equivalent_mutants_exist() -> None:
     """Each excuse is of a place that is still there, and says why."""
     keys = {m.key for folders, _ in AREAS.values() for m in all_mutants(ROOT, folders)}
     assert [key for key, reason in equivalents().items() if key not in keys or len(reason) < 20] == []
+
+
+def test_headers_of_printed_kernels_are_noted(tmp_path: Path) -> None:
+    """Kernels that are printed lie outside of the targets, and may be compiled through one file by its name alone."""
+    header = "targets/common/include/trig_f32.h"
+    (tmp_path / "all.c").write_text('#include "sin.c"\n')
+    (tmp_path / "sin.c").write_text(f'#include "{Path(header).name}"\n#include "sin.h"\n')
+    recorder = Recorder(tmp_path / "record", ROOT)
+    recorder.note([Path("all.c"), ROOT / "targets/host/hal.c", Path("nowhere.c")], tmp_path)
+    assert recorder.compiled == {"": {header, "targets/host/hal.c"}}
 
 
 def test_rounds_keep_their_budgets() -> None:

@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import coverage
 import pytest
+
+from DeployTest.faults.mutants.selection import INCLUDE
 
 
 class Recorder:
@@ -23,6 +25,9 @@ class Recorder:
         data = str(path.with_suffix(".lines"))
         self.coverage = coverage.Coverage(data_file=data, source=[str(root / n) for n in ("deployer", "tilers")])
         self.compiled: dict[str, set[str]] = {}
+        self.headers: dict[str, list[Path]] = {}
+        for header in sorted((root / "targets").rglob("*.h")):
+            self.headers.setdefault(header.name, []).append(header)
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
         self.test = ""
@@ -40,20 +45,32 @@ class Recorder:
 
         def started(process: Any, args: Any, *more: Any, **options: Any) -> None:
             words = args if isinstance(args, list | tuple) else [args]
-            self._note(Path(str(word)) for word in words if str(word).endswith((".c", ".S")))
+            sources = (Path(str(word)) for word in words if str(word).endswith((".c", ".S")))
+            self.note(sources, Path(options.get("cwd") or "."))
             start(process, args, *more, **options)
 
         def listed(*args: Any) -> list[Path]:
             commands = lasting(*args)
-            self._note(commands)
+            self.note(commands, Path())
             return commands
 
         subprocess.Popen.__init__ = started  # type: ignore[method-assign]
         build.lasting_sources = listed
 
-    def _note(self, paths: Any) -> None:
-        inside = (p for p in paths if p.is_absolute() and p.is_relative_to(self.root / "targets"))
-        self.compiled.setdefault(self.test, set()).update(str(p.relative_to(self.root)) for p in inside)
+    def note(self, sources: Iterable[Path], folder: Path) -> None:
+        """Files of a command in a folder: those below the targets, and what printed ones include from there."""
+        noted = self.compiled.setdefault(self.test, set())
+        waiting, seen = [folder / source for source in sources], set[Path]()
+        while waiting:
+            path = waiting.pop().absolute()
+            if path in seen or not path.is_file():
+                continue
+            seen.add(path)
+            if path.is_relative_to(self.root / "targets"):
+                noted.add(str(path.relative_to(self.root)))
+                continue
+            for name in INCLUDE.findall(path.read_text(errors="replace")):
+                waiting += [path.parent / name, *self.headers.get(name, [])]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
