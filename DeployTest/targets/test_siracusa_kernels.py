@@ -19,7 +19,7 @@ from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
 from DeployTest.support.kernels import kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
-from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, whole_job
+from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, weight_jobs, whole_job
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -350,13 +350,7 @@ def test_loops_of_their_own_are_taken(tmp_path: Path) -> None:
     for label, b in (("flat", (32, 32)), ("rows", (32,))):
         sum_of = (normal(0, 1024).reshape(32, 32), normal(1, math.prod(b)).reshape(b))
         jobs += [whole_job("Add", label, sum_of, {}), whole_job("Add", f"{label}-relu", sum_of, {"activation": "Relu"})]
-    for step in (1, 2):
-        x = normal(1, 4 * (8 + 2 * step) * (16 + 2 * step)).reshape(1, 4, 8 + 2 * step, 16 + 2 * step)
-        taps: dict[str, AttrValue] = {"kernel_shape": (3, 3), "dilations": (step, step)}
-        jobs.append(whole_job("ConvGradW", f"dilated{step}", (normal(0, 1024).reshape(1, 8, 8, 16), x), taps))
-    for blocks in (TARGET.cores, 3 * TARGET.cores):
-        dy, x = normal(0, 256 * blocks).reshape(1, 2 * blocks, 8, 16), normal(1, 256).reshape(1, 2, 8, 16)
-        jobs.append(whole_job("ConvGradW", f"{blocks}blocks", (dy, x), {"kernel_shape": (1, 1)}))
+    jobs += weight_jobs(TARGET.cores)
     costs = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     flat, flat_relu, rows, rows_relu, dense, dilated, one_each, three_each = costs
     assert 2 * (flat_relu - flat) < rows_relu - rows

@@ -106,3 +106,16 @@ def loop_jobs() -> Iterator[KernelJob]:
     for columns in (3, 8, 64, 67):
         dy = normal(0, 9 * columns).reshape(9, columns)
         yield whole_job("GatherGrad", f"columns{columns}", (None, ids, dy), {"axis": 0, "shape": (11, columns)})
+
+
+def weight_jobs(cores: int) -> Iterator[KernelJob]:
+    """Gradients of weights: of taps beside each other and of dilated ones; of one block of four outputs by one channel
+    for each core, and of three.
+    """
+    for step in (1, 2):
+        x = normal(1, 4 * (8 + 2 * step) * (16 + 2 * step)).reshape(1, 4, 8 + 2 * step, 16 + 2 * step)
+        taps: dict[str, AttrValue] = {"kernel_shape": (3, 3), "dilations": (step, step)}
+        yield whole_job("ConvGradW", f"dilated{step}", (normal(0, 1024).reshape(1, 8, 8, 16), x), taps)
+    for blocks in (cores, 3 * cores):
+        dy, x = normal(0, 256 * blocks).reshape(1, 2 * blocks, 8, 16), normal(1, 256).reshape(1, 2, 8, 16)
+        yield whole_job("ConvGradW", f"{blocks}blocks", (dy, x), {"kernel_shape": (1, 1)})
