@@ -17,7 +17,7 @@ from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.documents.cycle_tables import end, write_rows
+from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]
@@ -136,6 +136,7 @@ def planes() -> Iterator[Row]:
 
 def main() -> int:
     """Measure everything in one run of the simulator and print it."""
+    simulator = simulator_named(__doc__)
     listed, machine = [*rows(), *convolutions(), *planes()], target.load("siracusa")
     with tempfile.TemporaryDirectory() as folder:
         measured = measure.measure_jobs(machine, [row.job for row in listed], Path(folder))
@@ -146,7 +147,7 @@ def main() -> int:
         entries.append(entry | ({row.unit: row.count, "per_cycle": rate} if row.unit else {}))
         name = row.kernel or row.form
         print(f"{name:22s} {row.shape:26s} {row.form:12s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
-    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, "kernels", entries)
+    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, simulator, "kernels", entries)
     return 0
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from deployer.core import target as targets
 from deployer.core.operator import operator_of
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
+from DeployTest.support.documents.cycle_tables import add_simulator
 from DeployTest.support.documents.pages import renew
 from DeployTest.support.tolerances import table
 
@@ -132,7 +133,7 @@ def markdown(found: Sequence[Row], simulator: str) -> str:
 def main() -> None:
     """Measure, write the result, and put the table into the README."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--simulator", default="GVSoC edfcd839", help="name and version for the record")
+    add_simulator(parser)
     parser.add_argument("--only", nargs="+", metavar="MODEL", help="measure these again and keep the other rows")
     arguments = parser.parse_args()
     console = Console(stderr=True)

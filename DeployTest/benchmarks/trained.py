@@ -25,7 +25,7 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
-from DeployTest.support.documents.cycle_tables import end, write_rows
+from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 from DeployTest.support.documents.pages import renew
 from DeployTest.support.graphs.built_cases import built, opened
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
@@ -211,11 +211,12 @@ def _line(label: str, kernel: str, steps: Sequence[Row]) -> str:
 
 def main() -> int:
     """Measure all steps in one run of the simulator, and renew the result and the page."""
-    machine, steps = target.load("siracusa"), list(listed())
+    simulator, machine, steps = simulator_named(__doc__), target.load("siracusa"), list(listed())
     with tempfile.TemporaryDirectory() as folder:
         measured = measure.measure_jobs(machine, [call.job for call in steps], Path(folder))
     found = [call.row(result.warm, machine.cores) for call, result in zip(steps, measured, strict=True)]
-    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, "steps", [asdict(row) for row in found])
+    rows = [asdict(row) for row in found]
+    write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, simulator, "steps", rows)
     print(markdown(found))
     renew(PAGE, MARKS, markdown(found))
     return 0

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from deployer import pipeline
 from DeployTest.benchmarks.siracusa import BYTES_PER_CYCLE
 from DeployTest.support.building.cases import compile_case, faults
-from DeployTest.support.documents.cycle_tables import end, write_rows
+from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_name("updates_siracusa.json")
@@ -93,12 +93,13 @@ def markdown(found: Sequence[Row]) -> str:
 
 def main() -> int:
     """Measure all, and renew the result and the page."""
+    simulator = simulator_named(__doc__)
     console, found = Console(stderr=True), []
     for model in MODELS:
         for optimizer in OPTIMIZERS:
             with tempfile.TemporaryDirectory() as folder, console.status(f"{model} {optimizer}"):
                 found.append(measured(model, optimizer, Path(folder)))
-    write_rows(RESULT, {"target": "siracusa", "l1": L1}, "updates", [asdict(row) for row in found])
+    write_rows(RESULT, {"target": "siracusa", "l1": L1}, simulator, "updates", [asdict(row) for row in found])
     print(markdown(found))
     renew(PAGE, MARKS, markdown(found))
     return 0

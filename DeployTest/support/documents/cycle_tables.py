@@ -1,8 +1,7 @@
 """What benchmarks under GVSoC write: results, a row on each line, with the simulator that they were measured by."""
 
+import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,16 +10,23 @@ from typing import Any, NoReturn
 from deployer.core.errors import UserError
 
 
-def simulator() -> str:
-    """The commit of the simulator's sources beside its install folder, where they are kept."""
-    sources = Path(os.environ.get("GVSOC_INSTALL_DIR", "")).parent / "src"
-    command = ["git", "-C", str(sources), "rev-parse", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+def add_simulator(parser: argparse.ArgumentParser) -> None:
+    """Add --simulator: what an installed simulator is, nothing in its folder says."""
+    parser.add_argument("--simulator", default="GVSoC edfcd839", help="name and version for the record")
 
 
-def write_rows(path: Path, head: Mapping[str, Any], name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def simulator_named(description: str | None) -> str:
+    """The simulator's name on the command line of a benchmark that has no other flag."""
+    parser = argparse.ArgumentParser(description=description)
+    add_simulator(parser)
+    return str(parser.parse_args().simulator)
+
+
+def write_rows(
+    path: Path, head: Mapping[str, Any], simulator: str, name: str, rows: Sequence[Mapping[str, Any]]
+) -> None:
     """Write a JSON object: the items of `head`, the simulator, and under `name` the rows."""
-    whole = json.dumps({**head, "simulator": f"gvsoc {simulator()}"})
+    whole = json.dumps({**head, "simulator": simulator})
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.write_text(f'{whole[:-1]}, "{name}": [\n{lines}\n]}}\n')
 
