@@ -272,6 +272,14 @@ def test_constants_of_another_length(
         assert "does not hold the numbers it declares" in refused_cheaply(capsys, "infer", "-t", tmp_path)
 
 
+@pytest.mark.parametrize("data", [b"\1\2\0\1\1\1", b"\xc0", b"\0\0\0\0\0\xff"])
+def test_bytes_of_bools(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte of a bool beyond 0 and 1 comes from elsewhere, and kernels would each make something else of it."""
+    tensor = TensorProto(name="c", data_type=TensorProto.BOOL, dims=[2, 3] if len(data) > 1 else [], raw_data=data)
+    chain(node("Where", ("c", "x", "x"), ("y",)), initializers=(tensor,)).save(tmp_path / "network.onnx")
+    assert "does not hold the numbers it declares" in refused_cheaply(capsys, "infer", "-t", tmp_path)
+
+
 def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Models and archives are not opened where the file alone is beyond the limit."""
     with (tmp_path / "network.onnx").open("wb") as file:
