@@ -1,5 +1,6 @@
 """Compares the interpreter with ONNX Runtime on a model; excuses.toml lists the accepted differences."""
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -314,11 +315,15 @@ def _noise(memory: Memory, generator: np.random.Generator, largest: list[float])
         for output, result in zip(node.outputs, results, strict=False):
             if output and result.dtype.kind == "f":
                 sign = generator.choice((-1.0, 0.0, 1.0), result.shape)
-                memory[output] = result + sign * max(sizes, default=0.0) * np.finfo(np.float32).eps / 2
+                terms = max((x.size for x in operands), default=0) / max(result.size, 1)
+                unit = max(1.0, math.sqrt(terms / SHORT)) * np.finfo(np.float32).eps / 2
+                memory[output] = result + sign * max(sizes, default=0.0) * unit
 
     return trace
 
 
+SHORT = 256
+"""Terms of a sum whose rounding, of about the root of them, is as much as the bound's factor allows; longer ones have more."""
 NOISY = 8
 """Runs with noise: an element at a pole escapes all of them once in 26."""
 
