@@ -323,7 +323,7 @@ def _noise(memory: Memory, generator: np.random.Generator, largest: list[float])
 
 
 SHORT = 256
-"""Terms of a sum whose rounding, of about the root of them, is as much as the bound's factor allows; longer ones have more."""
+"""Terms of a sum whose rounding, about the root of them, the bound's factor allows; longer sums have more."""
 NOISY = 8
 """Runs with noise: an element at a pole escapes all of them once in 26."""
 
