@@ -233,31 +233,28 @@ def _nan_lines(program: Program, data: Mapping[str, Array]) -> list[str]:
 def _unfolded(program: Program, data: Mapping[str, Array], model: Path) -> tuple[Program, Mapping[str, Array]]:
     """A program whose float constants are inputs, with their values, so that noise reaches what was folded as well.
 
-    Where they cannot all be inputs, those that are no scalars; the program itself where that cannot be either, or the
-    file's bytes lie elsewhere.
+    Those that must be constants, as scales are, stay so; all stay where the file's bytes lie elsewhere.
     """
     file = onnx.load(model, load_external_data=False)
     floats = [t for t in file.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
     if any(t.external_data for t in floats):
         return program, data
-    for chosen in (floats, [t for t in floats if t.dims]):
-        twin = onnx.ModelProto.FromString(file.SerializeToString())
-        names = {t.name for t in chosen}
-        others = [t for t in twin.graph.initializer if t.name not in names]
+    freed = file
+    for tensor in floats:
+        twin = onnx.ModelProto.FromString(freed.SerializeToString())
+        others = [t for t in twin.graph.initializer if t.name != tensor.name]
         del twin.graph.initializer[:]
         twin.graph.initializer.extend(others)
-        for tensor in chosen:
-            if tensor.name not in {x.name for x in twin.graph.input}:
-                twin.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        if tensor.name not in {x.name for x in twin.graph.input}:
+            twin.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         path = model.with_name("unfolded.onnx")
         path.write_bytes(twin.SerializeToString())
         try:
-            other = check.check_program(parse.read_graphs(path, None))
+            program, freed = check.check_program(parse.read_graphs(path, None)), twin
         except UserError:
             continue
-        values = {t.name: numpy_helper.to_array(t) for t in chosen} | dict(data)
-        return other, {name: values[name] for name in other.data}
-    return program, data
+    values = {t.name: numpy_helper.to_array(t) for t in floats} | dict(data)
+    return program, {name: values[name] for name in program.data}
 
 
 def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Array, other: Array) -> bool:
