@@ -137,7 +137,8 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     for image in images:
         if image:
             image.check()
-    kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob) and job is not DISPATCH}
+    called = [job.kernel for job in jobs if isinstance(job, KernelJob)]
+    kernels = {kernel.symbol: kernel for kernel in called if kernel.symbol != EMPTY}
     symbols = sorted(kernels)
     program(target, [kernels[symbol] for symbol in symbols], directory)
     parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]

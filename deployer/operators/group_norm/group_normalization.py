@@ -13,7 +13,7 @@ from deployer.operators.inputs import arrays, normal, operands
 
 
 def _groups(node: Node) -> int:
-    """Attribute `num_groups`, which ONNX wants; 0 is no number of groups."""
+    """Attribute `num_groups`; 0, which is refused, where it is absent."""
     return node.attr_int("num_groups", 0)
 
 
