@@ -292,6 +292,20 @@ def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
     assert not reference.magnified(twin, given, "z", exact["z"], exact["z"] + 0.5)
 
 
+def test_noise_beside_nan(tmp_path: Path) -> None:
+    """Where a value is NaN whatever the noise, it must be so elsewhere; its neighbours are compared as ever."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { z = Abs (x)  y = Atanh (z) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    program = check.check_program(parse.read_graphs(path, None))
+    data = {"x": np.array([0.99885, 2.0])}
+    with np.errstate(all="ignore"):
+        exact = run_inference(program, data, np.float64)["y"]
+        assert reference.magnified(program, data, "y", exact, exact + 1e-4)
+        assert not reference.magnified(program, data, "y", exact, exact + 1.0)
+        assert not reference.magnified(program, data, "y", exact, np.array([exact[0], 1.0]))
+
+
 def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
     """What the compiler left out, here an input with a value, has the shape that ONNX Runtime wants."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[1,3] w) => (float[2] y)

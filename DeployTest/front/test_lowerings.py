@@ -55,6 +55,7 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "expand and repeat": (lambda x: x.unsqueeze(1).expand(-1, 3, -1).repeat(2, 1, 2), (2, 5)),
     "cat and stack": (lambda x: torch.cat([torch.stack([x, -x], 1)[:, 0], x], -1), (2, 5)),
     "split": (lambda x: x.split(2, 1)[1] + x.chunk(3, 1)[0] + x.split([1, 2, 2], 1)[2], (2, 5)),
+    "split of rows": (lambda x: x.split(2)[1] + x.chunk(2)[1], (4, 5)),
     "unbind": (lambda x: x.unbind(1)[2] * x.select(1, -1), (2, 5)),
     "slices": (lambda x: x[:, 1:-1:2] + x[:, -4:-2], (2, 6)),
     "narrow": (lambda x: x.narrow(1, 2, 3), (2, 6)),

@@ -34,10 +34,12 @@ def test_names_and_places() -> None:
 
 
 def test_what_exporters_change() -> None:
-    """Two equal norms stay two, biases of zero stay, tied weights are one, and a batch norm is not folded."""
+    """Two equal norms stay two, biases of zero stay, tied weights are one, a batch norm is not folded, and what nothing
+    reads is not trained.
+    """
 
     class Net(nn.Module):
-        """Equal norms, a bias of zeros, and a matrix that two layers share."""
+        """Equal norms, a bias of zeros, a matrix that two layers share, and a parameter that none reads."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -45,12 +47,14 @@ def test_what_exporters_change() -> None:
             self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5, bias=False)
             nn.init.zeros_(self.first.bias)
             self.second.weight = self.first.weight
+            self.spare = nn.Parameter(torch.zeros(2))
 
         def forward(self, x: Any) -> Any:
             return self.second(self.b(self.first(self.a(x))))
 
     captured = front.capture(Net().train(), [draw(3, 5)])
     assert set(captured.parameters) == {"a.weight", "a.bias", "b.weight", "b.bias", "first.weight", "first.bias"}
+    assert captured.unused == ("spare",)
     norm = front.capture(nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).train(), [draw(2, 1, 3, 3)])
     assert [node.op_type for node in norm.model.graph.node] == ["Conv", "BatchNormalization"]
 

@@ -177,7 +177,7 @@ def test_optimizer_that_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_update_that_reads_no_accumulator(tmp_path: Path) -> None:
-    blind = (node("SGD", ("w", "w"), ("w_updated",), "step", lr=0.25),)
+    blind = (node("Relu", ("w",), ("z",)), node("SGD", ("w", "z"), ("w_updated",), "step", lr=0.25))
     with raises(GraphProblem, "the update of weight 'w' reads no gradient accumulator", "w_updated"):
         Case(optimizer=replace(OPTIMIZER, nodes=blind)).program(tmp_path)
 
@@ -215,6 +215,17 @@ def test_overwriting_what_may_not_change(tmp_path: Path) -> None:
     step = node("SGD", ("c", "x"), ("y",))
     with raises(GraphProblem, "overwrites 'c', which is a constant"):
         infer(tmp_path, chain(step, initializers=(constant("c", np.ones((2, 3), "f4")),)))
+
+
+def test_operands_that_are_overwritten(tmp_path: Path) -> None:
+    """What a node overwrites is none of its other operands, nor a view of one."""
+    with raises(GraphProblem, "(InPlaceAccumulatorV2) overwrites", "as another operand", BUFFER):
+        twice = node("InPlaceAccumulatorV2", (BUFFER, BUFFER, "lazy_reset_grad"), ("w_out",))
+        kept = [n for n in TRAIN.nodes if n.op_type != twice.op_type]
+        Case(replace(TRAIN, nodes=(*kept, twice))).program(tmp_path)
+    with raises(GraphProblem, "'step' (SGD) overwrites 'w' and reads it as another operand"):
+        view = (node("Identity", ("w",), ("z",)), node("SGD", ("w", "z"), ("w_updated",), "step", lr=0.25))
+        Case(optimizer=replace(OPTIMIZER, nodes=view)).program(tmp_path)
 
 
 def test_first_output_must_be_a_loss(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Operators over NaN, infinities and the largest floats: what ONNX says of each, where others say something else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
+from onnx.reference import ReferenceEvaluator
 
-from deployer.core.errors import DatasetMismatch
+from deployer.core.errors import DatasetMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.small_graphs import chain, constant, infer, node, raises
 
@@ -91,6 +93,23 @@ def test_celu_of_a_huge_alpha(alpha: float, tmp_path: Path) -> None:
     program = infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
     x = np.array([-30, -0.5, 0, 2], np.float32)
     np.testing.assert_allclose(run_inference(program, {"x": x})["y"], x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.0, 1e-50])
+def test_celu_without_alpha(alpha: float, tmp_path: Path) -> None:
+    """What a formula divides by is no 0 in float32."""
+    with raises(UnsupportedOperator, "(Celu)", "divides by 'alpha'"):
+        infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
+
+
+def test_grid_sample_beside_nan(tmp_path: Path) -> None:
+    """A location beyond the border is the border's own, as in ONNX's reference: its neighbour counts 0 times NaN."""
+    model = chain(node("GridSample", ("x", "g"), ("y",), padding_mode="border", align_corners=1), x=(1, 1, 1, 3))
+    grid = constant("g", np.array([-1.5, 0, 1.5, 0], np.float32).reshape(1, 1, 2, 2))
+    program = infer(tmp_path, replace(model, initializers=(grid,)))
+    x = np.array([1, NAN, 3], np.float32).reshape(1, 1, 1, 3)
+    (expected,) = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})
+    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
 
 
 def test_folded_loss(tmp_path: Path) -> None:

@@ -272,6 +272,14 @@ def test_constants_of_another_length(
         assert "does not hold the numbers it declares" in refused_cheaply(capsys, "infer", "-t", tmp_path)
 
 
+@pytest.mark.parametrize("data", [b"\1\2\0\1\1\1", b"\xc0", b"\0\0\0\0\0\xff"])
+def test_bytes_of_bools(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte of a bool beyond 0 and 1 comes from elsewhere, and kernels would each make something else of it."""
+    tensor = TensorProto(name="c", data_type=TensorProto.BOOL, dims=[2, 3] if len(data) > 1 else [], raw_data=data)
+    chain(node("Where", ("c", "x", "x"), ("y",)), initializers=(tensor,)).save(tmp_path / "network.onnx")
+    assert "does not hold the numbers it declares" in refused_cheaply(capsys, "infer", "-t", tmp_path)
+
+
 def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Models and archives are not opened where the file alone is beyond the limit."""
     with (tmp_path / "network.onnx").open("wb") as file:
@@ -354,6 +362,16 @@ def test_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     with zipfile.ZipFile(folder / "inputs.npz", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
         file.writestr("arr_0000.npy", header("(2, 3)") + bytes(24))
     assert "'arr_0000.npy' 2 times" in refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
+
+
+def test_contents_of_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An attribute says one thing."""
+    model = chain(node("LeakyRelu", ("x",), ("y",), alpha=0.5))
+    path = model.save(tmp_path / "network.onnx")
+    file = onnx.load(path)
+    file.graph.node[0].attribute[0].ints.append(3)
+    onnx.save(file, path)
+    assert "attribute 'alpha' has contents of another type" in refused(capsys, "infer", "-t", tmp_path)
 
 
 def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ from deployer.running.report import step_cells
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
-from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, ops, value
+from DeployTest.support.graphs.small_graphs import BUFFER, OPTIMIZER, Model, chain, constant, infer, node, ops, value
+from DeployTest.support.graphs.small_graphs import Case as TrainingCase
 from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -340,3 +341,14 @@ def test_chain_of_views_alone(tmp_path: Path) -> None:
     first, second = node("Identity", ("x",), ("a",)), node("Unsqueeze", ("a", "s"), ("b",))
     model = chain(first, second, node("Squeeze", ("b", "s"), ("y",)), initializers=(constant("s", np.array([0])),))
     assert fused(infer(tmp_path, model)).storage("y") == "x"
+
+
+def test_view_of_an_update(tmp_path: Path) -> None:
+    """The optimizer graph may give the updated weight another name, or a view of it, where passes are summed or not."""
+    renamed = (
+        node("SGD", ("w", BUFFER), ("stepped",), "step", lr=0.25),
+        node("Identity", ("stepped",), ("w_updated",)),
+    )
+    program = TrainingCase(optimizer=replace(OPTIMIZER, nodes=renamed)).program(tmp_path)
+    for passes in (1, 2):
+        assert fused(program, accumulate=passes).updated == {"w_updated": "w"}

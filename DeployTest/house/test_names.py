@@ -55,11 +55,12 @@ def test_no_operator_is_named() -> None:
 
 
 def test_one_of_each() -> None:
-    """One accumulator is written, one optimizer is usual, and each choice is one operator's."""
+    """One accumulator is written, one optimizer is usual, and each choice is one operator's; losses are in order."""
     operators = set(registry().values())
     assert sum(op.accumulator is not None and op.accumulator.usual for op in operators) == 1
     assert [op.optimizer.usual for op in optimizers().values() if op.optimizer].count(True) == 1
     assert len(losses()) == sum(op.loss is not None for op in operators)
+    assert [*losses()] == sorted(losses())
     declared = [op.optimizer for op in operators if op.optimizer]
     assert set(optimizers()) == {o.choice for o in declared}
     assert len({(o.choice, *sorted(s.name for s in o.settings)) for o in declared}) == len(declared)

@@ -202,6 +202,8 @@ WRONG += [
         ShapeMismatch,
         "of one float32 shape",
     ),
+    ("GroupNormalization", [(F32, (2, 4, 3)), (F32, (4,)), (F32, (4,))], {}, ShapeMismatch, "do not make 0 groups"),
+    ("RMSNormalization", [(F32, (2, 3, 4)), (F32, (5, 4))], {}, ShapeMismatch, "does not broadcast"),
 ]
 
 

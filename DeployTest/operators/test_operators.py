@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Operator, Sample, registry
 from deployer.operators.views.compile_time import Folded
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
@@ -180,12 +181,18 @@ def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None
 
 @pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
 def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
-    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive."""
+    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive.
+
+    What is read and written is an input that an output overwrites, or an accumulator.
+    """
     step = step_of(operator, sample)
     assert operator.kernel is not None
     pointers = [name for name, _, _ in operator.kernel.pointers]
     used = [o.arg for o in step.access.operands]
     assert used == [name for name in pointers if name in used]
+    places = [*operator.inplace.values(), *([operator.accumulator.buffer] if operator.accumulator else [])]
+    both = {operand.tensor for operand in step.access.operands if operand.mode == "inout"}
+    assert both == {step.node.inputs[place] for place in places}
     for operand in step.access.operands:
         assert operand.writes == next(w for name, _, w in operator.kernel.pointers if name == operand.arg)
         assert step.types[operand.tensor].size == int(np.prod(operand.view, dtype=int))
@@ -307,6 +314,18 @@ def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
     assert step.access is not None
     work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4})
     assert work.parallel == shares
+
+
+@pytest.mark.parametrize(
+    ("outputs", "channels", "pairs", "each"),
+    [(8, 8, 8 * 8, 0.0), (8, 6, 8 * 6, FACTS.no_square), (3, 8, 3 * 8, FACTS.rest_square)],
+)
+def test_what_a_product_in_squares_loses(outputs: int, channels: int, pairs: int, each: float) -> None:
+    """In the gradient of W with one tap: nothing in whole squares of outputs and channels, something beyond them."""
+    operator, side = registry()["ConvGradW"], 10
+    arrays = [np.ones((1, count, side, side), np.float32) for count in (outputs, channels)]
+    step = step_of(operator, Sample("pointwise", tuple(arrays), {"kernel_shape": (1, 1)}))
+    assert operator.work(step.node, step.access, step.access.sizes).lost == round(pairs * side * side * each)
 
 
 @pytest.mark.parametrize(

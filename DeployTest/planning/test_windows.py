@@ -1,12 +1,14 @@
 """Windowed operators as generated programs: halos, strides, padding, empty boxes, under the checks of the simulator."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from deployer import pipeline
+from deployer.codegen import generate
 from deployer.core.plan import Options
-from DeployTest.support.graphs.windowed_cases import CASES, EMPTY, Windowed, drawn
+from DeployTest.support.graphs.windowed_cases import CASES, EMPTY, Windowed, cut, drawn
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
 L1 = 200000
@@ -63,3 +65,12 @@ def test_any_tiles(group: str, tmp_path: Path) -> None:
         assert {name for name in names if whole[name] != result[name]} == set()
         empty |= case.with_empty_box(edited)
     assert empty >= set(names) & set(EMPTY)
+
+
+def test_rows_of_one_are_no_level(tmp_path: Path) -> None:
+    """An axis on which a tile touches one element or none takes none of the strided levels that a transfer has."""
+    case = Windowed(tmp_path, "pad")
+    tiling, _ = pipeline.plan_program(case.program, Options("host", "single", {"L1": L1}))
+    plan = pipeline.place_edited(cut(tiling, 1, 2, 4, 6), pipeline.ONCE)
+    text = "".join(generate.generate_files(plan).values())
+    assert re.findall(r"hal_dma_in_(\w+)\(", text) == ["3d"]

@@ -105,6 +105,10 @@ BROKEN: dict[str, tuple[str, Change]] = {
     "storage of a weight": ("storage", lambda p: tensor(p, "w", storage=BUFFER)),
     "in place elsewhere": ("storage", lambda p: tensor(p, "w_out", storage="w_out")),
     "in place without leave": ("storage", lambda p: tensor(p, "x1", storage="x2")),
+    "in place behind an absent output": (
+        "storage",
+        lambda p: node_change(tensor(p, "x1", storage="x2"), "Mul", outputs=("", "x1")),
+    ),
     "updated elsewhere": ("storage", lambda p: replace(p, updated={"loss": "w"})),
     "constant without data": ("storage", lambda p: tensor(p, "one", data=None)),
     "constant cut": ("storage", lambda p: tensor(p, "one", data=b"1234")),

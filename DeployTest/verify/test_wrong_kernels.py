@@ -21,17 +21,19 @@ static void planted_{at}(const void *raw) {{
 }}
 """
 FAULTS = {
-    "wrong sign": ("args->{out}[0] = -args->{out}[0];", "mse_loss_grad_f32", "dpred"),
-    "an element of the loss's gradient": ("args->{out}[3] = 0.0f;", "mse_loss_grad_f32", "dpred"),
-    "an element of a product": ("args->{out}[1] += 0.25f;", "gemm_f32", "y"),
+    "wrong sign": ("args->{out}[0] = -args->{out}[0];", "mse_loss_grad_f32", "dpred", 0),
+    "an element of the loss's gradient": ("args->{out}[3] = 0.0f;", "mse_loss_grad_f32", "dpred", 0),
+    "an element of a product": ("args->{out}[1] += 0.25f;", "gemm_f32", "y", 0),
+    "an element of an update": ("args->{out}[1] += 0.25f;", "sgd_f32", "w", 1),
 }
+"""What a wrapper does behind which kernel to which of its operands, and the pass that goes wrong first."""
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A case and the folder of its program."""
+    """A case that updates in every second pass, and the folder of its program."""
     root = tmp_path_factory.mktemp("wrong")
-    train = autoencoder.generate(root / "m")
+    train = autoencoder.generate(root / "m", n_accum=2)
     assert deployer("train", "-t", train, "-o", root / "c", "--singlebuffer", "--l1", "120000") == 0
     return train, root / "c"
 
@@ -39,7 +41,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def with_kernel(compiled: tuple[Path, Path], folder: Path, kernel: str, body: str, at: int) -> int:
     """Copy the program, put a wrapper around the kernel's call number `at`; the step in which that call is."""
     shutil.copytree(compiled[1], folder)
-    path = folder / "TrainingNetwork.c"
+    path = next(path for path in sorted(folder.glob("*Network.c")) if f"({kernel}, " in path.read_text())
     text = path.read_text()
     calls = list(re.finditer(rf"hal_parallel\({kernel}, ", text))
     call = calls[at]
@@ -56,15 +58,15 @@ def with_kernel(compiled: tuple[Path, Path], folder: Path, kernel: str, body: st
 def test_first_divergence(
     fault: str, compiled: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the step with the planted kernel, in the first pass, though all after it is wrong as well."""
-    body, kernel, out = FAULTS[fault]
+    """It is the step with the planted kernel, in the first pass that runs it, though all after it is wrong as well."""
+    body, kernel, out, wrong = FAULTS[fault]
     step = with_kernel(compiled, tmp_path / "c", kernel, body.format(out=out), 0)
     assert deployer("train", "-t", compiled[0], "-o", tmp_path / "c", "--skipgen") == 1
     report: dict[str, Any] = json.loads((tmp_path / "c" / "report.json").read_text())
     assert report["verdict"] == "failed"
-    assert report["checks"]["failed"] == 0
+    assert report["checks"]["failed"] == wrong
     assert report["divergence"]["step"] == step
-    assert f"first divergence: pass 0, step {step} " in capsys.readouterr().out
+    assert f"first divergence: pass {wrong}, step {step} " in capsys.readouterr().out
 
 
 def test_right_program(compiled: tuple[Path, Path]) -> None:

@@ -137,8 +137,9 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     for image in images:
         if image:
             image.check()
-    symbols = sorted({job.kernel.symbol for job in jobs if isinstance(job, KernelJob)} - {EMPTY})
-    kernels = {job.kernel.symbol: job.kernel for job in jobs if isinstance(job, KernelJob)}
+    called = [job.kernel for job in jobs if isinstance(job, KernelJob)]
+    kernels = {kernel.symbol: kernel for kernel in called if kernel.symbol != EMPTY}
+    symbols = sorted(kernels)
     program(target, [kernels[symbol] for symbol in symbols], directory)
     parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
     (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))

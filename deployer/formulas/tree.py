@@ -174,6 +174,12 @@ def settings_of(formula: Formula) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.name for part in walk(formula) if isinstance(part, Setting)))
 
 
+def divisors_of(formula: Formula) -> tuple[str, ...]:
+    """The attributes that a formula divides by, each once, from left to right."""
+    quotients = [part for part in walk(formula) if isinstance(part, Call) and part.function == "div"]
+    return tuple(dict.fromkeys(part.parts[1].name for part in quotients if isinstance(part.parts[1], Setting)))
+
+
 def walk(formula: Formula) -> tuple[Formula, ...]:
     """All nodes of the tree, each once, operands before what is computed from them."""
     seen: dict[Formula, None] = {}

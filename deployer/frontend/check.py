@@ -172,6 +172,12 @@ def _check_inplace(state: Resolved, graph: str, roles: Roles) -> None:
                     [("graph", graph), ("memory of", root)],
                     "make it a weight or an accumulation buffer",
                 )
+            if any(name and i != source and state.root(name) == root for i, name in enumerate(node.inputs)):
+                raise GraphProblem(
+                    f"node {node.name!r} ({node.op}) overwrites {operand!r} and reads it as another operand, too",
+                    [("graph", graph), ("operands", ", ".join(filter(None, node.inputs))), ("memory of", root)],
+                    "give it an operand of its own",
+                )
             _check_stale(state, graph, (node, root, result), state.nodes[at + 1 :])
 
 

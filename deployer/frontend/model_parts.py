@@ -65,18 +65,18 @@ def inlined(model: ModelProto) -> list[Call]:
         if function is None:
             nodes.append((node, node_imports))
             continue
-        body = _inner_imports(function, imports)
+        body = _inner_imports(function, model)
         waiting.extend((inner, body) for inner in reversed(expansion(node, function, names)))
     return nodes
 
 
-def _inner_imports(function: FunctionProto, model: Imports) -> Imports:
+def _inner_imports(function: FunctionProto, model: ModelProto) -> Imports:
     """The imports of a function's nodes: its own and, of the same domains, the model's.
 
     ONNX's rule for `opset_import` of functions: versions may differ, and each node has the same schema under both.
     """
-    imports = imports_of(function.opset_import)
-    return {domain: tuple(sorted({*versions, *model.get(domain, ())})) for domain, versions in imports.items()}
+    both = imports_of([*function.opset_import, *model.opset_import])
+    return {domain: both[domain] for domain in imports_of(function.opset_import)}
 
 
 @dataclass

@@ -25,7 +25,7 @@ def apply(program: Program, options: Options) -> Program:
                 nodes.append(node)
         graphs.append(Graph(graph.name, tuple(nodes)))
     names = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
-    names = {link for name in (*names, *program.outputs) for link in _chain(tensors, name)}
+    names = {link for name in (*names, *program.outputs, *program.updated) for link in _chain(tensors, name)}
     tensors = {n: t for n, t in tensors.items() if t.role != "value" or n in names}
     return replace(program, tensors=tensors, graphs=tuple(graphs))
 

@@ -33,7 +33,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.formulas.functions import ZERO, derivative, times, work_of
-from deployer.formulas.tree import Formula, Input, inputs_of, replaced, settings_of
+from deployer.formulas.tree import Formula, Input, divisors_of, inputs_of, replaced, settings_of
 from deployer.formulas.values import evaluate
 from deployer.operators.elementwise import Broadcasting, Flat
 from deployer.operators.inputs import normal
@@ -71,7 +71,11 @@ class Declared(Operator, ABC):
         return {name: node.attr_float(name, default) for name, default in self.settings.items()}
 
     def types(self, node: Node, inputs: Sequence[TensorType | None]) -> list[TensorType]:
-        """The types of the operands; an error where one is absent, or not of the type that the formula has there."""
+        """The types of the operands; an error where one is absent or of another type, or a divisor is 0."""
+        values = self.values(node)
+        zeros = [name for name in divisors_of(self.formula) if np.float32(values[name]) == 0]
+        if zeros:
+            raise unsupported(node, f"it divides by {zeros[0]!r}, which is 0 in float32", "another number")
         present = [kind for kind in inputs[: len(self.operands)] if kind is not None]
         if len(present) < len(self.operands):
             raise mismatch(node, f"needs {len(self.operands)} inputs, has {len(present)}", inputs)

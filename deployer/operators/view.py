@@ -45,10 +45,10 @@ def reshape_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) 
 
 
 def normalized_axes(node: Node, axes: Sequence[int], rank: int, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
-    """Axes counted from the front, ascending; ShapeMismatch where one is outside the rank or occurs twice."""
+    """Axes counted from the front, in their order; ShapeMismatch where one is outside the rank or occurs twice."""
     if any(not -rank <= axis < rank for axis in axes):
         raise mismatch(node, f"axes {tuple(axes)} outside rank {rank}", inputs)
-    positions = sorted({axis % rank for axis in axes})
-    if len(positions) != len(axes):
+    positions = tuple(axis % rank for axis in axes)
+    if len(set(positions)) < len(positions):
         raise mismatch(node, f"axes {tuple(axes)} name one axis twice", inputs)
-    return tuple(positions)
+    return positions

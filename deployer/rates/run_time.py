@@ -76,19 +76,19 @@ def kernel_args(node: Node, access: Access) -> dict[str, ArgValue]:
 def update_numbers(program: Program, rates: Sequence[float]) -> Array:
     """The float32 numbers that the program reads at an update with these rates, one for each group."""
     types = {name: tensor.type for name, tensor in program.tensors.items()}
-    numbers: dict[int, float] = {}
-    for node in program.nodes:
-        operator, (group, place) = operator_of(node), _at(node)
-        if group < 0 or operator.optimizer is None or place in numbers:
-            continue
-        known = at_rates(node, rates)
-        args = operator.args(known, operator.access(known, types))
-        for i, name in enumerate(operator.optimizer.rated):
+    by_place = {_at(node)[1]: node for node in program.nodes if AT in node.attrs}
+    numbers: list[float] = []
+    for place in sorted(by_place):
+        node = at_rates(by_place[place], rates)
+        operator = operator_of(node)
+        assert operator.optimizer is not None, f"{node.op} has a rate and is no optimizer"
+        args = operator.args(node, operator.access(node, types))
+        for name in operator.optimizer.rated:
             value = args[name]
             assert isinstance(value, Const), f"{node.op}: {name} is no constant"
-            numbers[place + i] = value.value
+            numbers.append(value.value)
     with np.errstate(over="ignore"):
-        return np.array([numbers[i] for i in sorted(numbers)], np.float32)
+        return np.array(numbers, np.float32)
 
 
 def _at(node: Node) -> tuple[int, int]:

@@ -126,9 +126,7 @@ class _Walk:
                 self._placeholder(node, state)
             elif node.op == "call_function":
                 self.values[node.name] = self._call(node)
-            elif node.op == "output":
-                result = self._result()
-        model = self.builder.model(self.inputs, result)
+        model = self.builder.model(self.inputs, self._result())
         read = {t.name for t in model.graph.initializer}
         trained = tuple(n for n in dict.fromkeys(self.parameters.values()) if n not in self.frozen)
         return Captured(

@@ -1,6 +1,6 @@
 """Windowed operators as programs of one node, and tilings that no solver would choose."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from deployer.core.access import order_dims, tiles
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array
-from deployer.core.plan import Plan, Tiling
+from deployer.core.plan import Plan, Step, StepTiling, Tiling
 from deployer.frontend import check
 from deployer.frontend.raw_graph import Declared, Input, RawGraph, Source
 from deployer.running.run import Outcome
@@ -172,6 +172,13 @@ def drawn(tiling: Tiling, count: int) -> Iterator[tuple[Tiling, Plan]]:
         count -= 1
 
 
+def cut(tiling: Tiling, *lengths: int) -> Tiling:
+    """The tiling of one step with tiles of these lengths, one for each dim, single-buffered with nothing resident."""
+    [step], [choice] = tiling.lifetimes.schedule.steps, tiling.steps
+    tile = dict(zip((d.name for d in step.access.dims), lengths, strict=True))
+    return replace(tiling, resident=(), steps=(_with_tile(step, choice, tile, False),))
+
+
 def has_empty_box(tiling: Tiling) -> bool:
     """Whether some tile touches nothing of an operand."""
     return bool(_with_empty_box(tiling))
@@ -194,10 +201,14 @@ def _edited(tiling: Tiling, draw: np.random.Generator) -> Tiling:
         split = [d for d in step.access.dims if d.kind == "parallel"]
         tile = step.access.sizes
         tile.update((d.name, int(min(draw.integers(1, d.size + 1, 2)))) for d in split)
-        changes = {o.arg: any(tile[n] < step.access.dim(n).size for n in o.dims) for o in step.access.operands}
-        pipelined = double and any(changes.values())
-        slots = {arg: 2 if pipelined and changed else 1 for arg, changed in changes.items()}
-        buffering = "double" if pipelined else "single"
-        order = order_dims(step.access)
-        steps.append(replace(choice, tile=tile, order=order, buffering=buffering, slots=slots))
+        steps.append(_with_tile(step, choice, tile, double))
     return replace(tiling, resident=(), steps=tuple(steps))
+
+
+def _with_tile(step: Step, choice: StepTiling, tile: Mapping[str, int], double: bool) -> StepTiling:
+    """The step's tiling with these lengths; double-buffered where that is asked for and an operand changes."""
+    changes = {o.arg: any(tile[n] < step.access.dim(n).size for n in o.dims) for o in step.access.operands}
+    pipelined = double and any(changes.values())
+    slots = {arg: 2 if pipelined and changed else 1 for arg, changed in changes.items()}
+    buffering = "double" if pipelined else "single"
+    return replace(choice, tile=dict(tile), order=order_dims(step.access), buffering=buffering, slots=slots)

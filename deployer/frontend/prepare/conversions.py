@@ -62,6 +62,11 @@ def notes_of(tensors: Iterable[Converted], values: Iterable[ValueInfoProto]) -> 
 
 
 def to_array(tensor: TensorProto) -> Array:
-    """The tensor's numbers, those of bfloat16 as float32, which numpy does not have."""
+    """The tensor's numbers, those of bfloat16 as float32, which numpy does not have.
+
+    ValueError for bytes that are no numbers of its type: a bool is 0 or 1, so others come from another place of a file.
+    """
     array = numpy_helper.to_array(tensor)
+    if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
+        raise ValueError(f"{int(array.view(np.uint8).max())} in a byte of a bool, which is 0 or 1")
     return np.asarray(array.astype(np.float32) if tensor.data_type == onnx.TensorProto.BFLOAT16 else array)

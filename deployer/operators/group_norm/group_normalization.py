@@ -12,9 +12,14 @@ from deployer.operators.group_norm.groups import along_channels, group_nodes, gr
 from deployer.operators.inputs import arrays, normal, operands
 
 
+def _groups(node: Node) -> int:
+    """Attribute `num_groups`; 0, which is refused, where it is absent."""
+    return node.attr_int("num_groups", 0)
+
+
 def _scale_of_a_group(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Version 18 has a scale and a bias per group."""
-    groups = node.attr_int("num_groups", 0)
+    groups = _groups(node)
     x = group_types(node, types, groups, groups)
     return group_nodes(node, x, groups, (node.inputs[1], node.inputs[2]), node.outputs[0])
 
@@ -33,17 +38,17 @@ class GroupNormalization(Operator):
         if node.attr_int("stash_type", 1) != 1:
             raise unsupported(node, f"stash_type is {node.attrs['stash_type']}, not float32", "stash_type 1")
         channels = (*operands(node, inputs, 1)[0].shape, 0, 0)[1]
-        return (group_types(node, inputs, node.attr_int("num_groups", 0), channels),)
+        return (group_types(node, inputs, _groups(node), channels),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The unit values times scale plus bias."""
         x, scale, bias = arrays(inputs, 3)
-        unit = group_values(node, x, node.attr_int("num_groups", 0))
+        unit = group_values(node, x, _groups(node))
         return (np.asarray(unit * along_channels(scale, x.ndim) + along_channels(bias, x.ndim), x.dtype),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Scale and bias per channel come behind the groups, unless each channel is one."""
-        x, groups = operands(node, inputs, 1)[0], node.attr_int("num_groups", 0)
+        x, groups = operands(node, inputs, 1)[0], _groups(node)
         if groups == x.shape[1]:
             return group_nodes(node, x, groups, (node.inputs[1], node.inputs[2]), node.outputs[0])
         unit, scaled, scale, bias = (f"{node.name}/{label}" for label in ("unit", "scaled", "scale", "bias"))

@@ -69,7 +69,7 @@ class Reducing(Operator):
         return (TensorType(x.dtype, tuple(shape)),)
 
     def axes(self, node: Node, x: TensorType) -> tuple[int, ...]:
-        """The axes to reduce, ascending."""
+        """The axes to reduce, counted from the front."""
         numbers = node.attr_ints("axes", ()) if "axes" in node.attrs else ()
         if not numbers:
             return () if node.attr_int("noop_with_empty_axes", 0) else tuple(range(len(x.shape)))

@@ -147,12 +147,6 @@ def split(g: GraphBuilder, x: Value, size: int | Sequence[int], dim: int = 0) ->
     return pieces(g, x, sizes, axis)
 
 
-@lowers("chunk")
-def chunk(g: GraphBuilder, x: Value, chunks: int, dim: int = 0) -> tuple[Value, ...]:
-    """So many parts of about equal size."""
-    return split(g, x, -(-x.shape[x.axis(dim)] // chunks), dim)
-
-
 @lowers("unbind", "unbind_copy")
 def unbind(g: GraphBuilder, x: Value, dim: int = 0) -> tuple[Value, ...]:
     """Each place along an axis by itself."""
