@@ -36,6 +36,14 @@ def check_scalar(node: Node, name: str, x: TensorType) -> None:
         raise unsupported(node, f"{name} is {kind}, X {x}", f"{name} in the element type of X")
 
 
+def one_number(node: Node, name: str, default: int = 0) -> int:
+    """The one integer that an attribute, or the constant input of that name, holds; UnsupportedOperator for others."""
+    numbers = node.attr_ints(name, (default,))
+    if len(numbers) != 1:
+        raise unsupported(node, f"{name!r} is {numbers[:8]}", "one number")
+    return numbers[0]
+
+
 def arrays(inputs: Sequence[Array | None], count: int) -> list[Array]:
     """The first `count` inputs; `infer` has checked that none is absent."""
     return [x for x in inputs[:count] if x is not None]

@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, one_number, operands
 
 
 @register
@@ -21,10 +21,11 @@ class Trilu(Operator):
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X."""
+        """The type of X; an error where it is no matrix, or k is not one number."""
         x = operands(node, inputs, 1)[0]
         if len(x.shape) < 2:
             raise mismatch(node, f"{x} is no matrix", inputs)
+        one_number(node, "k")
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -59,6 +60,6 @@ class Trilu(Operator):
 
 
 def _triangle(node: Node, shape: tuple[int, ...]) -> Array:
-    k = (*node.attr_ints("k", (0,)), 0)[0]
+    k = one_number(node, "k")
     ones = np.ones(shape[-2:], bool)
     return np.triu(ones, k) if node.attr_int("upper", 1) else np.tril(ones, k)

@@ -7,6 +7,7 @@ import numpy as np
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder
 from deployer.operators.cumulative.cumulative import Cumulative, cumulative_kernel
+from deployer.operators.inputs import one_number
 from deployer.operators.over_integers import over_integers
 
 
@@ -26,6 +27,6 @@ class CumSum(Cumulative):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """The sums of dY from the other end."""
         if b.needs_grad(0):
-            axis = b.constant("axis", np.array(node.attr_ints("axis", ())[0], np.int64))
+            axis = b.constant("axis", np.array(one_number(node, "axis"), np.int64))
             flags = {"exclusive": node.attr_int("exclusive", 0), "reverse": 1 - node.attr_int("reverse", 0)}
             b.emit("CumSum", (douts[0], axis), (b.grad(0),), **flags)

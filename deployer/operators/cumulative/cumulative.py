@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Operator, Sample, Work, rng, unsupported
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, one_number, operands
 from deployer.operators.lines import axis_of, line_strides, lines
 
 SCALARS = ("o", "n", "i", "exclusive", "reverse", "x_o", "x_n", "y_o", "y_n")
@@ -100,5 +100,5 @@ def _axis(node: Node, shape: Sequence[int], inputs: Sequence[TensorType | None] 
     if "axis" not in node.attrs:
         raise unsupported(node, "the axis is not constant", "a constant axis")
     if isinstance(node.attrs["axis"], tuple):
-        node = Node(node.name, node.op, node.inputs, node.outputs, {"axis": node.attr_ints("axis", ())[0]})
+        node = Node(node.name, node.op, node.inputs, node.outputs, {"axis": one_number(node, "axis")})
     return axis_of(node, shape, 0, inputs)

@@ -22,7 +22,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.inputs import arrays, normal, one_number, operands
 from deployer.operators.lines import axis_of, line_strides, lines
 from deployer.operators.over_integers import over_integers
 
@@ -133,4 +133,4 @@ def _count(node: Node) -> int:
     """K; UnsupportedOperator where it is not known."""
     if "k" not in node.attrs:
         raise unsupported(node, "K is not constant", "a constant K")
-    return node.attr_ints("k", (0,))[0]
+    return one_number(node, "k")
