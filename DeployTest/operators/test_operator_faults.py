@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 F32, I32 = "float32", "int32"
 WRONG: list[tuple[str, list[tuple[str, tuple[int, ...]]], dict[str, AttrValue], type[Exception], str]] = [
-    ("Trilu", [(F32, (3, 4))], {"k": (1, 2)}, UnsupportedOperator, "'k' is (1, 2)"),
-    ("Trilu", [(F32, (3, 4))], {"k": ()}, UnsupportedOperator, "'k' is ()"),
-    ("TopK", [(F32, (3, 4))], {"k": (1, 2)}, UnsupportedOperator, "'k' is (1, 2)"),
-    ("CumSum", [(F32, (3, 4))], {"axis": (0, 1)}, UnsupportedOperator, "'axis' is (0, 1)"),
+    ("Trilu", [(F32, (3, 4))], {"k": (1, 2)}, UnsupportedOperator, "'k' is"),
+    ("Trilu", [(F32, (3, 4))], {"k": ()}, UnsupportedOperator, "'k' is"),
+    ("TopK", [(F32, (3, 4))], {"k": (1, 2)}, UnsupportedOperator, "'k' is"),
+    ("CumSum", [(F32, (3, 4))], {"axis": (0, 1)}, UnsupportedOperator, "'axis' is"),
     ("Add", [(F32, (3,)), (F32, (4,))], {}, ShapeMismatch, "do not broadcast"),
     ("Add", [(F32, (3,)), (I32, (3,))], {}, ShapeMismatch, "dtype"),
     ("Add", [(F32, (3,))], {}, ShapeMismatch, "needs 2 inputs, has 1"),
