@@ -5,25 +5,12 @@
  * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
  * the rules of gemm_block.h. */
 #include "gemm_f32.h"
-#include "gemm_block.h"
+#define MATRICES gemm_f32_args_t
 #include "hal.h"
+#include "matrix_blocks.h"
 #include "outer_rows.h"
 #include "products_f32.h"
 #include "pulp.h"
-
-#define UNROLL _Pragma("GCC unroll 4")
-
-static inline const float *at(const float *base, uint32_t bytes) {
-    return (const float *)((uintptr_t)base + bytes);
-}
-
-static inline int scales(const gemm_f32_args_t *p) {
-    const union {
-        float value;
-        uint32_t bits;
-    } alpha = {p->alpha};
-    return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
-}
 
 static inline int finishes(const gemm_f32_args_t *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p));
@@ -60,59 +47,6 @@ static inline void finish_4(const gemm_f32_args_t *p, float s[4], const float *c
     if (p->gate) {
         s[0] = let_through(s[0], g[0]), s[1] = let_through(s[1], g[gate_n]);
         s[2] = let_through(s[2], g[2 * gate_n]), s[3] = let_through(s[3], g[3 * gate_n]);
-    }
-}
-
-/* The epilogue of four outputs whose sums lie in Y. */
-__attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y, const float *c, const float *gate) {
-    float s[4] = {y[0], y[1], y[2], y[3]};
-    finish_4(p, s, c, p->c_n, gate, 1);
-    y[0] = s[0], y[1] = s[1], y[2] = s[2], y[3] = s[3];
-}
-
-/* ---- blocks of 4 x 4 ---- */
-
-static inline void block(const gemm_f32_args_t *p, const float *a, const float *b, float *to) {
-    const float zeros[4] = {0};
-    product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
-    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
-    uint32_t left = p->k, first = p->single || p->first;
-    for (;;) {
-        float c[4][4], *y = to;
-        product.k = hal_min(left, PRODUCTS_BLOCK);
-        gemm_block(&product, goes_on ? to : zeros, goes_on ? 4 * y_m : 0, c);
-        if (first) {
-            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
-            }
-        } else {
-            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-                UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[n];
-                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
-            }
-        }
-        if (left <= PRODUCTS_BLOCK) return;
-        left -= PRODUCTS_BLOCK, first = 0;
-        product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
-        product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
-    }
-}
-
-__attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
-    const uint32_t rows = p->m / 4, columns = p->n / 4, cores = hal_core_count();
-    uint32_t b = 0, row = 0, n = hal_core_id();
-    for (;; n += cores) {
-        while (n >= columns) {
-            n -= columns;
-            if (++row == rows) row = 0, b++;
-        }
-        if (b >= p->batch) return;
-        const float *c = p->c + b * p->c_b + 4 * row * p->c_m + 4 * n * p->c_n;
-        const float *gate = p->gate + b * p->gate_b + 4 * row * p->gate_m + 4 * n;
-        float *y = p->y + b * p->y_b + 4 * row * p->y_m + 4 * n;
-        block(p, p->a + b * p->a_b + 4 * row * p->a_m, p->b + b * p->b_b + 4 * n * p->b_n, y);
-        if (finishes(p))
-            for (uint32_t m = 0; m < 4; m++, y += p->y_m, c += p->c_m, gate += p->gate_m) finish(p, y, c, gate);
     }
 }
 
@@ -324,30 +258,42 @@ static inline void outer_of(const gemm_f32_args_t *p, uint32_t form, const float
         outer(p, a, b, y);
 }
 
-/* What is not one product of a single batch. */
-__attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t form) {
-    const uint32_t tall = p->m >= 4 && p->n >= 4, row = tall ? p->m & ~3u : 0, column = p->n & ~3u;
+/* Of each batch, the rows from `row` on and, before them, the columns from `column` on. */
+static __attribute__((noinline)) void edges(const gemm_f32_args_t *p, uint32_t row, uint32_t column) {
     const float *a = p->a, *b = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;
-    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b)
-        if (form)
-            outer_of(p, form, a, b, c, y);
-        else {
-            for (uint32_t m = row; m < p->m; m++)
-                line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
-            for (uint32_t n = column; n < p->n && tall; n++)
-                line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
-        }
-    if (tall && !form) blocks(p);
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b) {
+        for (uint32_t m = row; m < p->m; m++)
+            line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
+        for (uint32_t n = column; n < p->n && row > 0; n++)
+            line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
+    }
 }
 
+/* Outer products of several batches. */
+static __attribute__((noinline)) void outers(const gemm_f32_args_t *p, uint32_t form) {
+    const float *a = p->a, *b = p->b, *c = p->c;
+    float *y = p->y;
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b)
+        outer_of(p, form, a, b, c, y);
+}
+
+/* Lines along the longer side of what is less than four outputs wide. */
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
     const uint32_t form = outer_form(p);
-    if (p->batch != 1 || (p->m != 1 && !form))
-        batches(p, form);
-    else if (form)
+    if (p->m >= 4 && p->n >= 4 && !form) {
+        matrix_blocks(p);
+        if ((p->m | p->n) & 3) edges(p, p->m & ~3u, p->n & ~3u);
+    } else if (p->batch > 1 && form) {
+        outers(p, form);
+    } else if (form) {
         outer_of(p, form, p->a, p->b, p->c, p->y);
-    else
+    } else if (p->batch == 1 && p->m == 1) {
         line(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
+    } else if (p->m > p->n) {
+        edges(p, p->m, 0);
+    } else {
+        edges(p, 0, p->n);
+    }
 }
