@@ -1,9 +1,8 @@
 /* Y = alpha * A B + beta * C on strided operands; the portable kernel defines the bits: each output sums k in blocks,
  * as products_f32.h says, and adds them to what waits in Y.
  *
- * Outer products (k = 1) and vectors times a matrix by themselves; else blocks of 4 x 4 outputs, and what is left of
- * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
- * the rules of gemm_block.h. */
+ * Outer products (k = 1) and vectors times a matrix by themselves; else matrix_blocks.h, and what is left of rows and
+ * columns as vectors. The loops here keep the rules of gemm_block.h. */
 #include "gemm_f32.h"
 #define MATRICES gemm_f32_args_t
 #include "hal.h"
@@ -72,7 +71,7 @@ typedef struct {
 } steps_t;
 
 /* s[0..3] += v times the columns w, w + w_n, .. */
-static inline void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
+static inline __attribute__((always_inline)) void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
     const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 41)
@@ -102,7 +101,7 @@ static inline void add_4(const steps_t *step, uint32_t k, const float *v, const 
 }
 
 /* s[0..1] += v times the columns w0 and w1. */
-static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
+static inline __attribute__((always_inline)) void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
                          float s[2]) {
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 23)
