@@ -11,6 +11,9 @@
 #include "products_f32.h"
 #include "pulp.h"
 
+/* Functions that begin with a line of the instruction cache: cold code is fetched line by line, 20 cycles each. */
+#define FROM_LINE __attribute__((noinline, aligned(16)))
+
 static inline int finishes(const gemm_f32_args_t *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p));
 }
@@ -34,7 +37,7 @@ static inline float activated(const gemm_f32_args_t *p, float sum, const float *
 }
 
 /* What is fused to four complete sums, where c and gate have them c_n and gate_n apart. */
-static inline void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
+static FROM_LINE void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
                             uint32_t gate_n) {
     const float alpha = p->alpha, beta = p->beta;
     s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
@@ -71,7 +74,7 @@ typedef struct {
 } steps_t;
 
 /* s[0..3] += v times the columns w, w + w_n, .. */
-static inline __attribute__((always_inline)) void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
+static FROM_LINE void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
     const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 41)
@@ -101,7 +104,7 @@ static inline __attribute__((always_inline)) void add_4(const steps_t *step, uin
 }
 
 /* s[0..1] += v times the columns w0 and w1. */
-static inline __attribute__((always_inline)) void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
+static inline void add_2(const steps_t *step, uint32_t k, const float *v, const float *w0, const float *w1,
                          float s[2]) {
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 23)
@@ -189,7 +192,7 @@ __attribute__((noinline)) static void long_line(const gemm_f32_args_t *p, const 
     line_of(1, p, v, w, c, gate, y, count, down);
 }
 
-__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
+static FROM_LINE void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
                                            const float *gate, float *y, uint32_t count, uint32_t down) {
     if (p->k > PRODUCTS_BLOCK)
         long_line(p, v, w, c, gate, y, count, down);
@@ -201,7 +204,7 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
 
 /* Strips of eight columns and what is left of them: every core takes some rows of each, or, where they can be dealt out
  * evenly or there are too few rows, whole strips. */
-__attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static FROM_LINE void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 3, b_n = 4 * p->b_n, m = p->m;
     uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n;
     if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
@@ -278,7 +281,7 @@ static __attribute__((noinline)) void outers(const gemm_f32_args_t *p, uint32_t 
 }
 
 /* Lines along the longer side of what is less than four outputs wide. */
-void gemm_f32(const void *args) {
+FROM_LINE void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
     const uint32_t form = outer_form(p);
     if (p->m >= 4 && p->n >= 4 && !form) {
