@@ -47,9 +47,13 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((2, 5, 9, 10), (9, 5, 2, 2), {"strides": (2, 2), "pads": (0, 1, 1, 0)}),
     ((1, 6, 8, 8), (11, 6, 4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
     ((1, 4, 9, 9), (8, 4, 3, 3), {"pads": (2, 2, 2, 2), "dilations": (2, 2)}),
-    ((1, 8, 25, 5), (16, 8, 1, 1), {}),
-    ((3, 12, 3, 3), (20, 12, 1, 1), {}),
-    ((1, 6, 5, 7), (13, 6, 1, 1), {}),
+    *(
+        ((n, c, h, w), (m, c, 1, 1), {})
+        for n, c, h, w, m in (
+            *((1, 8, 25, 5, 16), (3, 12, 3, 3, 20), (1, 6, 5, 7, 13), (1, 300, 3, 4, 6), (2, 8, 17, 11, 8)),
+            *((1, 8, 2, 310, 8), (2, 148, 2, 6, 8), (1, 8, 4, 6, 148)),
+        )
+    ),
     ((1, 4, 5, 6), (8, 4, 1, 1), {"pads": (1, 0, 2, 1)}),
     ((1, 16, 8, 10), (12, 16, 1, 1), {"strides": (2, 2)}),
     ((1, 8, 7, 9), (8, 8, 1, 1), {"strides": (3, 1)}),
@@ -64,15 +68,12 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 37, 6, 7), (9, 37, 3, 3), {"pads": (1, 1, 1, 1)}),
     ((1, 9, 6, 7), (75, 9, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
     ((1, 3, 14, 13), (5, 3, 13, 12), {"pads": (2, 0, 6, 1)}),
-    ((1, 300, 3, 4), (6, 300, 1, 1), {}),
     ((1, 8, 9, 9), (150, 8, 1, 1), {"strides": (2, 2)}),
     ((2, 4, 21, 13), (6, 4, 3, 3), {"pads": (12, 1, 1, 1)}),
-    ((2, 8, 17, 11), (8, 8, 1, 1), {}),
     ((1, 8, 33, 23), (12, 8, 1, 1), {"strides": (2, 2)}),
     ((2, 6, 21, 11), (6, 1, 3, 3), {"group": 6, "pads": (15, 1, 1, 1)}),
     ((1, 6, 2, 150), (6, 1, 3, 3), {"group": 6, "pads": (1, 1, 1, 1)}),
     ((2, 2, 3, 200), (5, 2, 2, 3), {"pads": (1, 150, 0, 2)}),
-    ((1, 8, 2, 310), (8, 8, 1, 1), {}),
     ((1, 1, 300), (1, 1, 3), {"pads": (1, 1)}),
     *(
         ((1, c, h, w), (c, 1, 3, 3), {"group": c, "pads": (1, 1, 1, 1)})
@@ -126,7 +127,9 @@ def _tile_jobs() -> Iterator[KernelJob]:
     """Every sample in one tile, in halves, and in tiles of three elements per dim that can be split, where they fit."""
     for step in _steps():
         for cut in (1, 2, 0):
-            sizes = lawful(step.access, {d.name: _piece(d.size, cut) for d in step.access.dims})
+            sizes = lawful(
+                step.access, {d.name: -(-d.size // cut) if cut else min(3, d.size) for d in step.access.dims}
+            )
             boxes = list(tiles(step.access, sizes, order_dims(step.access)))
             selection = boxes if len(boxes) <= TILES else [*boxes[: TILES - 1], boxes[-1]]
             for number, tile in enumerate(selection):
@@ -134,10 +137,6 @@ def _tile_jobs() -> Iterator[KernelJob]:
                 job = measure.kernel_job(label, step.node, step.types, step.values, tile, step.flag)
                 if measure.fits(TARGET, job):
                     yield job
-
-
-def _piece(size: int, cut: int) -> int:
-    return -(-size // cut) if cut else min(3, size)
 
 
 def _flat_jobs() -> Iterator[KernelJob]:

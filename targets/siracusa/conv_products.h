@@ -43,16 +43,15 @@ INLINE uint32_t products_of(const conv_t *v, const rectangle_t *r, uint32_t from
         for (uint32_t row = r->rows; row > 0; row--, x += r->x_row, y += r->y_row) {
             for (; turn < end; turn += cores) {
                 float sums[4][4], c[4][4], *at = y + 4 * turn * y_n;
-                uint32_t sums_m = 0;
+                const float *before = 0;
                 product.b = x + (int32_t)(4 * turn) * r->x_column;
-                UNROLL for (uint32_t p = 0; p < 4; p++) sums[0][p] = 0.0f;
                 if (SELDOM(goes_on)) {
                     for (uint32_t m = 0; m < 4; m++) {
                         UNROLL for (uint32_t p = 0; p < 4; p++) sums[m][p] = at[m * y_m + p * y_n];
                     }
-                    sums_m = 16;
+                    before = sums[0];
                 }
-                gemm_block(&product, sums[0], sums_m, c);
+                gemm_block(&product, before, sizeof(sums[0]), c);
                 if (SELDOM(!fresh)) {
                     UNROLL for (uint32_t m = 0; m < 4; m++) {
                         UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += at[m * y_m + p * y_n];

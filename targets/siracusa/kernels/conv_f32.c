@@ -3,6 +3,7 @@
 #include "conv_f32.h"
 #define CONV_APART 1
 #include "conv.h"
+#include "conv_matrix.h"
 
 static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
                              uint32_t length) {
@@ -26,6 +27,19 @@ void conv_f32(const void *args) {
         strips(&v);
         return;
     }
+    const int one_tap = p->kh * p->kw * p->sh * p->sw == 1 && p->x_rows == p->oh && p->x_cols == p->ow &&
+                        p->x_h == p->ow && p->y_h == p->ow;
+    if (one_tap && is_matrix(p->n, p->g, p->m, p->oh * p->ow)) {
+        const matrices_t v = {
+            .a = p->w, .b = p->x, .c = p->b, .gate = 0, .y = p->y, .batch = p->n * p->g, .m = p->m, .n = p->oh * p->ow,
+            .k = p->c, .a_b = p->g > 1 ? p->w_g : 0, .a_m = p->w_m, .a_k = p->w_c, .b_b = p->g > 1 ? p->x_g : p->x_n,
+            .b_k = p->x_c, .b_n = 1, .c_b = p->g > 1 ? p->b_g : 0, .c_m = 1, .c_n = 0, .y_b = p->g > 1 ? p->y_g : p->y_n,
+            .y_m = p->y_m, .gate_b = 0, .gate_m = 0, .relu = p->relu, .first = p->first, .last = p->last,
+            .single = p->single, .alpha = LITERAL_F32(1.0f), .beta = LITERAL_F32(1.0f),
+        };
+        matrix_blocks(&v);
+        return;
+    }
     const conv_t v = {
         .x = p->x, .w = p->w, .b = p->last ? p->b : 0, .y = p->y, .n = p->n, .g = p->g, .m = p->m, .c = p->c,
         .first = p->first, .single = p->single, .relu = p->last && p->relu,
@@ -33,8 +47,7 @@ void conv_f32(const void *args) {
         .w_g = p->w_g, .w_m = p->w_m, .w_c = p->w_c, .w_h = p->kw, .b_g = p->b_g, .y_n = p->y_n, .y_g = p->y_g,
         .y_m = p->y_m, .y_h = p->y_h, .gate = 0, .gate_n = 0, .gate_g = 0, .gate_m = 0, .gate_h = 0, .gate_alike = 0,
     };
-    if (p->kh * p->kw * p->sh * p->sw == 1 && p->x_rows == p->oh && p->x_cols == p->ow && p->x_h == p->ow &&
-        p->y_h == p->ow) {
+    if (one_tap) {
         one_row(&v, p->oh * p->ow);
         return;
     }

@@ -285,21 +285,20 @@ INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, cons
                         const uint32_t adds, float *dw) {
     const uint32_t dw_m = p->dw_m, dw_c = p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
     float sums[4][4], s[4][4];
-    uint32_t sums_m = 0;
-    UNROLL for (uint32_t c = 0; c < 4; c++) sums[0][c] = 0.0f;
+    const float *before = 0;
     if (__builtin_expect(goes_on, 0)) {
         for (uint32_t m = 0; m < 4; m++) {
             UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = dw[m * dw_m + c * dw_c];
         }
-        sums_m = 16;
+        before = sums[0];
     }
     for (;; product->a += dy_h, product->b += x_h) {
-        gemm_block(product, sums[0], sums_m, s);
+        gemm_block(product, before, sizeof(sums[0]), s);
         if (--rows == 0) break;
         UNROLL for (uint32_t m = 0; m < 4; m++) {
             UNROLL for (uint32_t c = 0; c < 4; c++) sums[m][c] = s[m][c];
         }
-        sums_m = 16;
+        before = sums[0];
     }
     UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
         UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] = adds ? s[m][c] + dw[c * dw_c] : s[m][c];

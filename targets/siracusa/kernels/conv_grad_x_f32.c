@@ -5,6 +5,7 @@
 #include "conv_grad_x_f32.h"
 #define CONV_APART (-1)
 #include "conv.h"
+#include "conv_matrix.h"
 
 /* Inputs phase, phase + stride, .. of an axis; input 0 lies at `at` among the windows' first taps. */
 static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32_t stride, uint32_t taps,
@@ -41,6 +42,21 @@ void conv_grad_x_f32(const void *args) {
         strips(&v);
         return;
     }
+    const int one_tap = p->kh * p->kw * p->sh * p->sw == 1 && p->dy_rows == p->ih && p->dy_cols == p->iw &&
+                        p->dy_h == p->iw && p->dx_h == p->iw;
+    if (one_tap && (!p->gate || p->gate_h == p->iw || p->ih == 1) && is_matrix(p->n, p->g, p->c, p->ih * p->iw)) {
+        const uint32_t grouped = p->g > 1;
+        const matrices_t v = {
+            .a = p->w, .b = p->dy, .c = 0, .gate = p->gate, .y = p->dx, .batch = p->n * p->g, .m = p->c,
+            .n = p->ih * p->iw, .k = p->m, .a_b = grouped ? p->w_g : 0, .a_m = p->w_c, .a_k = p->w_m,
+            .b_b = grouped ? p->dy_g : p->dy_n, .b_k = p->dy_m, .b_n = 1, .c_b = 0, .c_m = 0, .c_n = 0,
+            .y_b = grouped ? p->dx_g : p->dx_n, .y_m = p->dx_c, .gate_b = grouped ? p->gate_g : p->gate_n,
+            .gate_m = p->gate_c, .relu = 0, .first = p->first, .last = p->last, .single = p->single,
+            .alpha = LITERAL_F32(1.0f), .beta = LITERAL_F32(1.0f),
+        };
+        matrix_blocks(&v);
+        return;
+    }
     const conv_t v = {
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
         .single = p->single,
@@ -51,8 +67,7 @@ void conv_grad_x_f32(const void *args) {
         .gate_h = p->gate_h,
         .gate_alike = gate_alike,
     };
-    if (p->kh * p->kw * p->sh * p->sw == 1 && p->dy_rows == p->ih && p->dy_cols == p->iw && p->dy_h == p->iw &&
-        p->dx_h == p->iw) {
+    if (one_tap) {
         one_row(&v, p->ih * p->iw);
         return;
     }

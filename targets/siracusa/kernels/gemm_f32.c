@@ -1,29 +1,18 @@
 /* Y = alpha * A B + beta * C on strided operands; the portable kernel defines the bits: each output sums k in blocks,
  * as products_f32.h says, and adds them to what waits in Y.
  *
- * Outer products (k = 1) and vectors times a matrix by themselves; else blocks of 4 x 4 outputs, and what is left of
- * the rows and columns as vectors. Cores take turns at blocks, so that nothing has to be divided. The loops here keep
- * the rules of gemm_block.h. */
+ * Outer products (k = 1) and vectors times a matrix by themselves; else matrix_blocks.h, and what is left of rows and
+ * columns as vectors. The loops here keep the rules of gemm_block.h. */
 #include "gemm_f32.h"
-#include "gemm_block.h"
+#define MATRICES gemm_f32_args_t
 #include "hal.h"
+#include "matrix_blocks.h"
 #include "outer_rows.h"
 #include "products_f32.h"
 #include "pulp.h"
 
-#define UNROLL _Pragma("GCC unroll 4")
-
-static inline const float *at(const float *base, uint32_t bytes) {
-    return (const float *)((uintptr_t)base + bytes);
-}
-
-static inline int scales(const gemm_f32_args_t *p) {
-    const union {
-        float value;
-        uint32_t bits;
-    } alpha = {p->alpha};
-    return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
-}
+/* Functions that begin with a line of the instruction cache: cold code is fetched line by line, 20 cycles each. */
+#define FROM_LINE __attribute__((noinline, aligned(16)))
 
 static inline int finishes(const gemm_f32_args_t *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p));
@@ -48,7 +37,7 @@ static inline float activated(const gemm_f32_args_t *p, float sum, const float *
 }
 
 /* What is fused to four complete sums, where c and gate have them c_n and gate_n apart. */
-static inline void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
+static FROM_LINE void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
                             uint32_t gate_n) {
     const float alpha = p->alpha, beta = p->beta;
     s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
@@ -60,59 +49,6 @@ static inline void finish_4(const gemm_f32_args_t *p, float s[4], const float *c
     if (p->gate) {
         s[0] = let_through(s[0], g[0]), s[1] = let_through(s[1], g[gate_n]);
         s[2] = let_through(s[2], g[2 * gate_n]), s[3] = let_through(s[3], g[3 * gate_n]);
-    }
-}
-
-/* The epilogue of four outputs whose sums lie in Y. */
-__attribute__((noinline)) static void finish(const gemm_f32_args_t *p, float *y, const float *c, const float *gate) {
-    float s[4] = {y[0], y[1], y[2], y[3]};
-    finish_4(p, s, c, p->c_n, gate, 1);
-    y[0] = s[0], y[1] = s[1], y[2] = s[2], y[3] = s[3];
-}
-
-/* ---- blocks of 4 x 4 ---- */
-
-static inline void block(const gemm_f32_args_t *p, const float *a, const float *b, float *to) {
-    const float zeros[4] = {0};
-    product_t product = {a, b, 4 * p->a_m, 4 * p->a_k, 4 * p->b_k, 4 * p->b_n, p->k};
-    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
-    uint32_t left = p->k, first = p->single || p->first;
-    for (;;) {
-        float c[4][4], *y = to;
-        product.k = hal_min(left, PRODUCTS_BLOCK);
-        gemm_block(&product, goes_on ? to : zeros, goes_on ? 4 * y_m : 0, c);
-        if (first) {
-            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
-            }
-        } else {
-            UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
-                UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[n];
-                UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
-            }
-        }
-        if (left <= PRODUCTS_BLOCK) return;
-        left -= PRODUCTS_BLOCK, first = 0;
-        product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
-        product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
-    }
-}
-
-__attribute__((noinline)) static void blocks(const gemm_f32_args_t *p) {
-    const uint32_t rows = p->m / 4, columns = p->n / 4, cores = hal_core_count();
-    uint32_t b = 0, row = 0, n = hal_core_id();
-    for (;; n += cores) {
-        while (n >= columns) {
-            n -= columns;
-            if (++row == rows) row = 0, b++;
-        }
-        if (b >= p->batch) return;
-        const float *c = p->c + b * p->c_b + 4 * row * p->c_m + 4 * n * p->c_n;
-        const float *gate = p->gate + b * p->gate_b + 4 * row * p->gate_m + 4 * n;
-        float *y = p->y + b * p->y_b + 4 * row * p->y_m + 4 * n;
-        block(p, p->a + b * p->a_b + 4 * row * p->a_m, p->b + b * p->b_b + 4 * n * p->b_n, y);
-        if (finishes(p))
-            for (uint32_t m = 0; m < 4; m++, y += p->y_m, c += p->c_m, gate += p->gate_m) finish(p, y, c, gate);
     }
 }
 
@@ -138,7 +74,7 @@ typedef struct {
 } steps_t;
 
 /* s[0..3] += v times the columns w, w + w_n, .. */
-static inline void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
+static FROM_LINE void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
     const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 41)
@@ -256,7 +192,7 @@ __attribute__((noinline)) static void long_line(const gemm_f32_args_t *p, const 
     line_of(1, p, v, w, c, gate, y, count, down);
 }
 
-__attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
+static FROM_LINE void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
                                            const float *gate, float *y, uint32_t count, uint32_t down) {
     if (p->k > PRODUCTS_BLOCK)
         long_line(p, v, w, c, gate, y, count, down);
@@ -268,7 +204,7 @@ __attribute__((noinline)) static void line(const gemm_f32_args_t *p, const float
 
 /* Strips of eight columns and what is left of them: every core takes some rows of each, or, where they can be dealt out
  * evenly or there are too few rows, whole strips. */
-__attribute__((noinline)) static void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static FROM_LINE void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 3, b_n = 4 * p->b_n, m = p->m;
     uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n;
     if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
@@ -324,30 +260,42 @@ static inline void outer_of(const gemm_f32_args_t *p, uint32_t form, const float
         outer(p, a, b, y);
 }
 
-/* What is not one product of a single batch. */
-__attribute__((noinline)) static void batches(const gemm_f32_args_t *p, uint32_t form) {
-    const uint32_t tall = p->m >= 4 && p->n >= 4, row = tall ? p->m & ~3u : 0, column = p->n & ~3u;
+/* Of each batch, the rows from `row` on and, before them, the columns from `column` on. */
+static __attribute__((noinline)) void edges(const gemm_f32_args_t *p, uint32_t row, uint32_t column) {
     const float *a = p->a, *b = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;
-    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b)
-        if (form)
-            outer_of(p, form, a, b, c, y);
-        else {
-            for (uint32_t m = row; m < p->m; m++)
-                line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
-            for (uint32_t n = column; n < p->n && tall; n++)
-                line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
-        }
-    if (tall && !form) blocks(p);
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, gate += p->gate_b, y += p->y_b) {
+        for (uint32_t m = row; m < p->m; m++)
+            line(p, a + m * p->a_m, b, c + m * p->c_m, gate + m * p->gate_m, y + m * p->y_m, p->n, 0);
+        for (uint32_t n = column; n < p->n && row > 0; n++)
+            line(p, b + n * p->b_n, a, c + n * p->c_n, gate + n, y + n, row, 1);
+    }
 }
 
-void gemm_f32(const void *args) {
+/* Outer products of several batches. */
+static __attribute__((noinline)) void outers(const gemm_f32_args_t *p, uint32_t form) {
+    const float *a = p->a, *b = p->b, *c = p->c;
+    float *y = p->y;
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b)
+        outer_of(p, form, a, b, c, y);
+}
+
+/* Lines along the longer side of what is less than four outputs wide. */
+FROM_LINE void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
     const uint32_t form = outer_form(p);
-    if (p->batch != 1 || (p->m != 1 && !form))
-        batches(p, form);
-    else if (form)
+    if (p->m >= 4 && p->n >= 4 && !form) {
+        matrix_blocks(p);
+        if ((p->m | p->n) & 3) edges(p, p->m & ~3u, p->n & ~3u);
+    } else if (p->batch > 1 && form) {
+        outers(p, form);
+    } else if (form) {
         outer_of(p, form, p->a, p->b, p->c, p->y);
-    else
+    } else if (p->batch == 1 && p->m == 1) {
         line(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
+    } else if (p->m > p->n) {
+        edges(p, p->m, 0);
+    } else {
+        edges(p, 0, p->n);
+    }
 }

@@ -1,0 +1,140 @@
+/* Y = alpha * A B + beta * C by blocks of 4 x 4 outputs, where rows and columns are multiples of four; then Relu or a
+ * gate. Each output sums k in blocks, as products_f32.h says, and adds them to what waits in Y.
+ *
+ * Before it is included, MATRICES names a structure with the members of a Gemm's arguments: pointers a, b, c, gate (null
+ * where there is none) and y; batch, m, n, k; strides a_b, a_m, a_k, b_b, b_k, b_n, c_b, c_m, c_n, y_b, y_m, gate_b and
+ * gate_m; relu, first, last, single, alpha and beta. */
+#ifndef MATRIX_BLOCKS_H
+#define MATRIX_BLOCKS_H
+
+#include "gemm_block.h"
+#include "hal.h"
+#include "products_f32.h"
+#include "pulp.h"
+
+#define UNROLL _Pragma("GCC unroll 4")
+
+static inline const float *at(const float *base, uint32_t bytes) {
+    return (const float *)((uintptr_t)base + bytes);
+}
+
+static inline int scales(const MATRICES *p) {
+    const union {
+        float value;
+        uint32_t bits;
+    } alpha = {p->alpha};
+    return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
+}
+
+#define SELDOM(condition) __builtin_expect(condition, 0)
+
+static inline __attribute__((always_inline)) void add_rows(float c[4][4], const float *y, uint32_t y_m) {
+    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+        UNROLL for (uint32_t n = 0; n < 4; n++) c[m][n] += y[n];
+    }
+}
+
+static inline __attribute__((always_inline)) void put_rows(float c[4][4], float *y, uint32_t y_m) {
+    UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
+        UNROLL for (uint32_t n = 0; n < 4; n++) y[n] = c[m][n];
+    }
+}
+
+/* alpha times complete sums, and beta times C to them, in the registers that hold them. */
+#define TIMES(s) "fmul.s %[" #s "], %[" #s "], %[alpha]\n"
+#define ROW_OF(s, m) [s0] "+f"(s[m][0]), [s1] "+f"(s[m][1]), [s2] "+f"(s[m][2]), [s3] "+f"(s[m][3])
+static inline __attribute__((always_inline)) void scale_rows(const MATRICES *p, float s[4][4], const float *c) {
+    if (scales(p)) {
+        const float alpha = p->alpha;
+        UNROLL for (uint32_t m = 0; m < 4; m++)
+            __asm__(TIMES(s0) TIMES(s1) TIMES(s2) TIMES(s3) : ROW_OF(s, m) : [alpha] "f"(alpha));
+    }
+    if (p->c) {
+        const float beta = p->beta;
+        const uint32_t c_n = 4 * p->c_n, c_m = 4 * p->c_m - 3 * c_n;
+        UNROLL for (uint32_t m = 0; m < 4; m++)
+            __asm__ volatile(FLW("ft0", "%[c]", 0) ADD("%[c]", "%[c_n]") FLW("ft1", "%[c]", 0) ADD("%[c]", "%[c_n]")
+                             FLW("ft2", "%[c]", 0) ADD("%[c]", "%[c_n]") FLW("ft3", "%[c]", 0) FMA("%[s0]", "%[beta]", "ft0")
+                             FMA("%[s1]", "%[beta]", "ft1") ADD("%[c]", "%[c_m]") FMA("%[s2]", "%[beta]", "ft2")
+                             FMA("%[s3]", "%[beta]", "ft3")
+                             : ROW_OF(s, m), [c] "+&r"(c) : [beta] "f"(beta), [c_n] "r"(c_n), [c_m] "r"(c_m)
+                             : "ft0", "ft1", "ft2", "ft3", "memory");
+    }
+}
+
+/* Relu, or a gate, on 4 x 4 outputs that lie in Y: what is not let through is zero, by a mask of all bits. */
+#define MASKS(mask) mask("t4", "ft0") mask("t5", "ft1") mask("t6", "ft2") mask("a7", "ft3")
+#define MASK_POSITIVE(to, from) "fle.s " to ", " from ", fa0\n" "addi " to ", " to ", -1\n"
+#define MASK_OPEN(to, from) "flt.s " to ", fa0, " from "\n" "neg " to ", " to "\n"
+#define ACTIVATE(mask, by, by_m, y, y_m)                                                                              \
+    __asm__ volatile("fmv.w.x fa0, zero\n" LOOP("%[rows]", 26)                                                        \
+                     FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) FLW("ft2", "%[x]", 8) FLW("ft3", "%[x]", 12)         \
+                     "lw t0, 0(%[to])\n lw t1, 4(%[to])\n lw t2, 8(%[to])\n lw t3, 12(%[to])\n" MASKS(mask)            \
+                     "and t0, t0, t4\n and t1, t1, t5\n and t2, t2, t6\n and t3, t3, a7\n" ADD("%[x]", "%[x_m]")      \
+                     "sw t0, 0(%[to])\n sw t1, 4(%[to])\n sw t2, 8(%[to])\n sw t3, 12(%[to])\n" ADD("%[to]", "%[to_m]") \
+                     LOOP_END(26)                                                                                     \
+                     : [x] "+&r"(by), [to] "+&r"(y) : [rows] "r"(4), [x_m] "r"(4 * (by_m)), [to_m] "r"(4 * (y_m))      \
+                     : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS)
+static __attribute__((noinline)) void activate_rows(const MATRICES *p, float *y, const float *gate) {
+    float *rectified = y;
+    const float *sums = y;
+    if (p->relu) ACTIVATE(MASK_POSITIVE, sums, p->y_m, rectified, p->y_m);
+    if (p->gate) ACTIVATE(MASK_OPEN, gate, p->gate_m, y, p->y_m);
+}
+
+/* To Y, what sums of several blocks of products have but the last: `count` of them. */
+static __attribute__((noinline)) void long_block(const MATRICES *p, const float *a, const float *b, float *y,
+                                                 uint32_t count) {
+    const product_t step = {.a_m = 4 * p->a_m, .a_k = 4 * p->a_k, .b_k = 4 * p->b_k, .b_n = 4 * p->b_n};
+    const uint32_t y_m = p->y_m;
+    for (uint32_t adds = !p->first; count > 0; count -= PRODUCTS_BLOCK, adds = 1) {
+        const product_t product = {a, b, step.a_m, step.a_k, step.b_k, step.b_n, PRODUCTS_BLOCK};
+        float s[4][4];
+        gemm_block(&product, 0, 0, s);
+        if (adds) add_rows(s, y, y_m);
+        put_rows(s, y, y_m);
+        a = at(a, PRODUCTS_BLOCK * step.a_k), b = at(b, PRODUCTS_BLOCK * step.b_k);
+    }
+}
+
+/* Every core has as many blocks one after the other as any: along a row of blocks, then along the next one, of the next
+ * batch at last. */
+static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
+    const uint32_t rows = p->m >> 2, columns = p->n >> 2, all = p->batch * rows * columns;
+    const uint32_t each = turns_of(all, hal_core_count());
+    uint32_t n = hal_core_id() * each, m = 0, batch = 0;
+    if (n >= all) return;
+    uint32_t count = hal_min(each, all - n);
+    if (n >= columns) m = n / columns, n -= m * columns;
+    if (m >= rows) batch = m / rows, m -= batch * rows;
+    product_t product = {.a_m = 4 * p->a_m, .a_k = 4 * p->a_k, .b_k = 4 * p->b_k, .b_n = 4 * p->b_n, .k = p->k};
+    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
+    uint32_t adds = !p->single && !p->first, before = 0;
+    if (SELDOM(product.k > PRODUCTS_BLOCK)) {
+        before = (product.k - 1) / PRODUCTS_BLOCK * PRODUCTS_BLOCK;
+        product.k -= before, adds = 1;
+    }
+    for (;;) {
+        const float *c = p->c + batch * p->c_b + 4 * m * p->c_m + 4 * n * p->c_n;
+        float *y = p->y + batch * p->y_b + 4 * m * p->y_m + 4 * n;
+        product.a = at(p->a + batch * p->a_b + 4 * m * p->a_m, before * product.a_k);
+        product.b = at(p->b + batch * p->b_b, 4 * n * product.b_n + before * product.b_k);
+        do {
+            float s[4][4];
+            if (SELDOM(before))
+                long_block(p, at(product.a, 0 - before * product.a_k), at(product.b, 0 - before * product.b_k), y, before);
+            gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
+            if (SELDOM(adds)) add_rows(s, y, y_m);
+            if (p->last) scale_rows(p, s, c);
+            put_rows(s, y, y_m);
+            if (SELDOM(p->relu || p->gate) && p->last)
+                activate_rows(p, y, p->gate + batch * p->gate_b + 4 * m * p->gate_m + 4 * n);
+            if (--count == 0) return;
+            product.b = at(product.b, 4 * product.b_n), c += 4 * p->c_n, y += 4;
+        } while (++n < columns);
+        n = 0;
+        if (++m == rows) m = 0, batch++;
+    }
+}
+
+#endif
