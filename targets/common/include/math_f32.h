@@ -155,32 +155,41 @@ static inline float softplusf_f32(float x) {
     return x > 0.0f ? x + rest : rest;
 }
 
+/* The constants of erf below 1, and from there on. */
+typedef struct {
+    float p0, p1, p2, p3, p4, p5, p6;
+} erf_terms_t;
+
+static inline erf_terms_t erf_near_terms_f32(void) {
+    return (erf_terms_t){
+        LITERAL_F32(0x1.06eba8p-3f), LITERAL_F32(-0x1.81273ep-2f), LITERAL_F32(0x1.ce2cf8p-4f), LITERAL_F32(-0x1.b7f90ep-6f),
+        LITERAL_F32(0x1.5405b8p-8f), LITERAL_F32(-0x1.a3f724p-11f), LITERAL_F32(0x1.496a8ap-14f),
+    };
+}
+
+static inline erf_terms_t erf_far_terms_f32(void) {
+    return (erf_terms_t){
+        LITERAL_F32(0x1.661c02p-12f), LITERAL_F32(0x1.2088ecp+0f), LITERAL_F32(0x1.46baeap-1f), LITERAL_F32(0x1.a6534ap-4f),
+        LITERAL_F32(-0x1.65cb84p-6f), LITERAL_F32(0x1.825b12p-9f), LITERAL_F32(-0x1.86ddaep-13f),
+    };
+}
+
+/* Their polynomial. */
+static inline float erf_sum_f32(float x, erf_terms_t t) {
+    float p = __builtin_fmaf(t.p6, x, t.p5);
+    p = __builtin_fmaf(p, x, t.p4);
+    p = __builtin_fmaf(p, x, t.p3);
+    p = __builtin_fmaf(p, x, t.p2);
+    p = __builtin_fmaf(p, x, t.p1);
+    return __builtin_fmaf(p, x, t.p0);
+}
+
 /* x + x P(x^2) below 1; 1 - exp(-Q(x)) from there on, where the error of the exponential is damped by erfc. */
 static inline float erff_f32(float x) {
     if (x != x) return x;
     const float a = __builtin_fabsf(x);
-    if (a < 1.0f) {
-        const float x2 = x * x;
-        float p = 0x1.496a8ap-14f;
-        p = __builtin_fmaf(p, x2, -0x1.a3f724p-11f);
-        p = __builtin_fmaf(p, x2, 0x1.5405b8p-8f);
-        p = __builtin_fmaf(p, x2, -0x1.b7f90ep-6f);
-        p = __builtin_fmaf(p, x2, 0x1.ce2cf8p-4f);
-        p = __builtin_fmaf(p, x2, -0x1.81273ep-2f);
-        p = __builtin_fmaf(p, x2, 0x1.06eba8p-3f);
-        return __builtin_fmaf(x, p, x);
-    }
-    float y = 1.0f;
-    if (a < 4.0f) {
-        float q = -0x1.86ddaep-13f;
-        q = __builtin_fmaf(q, a, 0x1.825b12p-9f);
-        q = __builtin_fmaf(q, a, -0x1.65cb84p-6f);
-        q = __builtin_fmaf(q, a, 0x1.a6534ap-4f);
-        q = __builtin_fmaf(q, a, 0x1.46baeap-1f);
-        q = __builtin_fmaf(q, a, 0x1.2088ecp+0f);
-        q = __builtin_fmaf(q, a, 0x1.661c02p-12f);
-        y = 1.0f - expf_f32(-q);
-    }
+    if (a < 1.0f) return __builtin_fmaf(x, erf_sum_f32(x * x, erf_near_terms_f32()), x);
+    const float y = a < 4.0f ? 1.0f - expf_f32(-erf_sum_f32(a, erf_far_terms_f32())) : 1.0f;
     return __builtin_copysignf(y, x);
 }
 
