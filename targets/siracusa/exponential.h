@@ -24,11 +24,11 @@ static inline erf_constants_t erf_constants(void) {
     return (erf_constants_t){exp_terms_f32(), erf_near_terms_f32(), erf_far_terms_f32()};
 }
 
-/* erf(x). NaN is neither below 1 nor below 4 by its bits, which would make it 1, so it goes on as it is. */
+/* erf(x), compared by its bits; 1 for NaN, which is a factor besides where this is used. */
 static inline float erf_of(float x, erf_constants_t k) {
     const uint32_t bits = bits_in_core(x), size = bits & 0x7fffffffu;
     if (size < 0x3f800000u) return __builtin_fmaf(x, erf_sum_f32(x * x, k.near), x);
-    if (__builtin_expect(size >= 0x40800000u, 0)) return size > 0x7f800000u ? x : __builtin_copysignf(k.exp.one, x);
+    if (__builtin_expect(size >= 0x40800000u, 0)) return __builtin_copysignf(k.exp.one, x);
     return __builtin_copysignf(k.exp.one - exp_normal(-erf_sum_f32(__builtin_fabsf(x), k.far), k.exp), x);
 }
 
