@@ -7,13 +7,15 @@
 
 #define EXP_LOWEST LITERAL_F32(-87.0f)
 
-/* e^x for x from EXP_LOWEST to 88, a normal number. With n = round(x / ln 2) in the low bits of `shifted`, 2^n e^r is exact: n is
- * added to the exponent of e^r. */
-static inline float exp_normal(float x, exp_terms_t t) {
+/* The bits of e^x for x from EXP_LOWEST to 88, a normal number. With n = round(x / ln 2) in the low bits of `shifted`, 2^n e^r
+ * is exact: n is added to the exponent of e^r. */
+static inline uint32_t exp_bits(float x, exp_terms_t t) {
     const float shifted = __builtin_fmaf(x, t.log2_e, t.shifter);
     const float y = t.one + exp_growth_f32(exp_rest_f32(x, shifted - t.shifter, t), t);
-    return float_in_fpu(bits_in_core(y) + (bits_in_core(shifted) << 23));
+    return bits_in_core(y) + (bits_in_core(shifted) << 23);
 }
+
+static inline float exp_normal(float x, exp_terms_t t) { return float_in_fpu(exp_bits(x, t)); }
 
 typedef struct {
     exp_terms_t exp;

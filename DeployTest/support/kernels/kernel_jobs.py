@@ -132,10 +132,10 @@ def row_jobs() -> Iterator[KernelJob]:
     """Softmax on rows of one block and of several: all powers normal, subnormal or 0 ones, infinities, NaN in any place;
     and layer normalization on rows and columns of every remainder.
     """
-    masked = np.array([-np.inf, 0.0, -1e9, -0.0, -87.0, -87.5, -103.0], np.float32)
+    masked = np.array([-103.0, 0.0, -0.0, -87.0, -87.5, -104.5, -np.inf, -1e9], np.float32)
     for rows, columns in ((3, 1), (5, 7), (9, 33), (12, 150)):
         x = 4 * normal(rows, rows * columns).reshape(rows, columns)
-        x[0, columns - 1] = x[0, 0] - 95
+        x[0] = [0.0, -0.1, *np.linspace(-86.99, -86.7, columns - 2)] if columns > 2 else 0.0  # subnormal quotients
         x[1, ::2] = np.resize(masked, x[1, ::2].size)
         x[2, 0] = np.nan
         if rows > 3:
