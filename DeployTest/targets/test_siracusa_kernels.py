@@ -17,19 +17,9 @@ from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.kernels import kernel_bench
+from DeployTest.support.kernels import border_jobs, kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
-from DeployTest.support.kernels.kernel_jobs import (
-    gemm_job,
-    gemm_jobs,
-    hard,
-    loop_jobs,
-    normal,
-    row_jobs,
-    smooth_jobs,
-    whole_job,
-    window_jobs,
-)
+from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, whole_job
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -266,8 +256,16 @@ def _part(job: KernelJob) -> KernelJob:
     return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
 
 
-MAKERS = (_tile_jobs, gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
-MAKERS += (smooth_jobs, row_jobs, window_jobs)
+MAKERS = (
+    _tile_jobs,
+    gemm_jobs,
+    _flat_jobs,
+    _channel_jobs,
+    _long_jobs,
+    _convolution_jobs,
+    loop_jobs,
+    border_jobs.all_jobs,
+)
 JOBS = {job.label: job for make in MAKERS for job in make()}
 
 

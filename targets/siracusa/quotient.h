@@ -44,7 +44,7 @@ static inline float quotient_of(float a, float b) {
     return divided_by(a, divisor_of(b));
 }
 
-/* 1 / b correctly rounded, for an usual divisor: what many quotients by it have in common. */
+/* 1 / b correctly rounded, for a usual divisor: what many quotients by it have in common. */
 static inline float inverse_of(float b) { return divided_by(LITERAL_F32(1.0f), divisor_of(b)); }
 
 /* a / b by that inverse. Its error leaves the quotient before the last rounding 3 2^-24 places off at the most, the rounding of
