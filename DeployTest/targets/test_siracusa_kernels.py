@@ -256,17 +256,8 @@ def _part(job: KernelJob) -> KernelJob:
     return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
 
 
-MAKERS = (
-    _tile_jobs,
-    gemm_jobs,
-    _flat_jobs,
-    _channel_jobs,
-    _long_jobs,
-    _convolution_jobs,
-    loop_jobs,
-    border_jobs.all_jobs,
-)
-JOBS = {job.label: job for make in MAKERS for job in make()}
+MAKERS = (_tile_jobs, gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
+JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
 
 
 def _on_host(job: KernelJob) -> Mapping[str, Array]:
