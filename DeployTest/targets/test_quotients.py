@@ -49,9 +49,26 @@ static void hardest(uint32_t b, uint32_t k, int32_t c) {
     }
 }
 
+/* The same by a prepared inverse, whose quotient is less than six times as far from the exact one before the last
+ * rounding: A 2^k = B M + c, for an even B divided by the power of two that it shares with c and 2^k. */
+static void prepared(uint32_t b, uint32_t k, int32_t c) {
+    const uint32_t twos = (uint32_t)__builtin_ctz(b);
+    if (c & (int32_t)((1u << twos) - 1)) return;
+    const uint32_t odd = b >> twos, size = k - twos, m = (uint32_t)(-(c >> twos)) * inverse(odd) & ((1u << size) - 1);
+    const float by = (float)b * -0x1p-23f, of = inverse_of(by);
+    for (uint64_t middle = m; middle < 1u << 25; middle += 1u << size) {
+        const uint64_t a = ((uint64_t)odd * middle + (uint64_t)(int64_t)(c >> twos)) >> size;
+        if (middle < 1u << 24 || !(middle & 1) || a < 1u << 23 || a >= 1u << 24) continue;
+        judge(quotient_by((float)a * 0x1p-23f, by, of), (float)a * 0x1p-23f / by);
+    }
+}
+
 int main(void) {
     for (uint32_t b = (1u << 23) + 1; b < 1u << 24; b += 2 * STEP)
         for (uint32_t k = 24; k <= 25; k++) hardest(b, k, 1), hardest(b, k, -1);
+    for (uint32_t b = 1u << 23; b < 1u << 24; b += 4 * STEP - 3)
+        for (int32_t c = -5; c <= 5; c++)
+            for (uint32_t k = 24; k <= 25 && c; k++) prepared(b, k, c);
     printf("%u %u\\n", tried, wrong);
     tried = wrong = 0;
     for (uint32_t bits = 0x3f800000u; bits < 0x40800000u; bits += STEP)
@@ -63,6 +80,7 @@ int main(void) {
         const uint32_t first = state = state * 1664525u + 1013904223u, second = state = state * 1664525u + 1013904223u;
         const float a = float_in_fpu(first), b = float_in_fpu(i & 1 ? second : (first & 0xff800000u) | second >> 9);
         judge(quotient_of(a, b), a / b);
+        if (!unusual_dividend(a) && !unusual_divisor(b)) judge(quotient_by(a, b, inverse_of(b)), a / b);
         judge(root_of(a), __builtin_sqrtf(a));
     }
     printf("%u %u\\n", tried, wrong);

@@ -17,7 +17,7 @@ from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.kernels import kernel_bench
+from DeployTest.support.kernels import border_jobs, kernel_bench
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, weight_jobs, whole_job
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
@@ -256,7 +256,7 @@ def _part(job: KernelJob) -> KernelJob:
 
 
 MAKERS = (_tile_jobs, gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
-JOBS = {job.label: job for make in MAKERS for job in make()}
+JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
 
 
 def _on_host(job: KernelJob) -> Mapping[str, Array]:

@@ -27,7 +27,8 @@
 /* Load or store a word, then move the address by some bytes. */
 #define LW_NEXT(to, at, bytes) ".insn i 0x0b, 2, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SW_NEXT(from, at, bytes) ".insn s 0x2b, 2, " from ", " PULP_TEXT(bytes) "(" at ")\n"
-/* The larger of two integers. */
+/* The smaller, the larger of two integers. */
+#define MIN_UNSIGNED(to, a, b) ".insn r 0x33, 5, 2, " to ", " a ", " b "\n"
 #define MAX(to, a, b) ".insn r 0x33, 6, 2, " to ", " a ", " b "\n"
 #define MAX_UNSIGNED(to, a, b) ".insn r 0x33, 7, 2, " to ", " a ", " b "\n"
 

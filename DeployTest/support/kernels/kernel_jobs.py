@@ -83,9 +83,11 @@ def gemm_jobs() -> Iterator[KernelJob]:
     yield KernelJob("gemm-strided-outer", wide.kernel, operands, {**wide.scalars, **outer})
 
 
-def whole_job(op: str, label: str, inputs: tuple[Array | None, ...], attrs: dict[str, AttrValue]) -> KernelJob:
+def whole_job(
+    op: str, label: str, inputs: tuple[Array | None, ...], attrs: dict[str, AttrValue], outputs: int = 1
+) -> KernelJob:
     """An operator on these inputs in one tile."""
-    step = step_of(registry()[op], Sample(label, inputs, attrs))
+    step = step_of(registry()[op], Sample(label, inputs, attrs, outputs))
     tile = {d.name: (0, d.size) for d in step.access.dims}
     return measure.kernel_job(f"{op}-{label}", step.node, step.types, step.values, tile)
 

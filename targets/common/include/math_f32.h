@@ -40,19 +40,40 @@ static inline float exp2i_f32(int32_t n) {
     return float_of_bits((uint32_t)(n + 127) << 23);
 }
 
-/* exp(x + tail) for a tail far smaller than x, x in [-104, 89]. With n = round(x / ln 2), e^r = 1 + r + r^2 Q(r); the
- * result is scaled twice, so that only the last product rounds where it is subnormal. */
+/* The constants of e^x. A kernel whose loop has registers for them fetches them once. */
+typedef struct {
+    float log2_e, shifter, ln2_hi, ln2_lo, one, q0, q1, q2, q3, q4;
+} exp_terms_t;
+
+static inline exp_terms_t exp_terms_f32(void) {
+    return (exp_terms_t){
+        LOG2_E_F32, LITERAL_F32(0x1.8p+23f), LN2_HI_F32, LN2_LO_F32, LITERAL_F32(1.0f),
+        LITERAL_F32(0x1.fffffcp-2f), LITERAL_F32(0x1.55549p-3f), LITERAL_F32(0x1.5558f4p-5f),
+        LITERAL_F32(0x1.123a6cp-7f), LITERAL_F32(0x1.6a2352p-10f),
+    };
+}
+
+/* r = x - rounded ln 2 for a whole number `rounded`. */
+static inline float exp_rest_f32(float x, float rounded, exp_terms_t t) {
+    return __builtin_fmaf(-rounded, t.ln2_lo, __builtin_fmaf(-rounded, t.ln2_hi, x));
+}
+
+/* e^r - 1 = r + r^2 Q(r), for |r| up to ln 2 / 2. */
+static inline float exp_growth_f32(float r, exp_terms_t t) {
+    float q = __builtin_fmaf(t.q4, r, t.q3);
+    q = __builtin_fmaf(q, r, t.q2);
+    q = __builtin_fmaf(q, r, t.q1);
+    q = __builtin_fmaf(q, r, t.q0);
+    return __builtin_fmaf(q * r, r, r);
+}
+
+/* exp(x + tail) for a tail far smaller than x, x in [-104, 89], with n = round(x / ln 2). The result is scaled twice, so
+ * that only the last product rounds where it is subnormal. */
 static inline float exp_sum_f32(float x, float tail) {
-    const float shifter = LITERAL_F32(0x1.8p+23f);
-    const float rounded = __builtin_fmaf(x, LOG2_E_F32, shifter) - shifter;
+    const exp_terms_t t = exp_terms_f32();
+    const float rounded = __builtin_fmaf(x, t.log2_e, t.shifter) - t.shifter;
     const int32_t n = (int32_t)rounded;
-    const float r = __builtin_fmaf(-rounded, LN2_LO_F32, __builtin_fmaf(-rounded, LN2_HI_F32, x)) + tail;
-    float q = LITERAL_F32(0x1.6a2352p-10f);
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.123a6cp-7f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.5558f4p-5f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.55549p-3f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.fffffcp-2f));
-    const float y = LITERAL_F32(1.0f) + __builtin_fmaf(q * r, r, r);
+    const float y = t.one + exp_growth_f32(exp_rest_f32(x, rounded, t) + tail, t);
     const int32_t half = n / 2;
     return y * exp2i_f32(half) * exp2i_f32(n - half);
 }
@@ -90,22 +111,17 @@ static inline float logf_f32(float x) {
     return __builtin_fmaf(e, LN2_HI_F32, f + low);
 }
 
-/* e^x - 1. With n = round(x / ln 2), e^r - 1 = r + r^2 Q(r) as in exp_sum_f32, and 2^n (e^r - 1) + (2^n - 1). */
+/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1) with n = round(x / ln 2). */
 static inline float expm1f_f32(float x) {
     if (x > 18.0f) return expf_f32(x); /* where the 1 is less than half of the last place */
     if (x < -18.0f) return -1.0f;
     if (x == 0.0f) return x;
-    const float shifter = LITERAL_F32(0x1.8p+23f);
-    const float rounded = __builtin_fmaf(x, LOG2_E_F32, shifter) - shifter;
-    const float r = __builtin_fmaf(-rounded, LN2_LO_F32, __builtin_fmaf(-rounded, LN2_HI_F32, x));
-    float q = LITERAL_F32(0x1.6a2352p-10f);
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.123a6cp-7f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.5558f4p-5f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.55549p-3f));
-    q = __builtin_fmaf(q, r, LITERAL_F32(0x1.fffffcp-2f));
+    const exp_terms_t t = exp_terms_f32();
+    const float rounded = __builtin_fmaf(x, t.log2_e, t.shifter) - t.shifter;
+    const float growth = exp_growth_f32(exp_rest_f32(x, rounded, t), t);
     if (x != x) return x;
     const float scale = exp2i_f32((int32_t)rounded);
-    return __builtin_fmaf(scale, __builtin_fmaf(q * r, r, r), scale - 1.0f);
+    return __builtin_fmaf(scale, growth, scale - 1.0f);
 }
 
 /* log(1 + x): near 0 f is x itself; elsewhere 1 + x is rounded, and what that lost is added as a part of it. */
@@ -139,32 +155,41 @@ static inline float softplusf_f32(float x) {
     return x > 0.0f ? x + rest : rest;
 }
 
+/* The constants of erf below 1, and from there on. */
+typedef struct {
+    float p0, p1, p2, p3, p4, p5, p6;
+} erf_terms_t;
+
+static inline erf_terms_t erf_near_terms_f32(void) {
+    return (erf_terms_t){
+        LITERAL_F32(0x1.06eba8p-3f), LITERAL_F32(-0x1.81273ep-2f), LITERAL_F32(0x1.ce2cf8p-4f), LITERAL_F32(-0x1.b7f90ep-6f),
+        LITERAL_F32(0x1.5405b8p-8f), LITERAL_F32(-0x1.a3f724p-11f), LITERAL_F32(0x1.496a8ap-14f),
+    };
+}
+
+static inline erf_terms_t erf_far_terms_f32(void) {
+    return (erf_terms_t){
+        LITERAL_F32(0x1.661c02p-12f), LITERAL_F32(0x1.2088ecp+0f), LITERAL_F32(0x1.46baeap-1f), LITERAL_F32(0x1.a6534ap-4f),
+        LITERAL_F32(-0x1.65cb84p-6f), LITERAL_F32(0x1.825b12p-9f), LITERAL_F32(-0x1.86ddaep-13f),
+    };
+}
+
+/* Their polynomial. */
+static inline float erf_sum_f32(float x, erf_terms_t t) {
+    float p = __builtin_fmaf(t.p6, x, t.p5);
+    p = __builtin_fmaf(p, x, t.p4);
+    p = __builtin_fmaf(p, x, t.p3);
+    p = __builtin_fmaf(p, x, t.p2);
+    p = __builtin_fmaf(p, x, t.p1);
+    return __builtin_fmaf(p, x, t.p0);
+}
+
 /* x + x P(x^2) below 1; 1 - exp(-Q(x)) from there on, where the error of the exponential is damped by erfc. */
 static inline float erff_f32(float x) {
     if (x != x) return x;
     const float a = __builtin_fabsf(x);
-    if (a < 1.0f) {
-        const float x2 = x * x;
-        float p = 0x1.496a8ap-14f;
-        p = __builtin_fmaf(p, x2, -0x1.a3f724p-11f);
-        p = __builtin_fmaf(p, x2, 0x1.5405b8p-8f);
-        p = __builtin_fmaf(p, x2, -0x1.b7f90ep-6f);
-        p = __builtin_fmaf(p, x2, 0x1.ce2cf8p-4f);
-        p = __builtin_fmaf(p, x2, -0x1.81273ep-2f);
-        p = __builtin_fmaf(p, x2, 0x1.06eba8p-3f);
-        return __builtin_fmaf(x, p, x);
-    }
-    float y = 1.0f;
-    if (a < 4.0f) {
-        float q = -0x1.86ddaep-13f;
-        q = __builtin_fmaf(q, a, 0x1.825b12p-9f);
-        q = __builtin_fmaf(q, a, -0x1.65cb84p-6f);
-        q = __builtin_fmaf(q, a, 0x1.a6534ap-4f);
-        q = __builtin_fmaf(q, a, 0x1.46baeap-1f);
-        q = __builtin_fmaf(q, a, 0x1.2088ecp+0f);
-        q = __builtin_fmaf(q, a, 0x1.661c02p-12f);
-        y = 1.0f - expf_f32(-q);
-    }
+    if (a < 1.0f) return __builtin_fmaf(x, erf_sum_f32(x * x, erf_near_terms_f32()), x);
+    const float y = a < 4.0f ? 1.0f - expf_f32(-erf_sum_f32(a, erf_far_terms_f32())) : 1.0f;
     return __builtin_copysignf(y, x);
 }
 

@@ -1,0 +1,96 @@
+"""Kernel calls by hand at the borders of functions: Gelu, rows of softmax and of norms, windows of equal elements."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from deployer.calibration.measure import KernelJob
+from deployer.core.ir import AttrValue
+from deployer.core.operator import Array
+from DeployTest.support.kernels.kernel_jobs import normal, whole_job
+
+WINDOWS: tuple[tuple[tuple[int, ...], dict[str, AttrValue]], ...] = (
+    ((1, 5, 8, 8), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((2, 3, 7, 9), {"kernel_shape": (3, 3), "pads": (2, 2, 2, 2)}),
+    ((1, 4, 9, 10), {"kernel_shape": (3, 3), "strides": (3, 3), "pads": (0, 1, 1, 0)}),
+    ((1, 3, 9, 8), {"kernel_shape": (3, 3), "dilations": (2, 1), "pads": (2, 1, 2, 1)}),
+    ((1, 3, 9, 8), {"kernel_shape": (3, 3), "dilations": (1, 2), "pads": (1, 2, 1, 2)}),
+    ((1, 3, 2, 2), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+    ((1, 2, 4, 3), {"kernel_shape": (3, 3), "strides": (1, 2), "pads": (1, 1, 1, 1)}),
+    ((2, 4, 6, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ((1, 3, 5, 7), {"kernel_shape": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((1, 3, 6, 5), {"kernel_shape": (2, 2), "strides": (3, 3), "dilations": (3, 1), "pads": (1, 1, 2, 0)}),
+    ((1, 3, 6, 7), {"kernel_shape": (2, 3), "strides": (2, 1)}),
+    ((1, 2, 9, 9), {"kernel_shape": (5, 5), "strides": (2, 2), "pads": (2, 2, 2, 2)}),
+)
+"""X of pooling, and its windows: squares of 2 and 3, inside, at borders and wider than X; others."""
+
+
+def _special(size: int, turn: int) -> Array:
+    """Normal numbers three times as wide; every fourth is where a function has a border, from the `turn`-th on."""
+    edges = [0.0, -0.0, 1e-40, -1e-40, 1e-30, -0.5, 2**0.5, -(2**0.5), 32**0.5, -5.7, -13.19, 13.2, 14.4, -90.0, -103.9]
+    edges += [88.7, -110.0, 1e30, -3e38, np.inf, -np.inf, np.nan]
+    values = 3 * normal(turn, size)
+    values[::4] = np.roll(np.resize(np.array(edges, np.float32), len(values[::4])), -turn)
+    return values
+
+
+def smooth_jobs() -> Iterator[KernelJob]:
+    """Gelu and its gradient on both sides of each border of erf and of the exponential, in shares of any length."""
+    for size in (1, 8, 21, 131):
+        for turn in (0, 9):
+            x, dy = _special(size, turn), normal(5, size)
+            yield whole_job("Gelu", f"edges{size}-{turn}", (x,), {})
+            yield whole_job("GeluGrad", f"edges{size}-{turn}", (dy, x), {})
+
+
+def row_jobs() -> Iterator[KernelJob]:
+    """Softmax on rows of one block and of several: powers that are normal, subnormal or 0, infinities, NaN in any
+    place; and layer normalization on rows and columns of every remainder.
+    """
+    masked = np.array([-103.0, 0.0, -0.0, -87.0, -87.5, -104.5, -np.inf, -1e9], np.float32)
+    for rows, columns in ((3, 1), (5, 7), (9, 33), (12, 150)):
+        x = 4 * normal(rows, rows * columns).reshape(rows, columns)
+        x[0] = [0.0, -0.1, *np.linspace(-86.99, -86.7, columns - 2)] if columns > 2 else 0.0  # subnormal quotients
+        x[1, ::2] = np.resize(masked, x[1, ::2].size)
+        x[2, 0] = np.nan
+        if rows > 3:
+            x[3, columns // 2], x[4] = np.inf, -np.inf
+        if rows > 5:
+            x[5, columns - 1], x[6, :] = np.nan, -0.0
+        for axis in (0, 1):
+            values = np.ascontiguousarray(x if axis else x.T)
+            yield whole_job("Softmax", f"rows{rows}x{columns}-{axis}", (values,), {"axis": axis})
+            yield whole_job("LogSoftmax", f"rows{rows}x{columns}-{axis}", (values,), {"axis": axis})
+            dy = normal(1, x.size).reshape(values.shape)
+            yield whole_job("SoftmaxGrad", f"rows{rows}x{columns}-{axis}", (dy, values), {"axis": axis})
+    for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40)):
+        dy, x = (normal(seed, rows * columns).reshape(rows, columns) for seed in (2, 3))
+        mean, inv_std, total, dot = (normal(seed, rows) for seed in (4, 5, 6, 7))
+        scale, bias = normal(8, columns), normal(9, columns)
+        label, sums = f"rows{rows}x{columns}", (dy, x, scale, mean, inv_std)
+        yield whole_job("LayerNormalize", label, (x, mean, inv_std, scale, bias), {})
+        yield whole_job("LayerNormalize", f"{label}-unbiased", (x, mean, inv_std, scale), {})
+        yield whole_job("LayerNormalizeGrad", label, (*sums, total, dot), {})
+        yield whole_job("LayerSums", label, sums, {}, 2)
+
+
+def window_jobs() -> Iterator[KernelJob]:
+    """Maxima of numbers that are often equal: zeros of both signs, and windows of NaN and -inf alone."""
+    for number, (shape, attrs) in enumerate(WINDOWS):
+        drawn = np.random.default_rng(number)
+        for kind, choice in (
+            ("zeros", [-0.0, 0.0, -1.0, np.nan]),
+            ("signs", [-np.inf, np.nan, -2.0, -0.0, 0.0, 3.0, np.inf]),
+        ):
+            x = np.asarray(drawn.choice(choice, shape), np.float32)
+            x[:, 1, :4, :4] = np.nan
+            yield whole_job("MaxPool", f"windows{number}-{kind}", (x,), attrs)
+        yield whole_job("MaxPool", f"windows{number}", (normal(number, x.size).reshape(shape),), attrs)
+
+
+def all_jobs() -> Iterator[KernelJob]:
+    """All of them."""
+    yield from smooth_jobs()
+    yield from row_jobs()
+    yield from window_jobs()
