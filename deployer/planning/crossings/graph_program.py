@@ -1,0 +1,122 @@
+"""A graph as a program: its steps in order, with the transfers that it starts and waits for around them.
+
+Where the first fetch of some step starts in an earlier one, the graph starts the first fetches of all its steps; where
+a last egress is awaited in a later step, it waits for all of them. So steps of equal form still share a function.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deployer.core.plan import Plan, target_of
+from deployer.planning.loop_program import LoopProgram, Start, Ticket, Wait, Way
+from deployer.planning.lower import lower
+from deployer.tilers.levels.tables import fetched_bytes, sharers
+
+TICKETS = "tickets"
+"""The graph's array of the tickets that steps leave."""
+
+
+@dataclass(frozen=True)
+class GraphStep:
+    """A step of a graph: what starts when it begins, the tickets that its body is given, what is awaited at its end.
+
+    A ticket is given by value, or where the body is to leave some, as the first element of an array for them. `opens`
+    are the ways in which the graph has a part.
+    """
+
+    program: LoopProgram
+    opens: tuple[Way, ...] = ()
+    starts: tuple[Start, ...] = ()
+    given: tuple[tuple[str, Ticket], ...] = ()
+    left: tuple[tuple[str, int, Ticket], ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphProgram:
+    """The steps of a graph in order, and the length of the array of tickets that they leave."""
+
+    steps: tuple[GraphStep, ...]
+    tickets: int
+
+
+def graph_program(plan: Plan, graph: str) -> GraphProgram:
+    """The program of one graph of a plan."""
+    steps = [step for step in plan.steps if step.graph == graph]
+    fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
+    own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
+    ways: tuple[Way, ...] = ("in", "out")
+    opens = tuple(way for way in ways if any(c.way == way for c in own))
+    programs = [lower(s, fetched.get(s.index, 0), sharing.get(s.index), opens) for s in steps]
+    moments = {(c.step, f"{c.arg}{stage}_{END[c.way]}"): c.at for c in own for stage in ("", "_stage")}
+    begun: dict[int, list[Start]] = {s.index: [] for s in steps}
+    ended: dict[int, list[Wait]] = {s.index: [] for s in steps}
+    first = {program.step: _own_first(program) for program in programs}
+    for program in programs:
+        for start in first[program.step]:
+            begun[moments.get((program.step, _name(program, start)), program.step)].append(start)
+    numbers = _Numbers()
+    left: dict[int, list[tuple[str, int, Ticket]]] = {}
+    for program in programs:
+        left[program.step] = []
+        for name, count in program.lasts:
+            until = moments.get((program.step, name), program.step)
+            base = numbers.taken(count, program.step, until)
+            left[program.step].append((name, count, Ticket(TICKETS, "out", (base,))))
+            ended[until] += [Wait(Ticket(TICKETS, "out", (base + i,))) for i in range(count)]
+    return GraphProgram(
+        tuple(
+            GraphStep(
+                program,
+                opens,
+                tuple(sorted(begun[program.step], key=lambda start, step=program.step: start not in first[step])),
+                tuple((_name(program, start), start.ticket) for start in first[program.step]),
+                tuple(left[program.step]),
+                tuple(ended[program.step]),
+            )
+            for program in programs
+        ),
+        numbers.count,
+    )
+
+
+END = {"in": "first", "out": "last"}
+"""The ends of the names of tickets that cross steps."""
+
+
+def _own_first(program: LoopProgram) -> tuple[Start, ...]:
+    """The first fetches of a step, with names for their tickets that no other step has."""
+    return tuple(
+        replace(start, ticket=replace(start.ticket, name=f"step_{program.step:02d}_{start.ticket.name}"))
+        for start in program.starts
+    )
+
+
+def _name(program: LoopProgram, start: Start) -> str:
+    """The name that the ticket has in its step."""
+    return start.ticket.name.removeprefix(f"step_{program.step:02d}_")
+
+
+class _Numbers:
+    """Elements of an array, each taken from a step to a later one."""
+
+    def __init__(self) -> None:
+        self.until: list[int] = []
+
+    @property
+    def count(self) -> int:
+        """The length of the array."""
+        return len(self.until)
+
+    def taken(self, count: int, first: int, last: int) -> int:
+        """The first of so many neighbours that are free from step `first` on; they are taken to step `last`."""
+        free = [until < first for until in self.until] + [True] * count
+        base = next(i for i in range(len(self.until) + 1) if all(free[i : i + count]))
+        self.until += [0] * (base + count - len(self.until))
+        self.until[base : base + count] = [last] * count
+        return base
+
+
+def starts_before(steps: Sequence[GraphStep]) -> dict[str, int]:
+    """By the name of each first ticket, the step that it is for."""
+    return {ticket.name: step.program.step for step in steps for _, ticket in step.given}
