@@ -1,4 +1,4 @@
-/* The loops of the step that runs, over the tables of the map. */
+/* The loops of a step, that which runs or one whose transfers begin before it, over the tables of the map. */
 #ifndef HAL_LOOPS_H
 #define HAL_LOOPS_H
 
@@ -11,7 +11,7 @@ typedef struct {
     uint32_t parts[DIMS], pieces[DIMS];
 } loop_at_t;
 
-static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.step]; }
+static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.owner]; }
 
 void loop_begin_part(loop_at_t *at);
 /* Go on along the first `turns` dims of the tile loop, or of the stage's; 0 at the end, where they begin again. */
