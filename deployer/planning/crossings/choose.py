@@ -156,7 +156,7 @@ class _Choice:
                     continue
                 hop = self.target.hops[level]
                 channel = hop.inward if way == "in" else hop.outward
-                size = o.places[level].bytes * (1 if way == "in" else 1)
+                size = o.places[level].bytes
                 yield _Candidate(step.index, o, way, level, channel.cycles(size, 1, self.target.contention))
 
     def _cross(self, c: _Candidate, graph: str) -> None:

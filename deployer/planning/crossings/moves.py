@@ -111,9 +111,9 @@ class SingleMoves:
             return [((), Wait(self._ticket(o, way)))]
         if not self.loop.split:
             return [((), Wait(self.port.first(o)))] if way == "in" else []
-        at_last = AtLeast(add(tile_counter(self.port, "tile"), 1), tile_count(self.port, self.loop)[1])
-        ticket = self._ticket(o, way)
-        return [((Not(at_last),), Wait(ticket)), ((at_last,), Start(self.port.last(o), ticket))]
+        tile, count = tile_counter(self.port, "tile"), tile_count(self.port, self.loop)[1]
+        more, at_last, ticket = AtLeast(count, add(tile, 2)), AtLeast(add(tile, 1), count), self._ticket(o, way)
+        return [((more,), Wait(ticket)), ((at_last,), Start(self.port.last(o), ticket))]
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress if this tile is the first of a box and the kernel reads the old content."""
