@@ -95,7 +95,7 @@ class CrossingView:
 
 @dataclass(frozen=True)
 class SimulationView:
-    """Everything SimulationMap.c prints."""
+    """Everything SimulationMap.c prints; `crossings` is one list of them, or none."""
 
     provenance: CText
     kernels: tuple[CText, ...]
@@ -108,7 +108,7 @@ class SimulationView:
     passes: int
     accumulate: int
     cores: int
-    crossings: tuple[CrossingView, ...]
+    crossings: tuple[tuple[CrossingView, ...], ...]
 
 
 def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView:
@@ -171,7 +171,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
         cores=target.cores,
-        crossings=tuple(_crossing(plan.steps[c.step], c) for c in plan.crossings),
+        crossings=(tuple(_crossing(plan.steps[c.step], c) for c in plan.crossings),) if plan.crossings else (),
     )
 
 

@@ -13,6 +13,7 @@ typedef struct {
 
 static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.owner]; }
 
+void loop_check_map(void); /* that operands are within their steps */
 void loop_begin_part(loop_at_t *at);
 /* Go on along the first `turns` dims of the tile loop, or of the stage's; 0 at the end, where they begin again. */
 uint32_t loop_next_tile(loop_at_t *at, uint32_t turns);

@@ -195,8 +195,7 @@ static const hal_sim_operand_t *find_owner(uint32_t hop, uint32_t inward, const 
 
 /* A transfer of a later step is its operand's first, and starts before this step's kernels. */
 static void check_early(const move_t *m, const flow_t *flow) {
-    if (host.owner == host.step) return;
-    if (flow->started || host.calls)
+    if (host.owner != host.step && (flow->started || host.calls))
         host_fail("trace", "%s: step %u fetches that itself, but for the first box, which comes before kernel call 0",
                   move_text(m), host.owner);
 }
@@ -395,19 +394,7 @@ void trace_leave(void) {
     states[host.step] = NULL;
 }
 
-static void check_operand_map(const hal_sim_step_t *s, const hal_sim_operand_t *o) {
-    const uint32_t none = HAL_SIM_NONE, count = hal_sim.buffer_count;
-    uint32_t good = o->home < count && o->turns <= s->dim_count && o->stage_turns <= s->dim_count && o->rank < DIMS;
-    good = good && (o->slot == none || (o->slot < count && !hal_sim.buffers[o->slot].level));
-    good = good && (o->stage == none || (o->stage < count && hal_sim.buffers[o->stage].level == 1 && o->slot != none));
-    for (uint32_t i = 0; good && i < o->rank; i++) good = o->axes[i].dim == none || o->axes[i].dim < s->dim_count;
-    if (!good) host_usage("simulation map: operand '%s' of '%s' is not within its step", o->arg, s->name);
-}
-
 void trace_init(void) {
     states = host_allocate(hal_sim.step_count, sizeof *states);
-    for (const hal_sim_step_t *s = hal_sim.steps; s < hal_sim.steps + hal_sim.step_count; s++) {
-        if (s->dim_count > DIMS) host_usage("simulation map: '%s' has %u dims", s->name, s->dim_count);
-        for (uint32_t i = 0; i < s->operand_count; i++) check_operand_map(s, &s->operands[i]);
-    }
+    loop_check_map();
 }
