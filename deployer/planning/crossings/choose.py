@@ -5,15 +5,14 @@ step there touches the tensor in a way that forbids it, and the slots have room 
 they lie changes no cycle. The plan with the crossings is taken if it is the quicker one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deployer.core.cost import rounded
-from deployer.core.level import RESIDENT, USUAL, Crossing, Slots
+from deployer.core.level import RESIDENT, USUAL, Crossing
 from deployer.core.plan import LevelUse, Plan, PlanOperand, PlanStep, target_of
-from deployer.planning.crossings.graph_program import graph_program
 from deployer.planning.crossings.graph_run import timed
 from deployer.planning.loop_program import Way
 
@@ -137,10 +136,10 @@ class _Choice:
 
     def _moved(self, step: PlanStep, operand: PlanOperand) -> PlanOperand:
         """The operand with its slots where they lie now."""
-        places = []
-        for room, slots in itertools_zip(self.rooms, operand.places):
-            row = room.rows.get((step.index, operand.arg)) if room else None
-            places.append(Slots(slots.count, slots.bytes, row[0]) if row else slots)
+        places = list(operand.places)
+        for level, room in enumerate(self.rooms[: len(places)]):
+            row = room.rows.get((step.index, operand.arg))
+            places[level] = replace(places[level], offset=row[0]) if row else places[level]
         return operand.at(places)
 
     def _candidates(self, graph: str, way: Way) -> Iterator[_Candidate]:
@@ -193,13 +192,3 @@ class _Choice:
             if c.way == "in" and any(first <= at <= last for first, last in self.late.get(storage, ())):
                 return
             yield at
-
-
-def itertools_zip(rooms: Sequence[_Room], places: Sequence[Slots]) -> list[tuple[_Room | None, Slots]]:
-    """Rooms and places by level; a plan may use fewer levels than an operand has places."""
-    return [(rooms[i] if i < len(rooms) else None, slots) for i, slots in enumerate(places)]
-
-
-def crossing_ways(plan: Plan, graph: str) -> tuple[Way, ...]:
-    """The ways in which transfers of a graph cross steps."""
-    return graph_program(plan, graph).steps[0].opens

@@ -4,7 +4,7 @@ Where the first fetch of some step starts in an earlier one, the graph starts th
 a last egress is awaited in a later step, it waits for all of them. So steps of equal form still share a function.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.core.plan import Plan, target_of
@@ -14,6 +14,11 @@ from deployer.tilers.levels.tables import fetched_bytes, sharers
 
 TICKETS = "tickets"
 """The graph's array of the tickets that steps leave."""
+ENDS = {"in": "first", "out": "last"}
+"""The ends of the names of tickets that cross steps."""
+
+Moments = Mapping[tuple[int, str], int]
+"""By step and name of the ticket, the other step of a transfer that crosses."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,40 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
     ways: tuple[Way, ...] = ("in", "out")
     opens = tuple(way for way in ways if any(c.way == way for c in own))
     programs = [lower(s, fetched.get(s.index, 0), sharing.get(s.index), opens) for s in steps]
-    moments = {(c.step, f"{c.arg}{stage}_{END[c.way]}"): c.at for c in own for stage in ("", "_stage")}
-    begun: dict[int, list[Start]] = {s.index: [] for s in steps}
-    ended: dict[int, list[Wait]] = {s.index: [] for s in steps}
-    first = {program.step: _own_first(program) for program in programs}
+    # A ticket is named after its operand and, where that comes through a stage, the stage.
+    moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
+    begun = _begun(programs, moments)
+    left, ended, tickets = _left(programs, moments)
+    output = []
     for program in programs:
-        for start in first[program.step]:
-            begun[moments.get((program.step, _name(program, start)), program.step)].append(start)
-    numbers = _Numbers()
-    left: dict[int, list[tuple[str, int, Ticket]]] = {}
+        given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
+        starts, waits = begun[program.step], ended[program.step]
+        output.append(GraphStep(program, opens, tuple(starts), given, tuple(left[program.step]), tuple(waits)))
+    return GraphProgram(tuple(output), tickets)
+
+
+def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[Start]]:
+    """What starts when a step begins: its own first fetches before those of later steps."""
+    begun: dict[int, list[Start]] = {program.step: [] for program in programs}
+    later: list[tuple[int, Start]] = []
+    for program in programs:
+        for start in _own_first(program):
+            at = moments.get((program.step, _name(program, start)), program.step)
+            if at == program.step:
+                begun[at].append(start)
+            else:
+                later.append((at, start))
+    for at, start in later:
+        begun[at].append(start)
+    return begun
+
+
+def _left(
+    programs: Sequence[LoopProgram], moments: Moments
+) -> tuple[dict[int, list[tuple[str, int, Ticket]]], dict[int, list[Wait]], int]:
+    """The tickets that steps leave, what is awaited when a step ends, and the length of the array of tickets."""
+    numbers, left = _Numbers(), dict[int, list[tuple[str, int, Ticket]]]()
+    ended: dict[int, list[Wait]] = {program.step: [] for program in programs}
     for program in programs:
         left[program.step] = []
         for name, count in program.lasts:
@@ -64,24 +94,7 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
             base = numbers.taken(count, program.step, until)
             left[program.step].append((name, count, Ticket(TICKETS, "out", (base,))))
             ended[until] += [Wait(Ticket(TICKETS, "out", (base + i,))) for i in range(count)]
-    return GraphProgram(
-        tuple(
-            GraphStep(
-                program,
-                opens,
-                tuple(sorted(begun[program.step], key=lambda start, step=program.step: start not in first[step])),
-                tuple((_name(program, start), start.ticket) for start in first[program.step]),
-                tuple(left[program.step]),
-                tuple(ended[program.step]),
-            )
-            for program in programs
-        ),
-        numbers.count,
-    )
-
-
-END = {"in": "first", "out": "last"}
-"""The ends of the names of tickets that cross steps."""
+    return left, ended, numbers.count
 
 
 def _own_first(program: LoopProgram) -> tuple[Start, ...]:
@@ -115,8 +128,3 @@ class _Numbers:
         self.until += [0] * (base + count - len(self.until))
         self.until[base : base + count] = [last] * count
         return base
-
-
-def starts_before(steps: Sequence[GraphStep]) -> dict[str, int]:
-    """By the name of each first ticket, the step that it is for."""
-    return {ticket.name: step.program.step for step in steps for _, ticket in step.given}
