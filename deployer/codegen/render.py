@@ -184,7 +184,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
 
 def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[View]:
     """The call of a step, and around it what the graph does in the step."""
-    if "in" in step.opens:
+    if step.told:
         yield View("c_begin", {"step": code(str(step.program.step))})
     yield from map(printer.view, step.starts)
     yield View("c_run", {"call": code(_folded(call))})

@@ -113,14 +113,9 @@ def _alone(step: GraphStep, printer: Printer) -> tuple[FunctionView, list[str]]:
     parameters = [*_ticket_parameters(step), *([f"uint32_t {flag}"] if flag else [])]
     arguments = [*_ticket_arguments(step, printer), *filter(None, [flag])]
     body = tuple(map(printer.view, program.body.body))
-    number = () if _is_told(step) else (code(str(program.step)),)
+    number = () if step.told else (code(str(program.step)),)
     view = FunctionView(c_comment(program.title), name, code(", ".join(parameters) or "void"), number, body)
     return view, [f"{name}({', '.join(arguments)});"]
-
-
-def _is_told(step: GraphStep) -> bool:
-    """Whether the graph tells the HAL when the step begins: it then starts transfers."""
-    return "in" in step.opens
 
 
 def _ticket_parameters(step: GraphStep) -> list[str]:
@@ -138,7 +133,7 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     """The function of several steps, with a parameter for each difference, and the call of each step."""
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
-    told = _is_told(group[0].step)
+    told = group[0].step.told
     declared = [*([] if told else ["uint32_t step"]), f"{first.kernel.symbol}_args_t *args"]
     declared += _ticket_parameters(group[0].step)
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]

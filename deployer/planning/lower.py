@@ -14,6 +14,7 @@ from deployer.core.plan import Buffering, PlanOperand, PlanStep
 from deployer.planning.crossings.moves import (
     DoubleMoves,
     Guarded,
+    Opens,
     Port,
     SingleMoves,
     grouped,
@@ -48,16 +49,15 @@ from deployer.planning.loop_program import (
     Statement,
     Table,
     Tickets,
-    Way,
 )
 from deployer.planning.tile_loop import FLAG, FirstTile, TileLoop
 
 
-def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: tuple[Way, ...] = ()) -> LoopProgram:
+def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Opens = frozenset()) -> LoopProgram:
     """The loop program of a step, which begins with the fetch of that many bytes of argument tables, if any.
 
     If its table is `shared`, the one of the step with that number, it sets all of its addresses itself: those that no
-    tile changes first of all. `opens` are the ways in which its graph has transfers that cross steps.
+    tile changes first of all. `opens` are the transfers in which its graph has a part.
     """
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
@@ -86,11 +86,9 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: tu
 
 def _starts(port: Port) -> tuple[Start, ...]:
     """The first fetches, where the graph makes them."""
-    if "in" not in port.opens:
-        return ()
     tile, starts = FirstTile(port.step, port.staged), []
     for o in port.moved():
-        if o.mode != "out":
+        if o.mode != "out" and port.opened(o, "in"):
             transfer = port.transfer(tile, o, "in")
             starts.append(Start(port.first(o), Choice(FLAG, Done(), transfer) if o.fresh_on_flag else transfer))
     return tuple(starts)
@@ -100,7 +98,7 @@ def _lasts(port: Port, loop: TileLoop) -> tuple[tuple[str, int], ...]:
     """Names and numbers of the tickets of last egresses, where the graph waits for them."""
     staging = port.step.staging
     double = (staging.buffering if staging else port.step.buffering) == "double" and loop.split
-    written = [o for o in port.moved() if o.mode != "in" and "out" in port.opens]
+    written = [o for o in port.moved() if o.mode != "in" and port.opened(o, "out")]
     return tuple((port.last(o).name, port.slots(o) if double else 1) for o in written)
 
 

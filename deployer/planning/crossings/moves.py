@@ -16,18 +16,21 @@ from deployer.planning.tile_loop import FLAG, TileLoop, all_of
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
+Opens = frozenset[tuple[Way, str]]
+"""Ways and operands."""
 
 
 @dataclass(frozen=True)
 class Port:
     """A step's use of a hop: the addresses of its operands at both ends, their slots, and names of variables.
 
-    `opens` are the ways in which the graph has a part: it starts the first ingress and waits for the last egress.
+    `opens` are the ways and operands in which the graph has a part: of these it starts the first ingress, and waits for
+    the last egress.
     """
 
     step: PlanStep
     staged: bool
-    opens: tuple[Way, ...] = ()
+    opens: Opens = frozenset()
 
     @property
     def hop(self) -> int:
@@ -45,6 +48,10 @@ class Port:
     def variable(self, o: PlanOperand, what: str) -> str:
         """The name of a variable that belongs to the operand."""
         return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
+
+    def opened(self, o: PlanOperand, way: Way) -> bool:
+        """Whether the graph has a part in the operand's transfers."""
+        return (way, o.arg) in self.opens
 
     def first(self, o: PlanOperand) -> Ticket:
         """The ticket of the first ingress, which the graph started."""
@@ -88,7 +95,8 @@ class SingleMoves:
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
         ways: tuple[Way, ...] = ("in", "out")
-        self.alone = {w: sum(o.mode in (w, "inout") for o in port.moved()) == 1 and w not in port.opens for w in ways}
+        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in ways}
+        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in ways}
 
     def _ticket(self, o: PlanOperand, way: Way) -> Ticket:
         return Ticket(self.port.variable(o, way), way)
@@ -98,16 +106,16 @@ class SingleMoves:
         if self.alone[way]:
             return [(tuple(conditions), Wait(transfer))]
         value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
-        if way in self.port.opens and not self.loop.split:
+        if self.port.opened(o, way) and not self.loop.split:
             return [] if way == "in" else [((), Start(self.port.last(o), value))]
-        if way == "in" and way in self.port.opens:
+        if way == "in" and self.port.opened(o, way):
             value = Choice(Equal(tile_counter(self.port, "tile"), 0), self.port.first(o), value)
         return [((), Start(self._ticket(o, way), value))]
 
     def _wait(self, o: PlanOperand, way: Way) -> list[Guarded]:
         if self.alone[way]:
             return []
-        if way not in self.port.opens or (way == "in" and self.loop.split):
+        if not self.port.opened(o, way) or (way == "in" and self.loop.split):
             return [((), Wait(self._ticket(o, way)))]
         if not self.loop.split:
             return [((), Wait(self.port.first(o)))] if way == "in" else []
@@ -142,19 +150,27 @@ class DoubleMoves:
     def tickets(self) -> tuple[tuple[str, int, Expr], ...]:
         """Names of the ticket arrays, their lengths, an element per slot, and their first tickets."""
         ways = (("in", "out"), ("out", "in"))
-        moved, begun = self.port.moved(), "in" in self.port.opens
         return tuple(
-            (self.port.variable(o, way), self.port.slots(o), self.port.first(o) if begun and way == "in" else Done())
-            for o in moved
+            (self.port.variable(o, way), self.port.slots(o), self._begun(o, way))
+            for o in self.port.moved()
             for way, other in ways
             if o.mode != other
         )
 
+    def _begun(self, o: PlanOperand, way: str) -> Expr:
+        """The ticket of the transfer that the graph started, if it did."""
+        return self.port.first(o) if way == "in" and self.port.opened(o, "in") else Done()
+
     def numbers(self) -> dict[str, Expr]:
         """The variables with the numbers of the slots to fill and to use: 0 at first, but for a slot being filled."""
         moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
-        first = {"fill": int("in" in self.port.opens), "use": 0}
-        return {self.port.variable(o, w): first[w] for o in moved for w in first if o.mode != "out" or w == "use"}
+        first = {o.arg: {"fill": int(self.port.opened(o, "in")), "use": 0} for o in moved}
+        return {
+            self.port.variable(o, w): first[o.arg][w]
+            for o in moved
+            for w in first[o.arg]
+            if o.mode != "out" or w == "use"
+        }
 
     def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
         return Ticket(self.port.variable(o, way), way, (index,))
@@ -168,7 +184,7 @@ class DoubleMoves:
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
-        begun = "in" in self.port.opens
+        begun = self.port.opened(o, "in")
         if o.mode == "out" or (begun and len(self.ahead.inner(o)) == len(self.ahead.split)):
             return []
         number = self._number(o, "fill")
@@ -201,7 +217,7 @@ class DoubleMoves:
         if o.mode == "in":
             return []
         tickets = [self._ticket(o, "out", i) for i in range(self.port.slots(o))]
-        if "out" in self.port.opens:
+        if self.port.opened(o, "out"):
             return [((), Start(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
         return [((), Wait(ticket)) for ticket in tickets]
 
