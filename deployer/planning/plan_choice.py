@@ -54,7 +54,7 @@ def best_plan(
     if found is None:
         assert fault is not None
         raise fault
-    return found[0], _crossed(*found)
+    return found[0], crossed(*found)
 
 
 def _update_cycles(tiling: Tiling, plan: Plan) -> int:
@@ -96,7 +96,7 @@ def _plan_tiled(
         if rival and not (cycles <= most if shared else worthwhile(cycles, most)):
             return rival
         try:
-            return tiling, _placed(tiling, running, progress, attempt == PACKING_ATTEMPTS, runs)
+            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, runs)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(
@@ -117,25 +117,17 @@ def place_tiling(
     last: bool = True,
     runs: StepRuns | None = None,
 ) -> Plan:
-    """Addresses for a tiling, and transfers that cross steps, all verified.
-
-    `last` says that no other tiling will be tried, `runs` is for speed.
-    """
-    return _crossed(tiling, _placed(tiling, running, progress, last, runs))
-
-
-def _crossed(tiling: Tiling, plan: Plan) -> Plan:
-    """The plan with transfers that cross steps, where the options allow them."""
-    crossed = with_crossings(plan) if plan.options.ahead else plan
-    if crossed is not plan:
-        verify_plan(crossed, tiling)
-    return crossed
-
-
-def _placed(tiling: Tiling, running: Running, progress: Progress, last: bool, runs: StepRuns | None) -> Plan:
-    """Addresses for a tiling, both verified."""
+    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
     verify_tiling(tiling)
     progress("addresses")
     plan = place.place_buffers(tiling, running, last, runs)
     verify_plan(plan, tiling)
     return plan
+
+
+def crossed(tiling: Tiling, plan: Plan) -> Plan:
+    """The tiling's plan with transfers that cross steps, verified, where the options allow them."""
+    better = with_crossings(plan) if plan.options.ahead else plan
+    if better is not plan:
+        verify_plan(better, tiling)
+    return better
