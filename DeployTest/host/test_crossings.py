@@ -51,6 +51,15 @@ def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> Non
     assert all(built.plan.cycles(graph) < before.cycles(graph) for graph in built.plan.graphs)
 
 
+def test_single_buffered_loops(models_root: Path, tmp_path: Path) -> None:
+    """A loop leaves the ticket of its last tile alone, which compilers need not see: the C builds without a warning."""
+    case = load_case("simple_mlp", models_root)
+    crossed = compile_case(case, tmp_path / "c", "auto", 2000, ahead=True)
+    assert any(c.way == "out" for c in crossed.plan.crossings)
+    for order in ORDERS:
+        assert result_hash(crossed.run("--dma-order", *order)) == canonical_hash("simple_mlp", models_root, tmp_path)
+
+
 @pytest.mark.slow
 def test_several_passes_per_update(models_root: Path, tmp_path: Path) -> None:
     """Accumulators that a pass does not read in are no crossing's concern, with and without sanitizers."""

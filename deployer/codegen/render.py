@@ -166,7 +166,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
-    preamble += [f"hal_ticket_t {TICKETS}[{whole.tickets}];"] if whole.tickets else []
+    preamble += [f"hal_ticket_t {TICKETS}[{whole.tickets}] = {{HAL_DONE}};"] if whole.tickets else []
     return NetworkView(
         function=prototype(graph),
         preamble=tuple(map(code, preamble)),
