@@ -21,7 +21,7 @@ from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
-from deployer.planning.plan_choice import ONCE, Progress, best_plan, place_tiling, silent
+from deployer.planning.plan_choice import ONCE, Progress, best_plan, crossed, place_tiling, silent
 from deployer.rates.course import Course, shown_rates
 from deployer.rates.run_time import with_run_time_rates
 from deployer.running import build, output
@@ -293,9 +293,9 @@ def plan_program(
 
 
 def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) -> Plan:
-    """Addresses for a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
+    """The plan of a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
-        return place_tiling(tiling, running, progress)
+        return crossed(tiling, place_tiling(tiling, running, progress))
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:

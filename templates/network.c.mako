@@ -51,7 +51,9 @@ _Static_assert(${text});
 
 /* ${f.title} */
 static void ${f.name}(${f.parameters}) {
-    hal_step(${f.step});
+% for step in f.steps:
+    hal_step(${step});
+% endfor
 ${inside(f.body, "    ")}\
 }
 % endfor
@@ -60,15 +62,19 @@ ${v.function} {
 % for line in v.preamble:
     ${line}
 % endfor
-% for call in v.calls:
-    ${call}
-% endfor
+${inside(v.calls, "    ")}\
     hal_step(HAL_NO_STEP);
 }
 <%def name="inside(items, indent)">\
 % for item in items:
 ${getattr(self, item.form)(item, indent)}\
 % endfor
+</%def>\
+<%def name="c_begin(v, indent)">\
+${indent}hal_step(${v.step});
+</%def>\
+<%def name="c_run(v, indent)">\
+${indent}${v.call}
 </%def>\
 <%def name="c_block(v, indent)">\
 ${inside(v.body, indent)}\

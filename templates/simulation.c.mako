@@ -48,4 +48,13 @@ static const hal_sim_graph_t graphs[] = {
 % endfor
 };
 
+% for crossings in v.crossings:
+static const hal_sim_crossing_t crossings[] = {
+% for c in crossings:
+    {${c.step}, ${c.operand}, ${c.inward}, ${c.at}},
+% endfor
+};
+const hal_sim_crossings_t hal_sim_crossings = {crossings, ${len(crossings)}};
+
+% endfor
 const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, graphs, ${len(v.graphs)}, ${v.passes}, ${v.accumulate}, ${v.cores}};

@@ -188,8 +188,9 @@ class Printer:
                 texts["last"] = code(str(slots - 1))
             case Declare(names, values):
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
-            case Tickets(names, counts):
-                texts["lines"] = declared([f"{n}[{c}] = {{HAL_DONE}}" for n, c in zip(names, counts, strict=True)])
+            case Tickets(names, counts, first):
+                rows = zip(names, counts, map(self.text, first), strict=True)
+                texts["lines"] = declared([f"{name}[{count}] = {{{ticket}}}" for name, count, ticket in rows])
         return View(f"c_{kind}", texts, **inside)
 
     def _printable(self, value: Expr | str) -> CText:

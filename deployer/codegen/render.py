@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Memory, Names, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, group_name, table_name, wrapped
+from deployer.codegen.c_text import WIDTH, Printer, View, group_name, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
 from deployer.core.declarations import UpdateNumber
 from deployer.core.level import RESIDENT
-from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, target_of
+from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
+from deployer.planning.crossings.graph_program import TICKETS, GraphStep, graph_program
 from deployer.planning.expr import variables
-from deployer.planning.lower import lower
 from deployer.planning.tile_loop import FLAG, NUMBERS
-from deployer.tilers.levels.tables import fetched_bytes, group_spans, sharers
+from deployer.tilers.levels.tables import group_spans, sharers
 
 COLUMN = 28
 """Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
@@ -65,7 +65,7 @@ class NetworkView:
     steps: tuple[TableView, ...]
     groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
-    calls: tuple[CText, ...]
+    calls: tuple[View, ...]
     macros: tuple[CText, ...]
 
 
@@ -149,9 +149,9 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     for size in filter(None, sizes):
         share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
         asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
-    fetched = fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
-    programs = [lower(step, fetched.get(step.index, 0), sharing.get(step.index)) for step in steps]
-    functions, calls = functions_and_calls(programs, printer)
+    whole = graph_program(plan, graph)
+    programs = [step.program for step in whole.steps]
+    functions, calls = functions_and_calls(whole.steps, printer)
     holders = [p for p in programs if p.table == p.step]
     macros, fields = common_sizes([p.arguments for p in holders], [f"step_{p.step:02d}" for p in holders], printer)
     tables = [
@@ -164,10 +164,12 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         for p, texts in zip(holders, fields, strict=True)
     ]
     by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
-    ignored = graph == "train" and not any(FLAG.name in variables(p.body) for p in programs)
+    ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
+    preamble = [f"(void){FLAG.name};"] if ignored else []
+    preamble += [f"hal_ticket_t {TICKETS}[{whole.tickets}] = {{HAL_DONE}};"] if whole.tickets else []
     return NetworkView(
         function=prototype(graph),
-        preamble=(code(f"(void){FLAG.name};"),) if ignored else (),
+        preamble=tuple(map(code, preamble)),
         provenance=origin,
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
@@ -175,9 +177,18 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         steps=() if spans else tuple(tables),
         groups=tuple(_group(span, by_step) for span in spans),
         functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
-        calls=tuple(code(_folded(call)) for call in calls),
+        calls=tuple(v for step, call in zip(whole.steps, calls, strict=True) for v in _run(step, call, printer)),
         macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
     )
+
+
+def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[View]:
+    """The call of a step, and around it what the graph does in the step."""
+    if step.told:
+        yield View("c_begin", {"step": code(str(step.program.step))})
+    yield from map(printer.view, step.starts)
+    yield View("c_run", {"call": code(_folded(call))})
+    yield from map(printer.view, step.waits)
 
 
 def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
+from deployer.planning.crossings.graph_program import GraphStep
 from deployer.planning.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
 from deployer.planning.loop_program import (
     Arguments,
@@ -43,12 +44,12 @@ MOST_SIZES = 8
 
 @dataclass(frozen=True)
 class FunctionView:
-    """A C function that runs one or several steps."""
+    """A C function that runs one or several steps; `steps` is what it tells the HAL, if the graph does not."""
 
     title: CText
     name: CText
     parameters: CText
-    step: CText
+    steps: tuple[CText, ...]
     body: tuple[View, ...]
 
 
@@ -75,6 +76,7 @@ class _Shape:
     `sizes`; all three are in the order of the function's parameters.
     """
 
+    step: GraphStep
     program: LoopProgram
     body: Block
     parameters: tuple[tuple[str, str], ...]
@@ -84,11 +86,11 @@ class _Shape:
 
 
 def functions_and_calls(
-    programs: Sequence[LoopProgram], printer: Printer
+    steps: Sequence[GraphStep], printer: Printer
 ) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
     shapes: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
-    for shape in map(_shape, programs):
+    for shape in map(_shape, steps):
         groups = shapes.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
         partners = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
         if partners is None:
@@ -98,37 +100,54 @@ def functions_and_calls(
     functions: dict[int, FunctionView] = {}
     calls: dict[int, str] = {}
     for group in (group for groups in shapes.values() for group in groups):
-        function, group_calls = _shared(group, printer) if len(group) > 1 else _alone(group[0].program, printer)
+        function, group_calls = _shared(group, printer) if len(group) > 1 else _alone(group[0].step, printer)
         functions[group[0].program.step] = function
         calls |= {shape.program.step: call for shape, call in zip(group, group_calls, strict=True)}
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
 
 
-def _alone(program: LoopProgram, printer: Printer) -> tuple[FunctionView, list[str]]:
-    """The function of a single step, which has no parameters but the flag, and its call."""
+def _alone(step: GraphStep, printer: Printer) -> tuple[FunctionView, list[str]]:
+    """The function of a single step, which has no parameters but tickets and the flag, and its call."""
+    program = step.program
     name, flag = identifier(f"step_{program.step:02d}"), _flag(program)
-    parameters = code(f"uint32_t {flag}" if flag else "void")
+    parameters = [*_ticket_parameters(step), *([f"uint32_t {flag}"] if flag else [])]
+    arguments = [*_ticket_arguments(step, printer), *filter(None, [flag])]
     body = tuple(map(printer.view, program.body.body))
-    title = c_comment(program.title)
-    return FunctionView(title, name, parameters, code(str(program.step)), body), [f"{name}({flag});"]
+    number = () if step.told else (code(str(program.step)),)
+    view = FunctionView(c_comment(program.title), name, code(", ".join(parameters) or "void"), number, body)
+    return view, [f"{name}({', '.join(arguments)});"]
+
+
+def _ticket_parameters(step: GraphStep) -> list[str]:
+    """The parameters for the tickets that the graph gives to a step, and for those that it leaves to the graph."""
+    return [f"hal_ticket_t {name}" for name, _ in step.given] + [f"hal_ticket_t *{name}" for name, _, _ in step.left]
+
+
+def _ticket_arguments(step: GraphStep, printer: Printer) -> list[str]:
+    """The arguments for these parameters."""
+    left = [f"{ticket.name} + {printer.text(ticket.index[0])}" for _, _, ticket in step.left]
+    return [printer.text(ticket) for _, ticket in step.given] + left
 
 
 def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
     """The function of several steps, with a parameter for each difference, and the call of each step."""
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
-    declared = ["uint32_t step", f"{first.kernel.symbol}_args_t *args"]
+    told = group[0].step.told
+    declared = [*([] if told else ["uint32_t step"]), f"{first.kernel.symbol}_args_t *args"]
+    declared += _ticket_parameters(group[0].step)
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]
     declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
         program = shape.program
-        arguments = [str(program.step), f"&{table_name(program.table)}", *map(printer.text, shape.addresses)]
+        arguments = [*([] if told else [str(program.step)]), f"&{table_name(program.table)}"]
+        arguments += [*_ticket_arguments(shape.step, printer), *map(printer.text, shape.addresses)]
         arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(arguments)});")
     title = c_comment(f"{first.title} and {len(group) - 1} more like it")
     body = tuple(map(printer.view, _filled(group, sizes).body))
-    return FunctionView(title, name, code(", ".join(declared)), code("step"), body), calls
+    return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
 def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
@@ -189,8 +208,9 @@ def _field(item: tuple[str, Expr], printer: Printer) -> str:
     return f".{item[0]} = {printer.text(item[1])}"
 
 
-def _shape(program: LoopProgram) -> _Shape:
+def _shape(step: GraphStep) -> _Shape:
     """The shape of a step; references to its argument table become the parameter `args`."""
+    program = step.program
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
     names: dict[Node, tuple[str, str]] = {}
@@ -219,7 +239,7 @@ def _shape(program: LoopProgram) -> _Shape:
     addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, ADDRESSES)))
     order = tuple(node.place for node in mentioned if isinstance(node, _Hole))
     parameters = tuple(names[address] for address in addresses)
-    return _Shape(program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)
+    return _Shape(step, program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)
 
 
 def _without_arguments(tree: T) -> T:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import RESIDENT, Channel
+from deployer.core.level import RESIDENT, Channel, Crossing
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
+from deployer.planning.crossings.choose import slot_life
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, group_spans, sharers
 
 SUFFIXES = ("", " stage")
@@ -83,8 +84,18 @@ class GraphView:
 
 
 @dataclass(frozen=True)
+class CrossingView:
+    """A transfer of an operand, by its number, of a step that begins or ends in the step `at`."""
+
+    step: int
+    operand: int
+    inward: int
+    at: int
+
+
+@dataclass(frozen=True)
 class SimulationView:
-    """Everything SimulationMap.c prints."""
+    """Everything SimulationMap.c prints; `crossings` is one list of them, or none."""
 
     provenance: CText
     kernels: tuple[CText, ...]
@@ -97,6 +108,7 @@ class SimulationView:
     passes: int
     accumulate: int
     cores: int
+    crossings: tuple[tuple[CrossingView, ...], ...]
 
 
 def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView:
@@ -129,10 +141,11 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             for level, slots, suffix in zip(plan.levels, o.places, SUFFIXES, strict=False):
                 slot_buffers.append(len(buffers) if slots.count else NONE)
                 if slots.count:
-                    address, when = memory.address(level.name, slots.offset), code(f"{step.index}u")
+                    address = memory.address(level.name, slots.offset)
+                    first, last = (code(f"{x}u") for x in slot_life(plan, step, o, number[level.name]))
                     name, size = c_string(f"{step.name}.{o.arg}{suffix}"), slots.count * slots.bytes
                     at = number[level.name]
-                    buffers.append(BufferView(name, SLOT, at, address, size, slots.count, when, when, 0))
+                    buffers.append(BufferView(name, SLOT, at, address, size, slots.count, first, last, 0))
             slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
@@ -158,7 +171,13 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
         cores=target.cores,
+        crossings=(tuple(_crossing(plan.steps[c.step], c) for c in plan.crossings),) if plan.crossings else (),
     )
+
+
+def _crossing(step: PlanStep, crossing: Crossing) -> CrossingView:
+    operand = next(i for i, o in enumerate(step.operands) if o.arg == crossing.arg)
+    return CrossingView(step.index, operand, int(crossing.way == "in"), crossing.at)
 
 
 def _graphs(plan: Plan) -> Iterator[GraphView]:

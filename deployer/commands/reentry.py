@@ -23,6 +23,7 @@ FLAGS = {
     "opt_out": ("--opt-out", "opt_out"),
     "no_fusion": ("--no-fusion", "fuse"),
     "fused": ("--fused", "fused"),
+    "ahead": ("--ahead", "ahead"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
 """For each argument of the command line its flag and its field of Options; budgets are checked separately."""

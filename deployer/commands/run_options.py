@@ -96,6 +96,11 @@ def add_run_options(p: LateParser) -> None:
         "--no-fusion", action="store_true", help="leave out rewrites that save memory or time and change no bit"
     )
     tiling.add_argument(
+        "--ahead",
+        action="store_true",
+        help="let a step's first transfers start in earlier steps, and its last ones end in later steps",
+    )
+    tiling.add_argument(
         "--fused",
         action="store_true",
         help="one function for pass and update, with one pass per update: train_cycles counts both, opt_cycles is 0",

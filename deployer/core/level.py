@@ -5,7 +5,7 @@ the level of that number. Costs are in cycles, for one transfer or for arrays of
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:  # the command line shows the names below, and waits for nothing else
     import numpy as np
@@ -38,6 +38,20 @@ class Slots:
     count: int = 0
     bytes: int = 0
     offset: int = 0
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A transfer that begins in one step and ends in another: of the operand `arg` of a step, at its outermost hop.
+
+    The first ingress ("in") starts when the earlier step `at` begins; the last egress is awaited when the later step
+    `at` ends. The operand's slots are in use from the one step to the other.
+    """
+
+    step: int
+    arg: str
+    way: Literal["in", "out"]
+    at: int
 
 
 def slowed(cycles: Count, contention: int) -> Count:

@@ -7,7 +7,7 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.level import RESIDENT, SPILLED, USUAL, Slots
+from deployer.core.level import RESIDENT, SPILLED, USUAL, Crossing, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
@@ -21,7 +21,8 @@ class Options:
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit, `fused` makes pass and update one graph.
+    number of passes per update; `fuse` allows rewrites that change no bit, `fused` makes pass and update one graph;
+    `ahead` lets transfers begin in one step and end in another.
     """
 
     target: str = "host"
@@ -33,6 +34,7 @@ class Options:
     fuse: bool = True
     outermost: str = ""
     fused: bool = False
+    ahead: bool = field(default=False, metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """By default the outermost level is the one next to the innermost, or the only one."""
@@ -377,6 +379,7 @@ class Plan:
     running: Running = field(metadata={OUTSIDE_DIGEST: True})
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
+    crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

@@ -93,10 +93,11 @@ class Declare(Statement):
 
 @dataclass(frozen=True)
 class Tickets(Statement):
-    """Declares an array of tickets for each name, at first without transfers."""
+    """Declares an array of tickets for each name, at first without transfers but for the `first` ticket of each."""
 
     names: tuple[str, ...]
     counts: tuple[int, ...]
+    first: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,9 @@ class LoopProgram:
 
     Its argument table is that of the step `table`, itself or one that it shares with. `storages` are pairs of a
     kernel's pointer argument and the storage behind it; `arguments` are what the table holds from the start.
+
+    In a graph with crossing transfers `starts` are the first fetches, which the graph makes and whose tickets the body
+    reads, and `lasts` the names and numbers of the tickets that the body leaves for the graph to wait for.
     """
 
     step: int
@@ -207,3 +211,5 @@ class LoopProgram:
     storages: tuple[tuple[str, str], ...]
     arguments: tuple[tuple[str, Expr], ...]
     body: Block
+    starts: tuple[Start, ...] = ()
+    lasts: tuple[tuple[str, int], ...] = ()

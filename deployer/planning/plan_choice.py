@@ -7,6 +7,7 @@ from deployer.core.errors import PlacementInfeasible, TilingInfeasible
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
+from deployer.planning.crossings.choose import with_crossings
 from deployer.planning.place import PackingGap
 from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns
@@ -53,7 +54,7 @@ def best_plan(
     if found is None:
         assert fault is not None
         raise fault
-    return found
+    return found[0], crossed(*found)
 
 
 def _update_cycles(tiling: Tiling, plan: Plan) -> int:
@@ -122,3 +123,11 @@ def place_tiling(
     plan = place.place_buffers(tiling, running, last, runs)
     verify_plan(plan, tiling)
     return plan
+
+
+def crossed(tiling: Tiling, plan: Plan) -> Plan:
+    """The tiling's plan with transfers that cross steps, verified, where the options allow them."""
+    better = with_crossings(plan) if plan.options.ahead else plan
+    if better is not plan:
+        verify_plan(better, tiling)
+    return better

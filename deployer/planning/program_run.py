@@ -56,7 +56,8 @@ UNTIMED = Arguments | Assign | Fetch
 class ProgramRun:
     """One run of a program: `waits` are the cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
 
-    `kernels` are the cycles of each kernel call. `variables` are at first those that the program does not define.
+    `kernels` are the cycles of each kernel call. `variables` are at first those that the program does not define, and
+    `tickets`, by name and number, those of transfers that began before.
     """
 
     def __init__(self, clock: Clock, kernels: Sequence[int], variables: Mapping[str, int]) -> None:
@@ -65,7 +66,7 @@ class ProgramRun:
         self.stage_wait = 0
         self.moved: dict[int, dict[str, int]] = defaultdict(lambda: {"in": 0, "out": 0})
         self.variables = dict(variables)
-        self._tickets: dict[tuple[str, int], Running] = {}
+        self.tickets: dict[tuple[str, int], Running] = {}
         self._calls = 0
         self._tile = 0
 
@@ -84,16 +85,15 @@ class ProgramRun:
 
     def _action(self, statement: Statement) -> Action:
         """The function that runs a statement."""
-        variables, tickets = self.variables, self._tickets
+        variables = self.variables
         match statement:
             case Block(body):
                 return self._new_tile(self._block(body))
             case Declare(names, values):
                 pairs = [(name, self._value(value)) for name, value in zip(names, values, strict=True)]
                 return lambda: variables.update({name: value() for name, value in pairs})
-            case Tickets(names, counts):
-                slots = [(name, slot) for name, count in zip(names, counts, strict=True) for slot in range(count)]
-                return lambda: tickets.update(dict.fromkeys(slots, NOTHING))
+            case Tickets():
+                return self._declared_tickets(statement)
             case Let(name, expression) | Set(Var(name), expression):
                 return self._assignment(name, self._value(expression))
             case Increase(Var(name), by):
@@ -109,6 +109,17 @@ class ProgramRun:
                 return self._loop(statement)
             case _:
                 return self._movement(statement)
+
+    def _declared_tickets(self, statement: Tickets) -> Action:
+        tickets, rows = self.tickets, zip(statement.names, statement.counts, statement.first, strict=True)
+        slots = [(name, slot) for name, count, _ in rows for slot in range(count)]
+        first = {(name, 0): self._started(value) for name, value in zip(statement.names, statement.first, strict=True)}
+
+        def declare() -> None:
+            tickets.update(dict.fromkeys(slots, NOTHING))
+            tickets.update({at: started() for at, started in first.items()})
+
+        return declare
 
     def _assignment(self, name: str, value: Value) -> Action:
         variables = self.variables
@@ -157,7 +168,7 @@ class ProgramRun:
 
     def _movement(self, statement: Statement) -> Action:
         """The function that runs a transfer or a wait; a start counts as waiting if the same tile waits for it."""
-        tickets = self._tickets
+        tickets = self.tickets
         match statement:
             case Start(Ticket(name, way, index), transfer):
                 number, started, local = self._index(index), self._started(transfer), not index
@@ -224,6 +235,9 @@ class ProgramRun:
                 return lambda: one() if holds() else two()
             case Done():
                 return lambda: NOTHING
+            case Ticket(name, _, index):
+                number, tickets = self._index(index), self.tickets
+                return lambda: tickets[name, number()]
         raise InternalError(f"{type(value).__name__} starts no transfer")
 
     def _value(self, expression: Expr) -> Value:

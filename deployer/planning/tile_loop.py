@@ -362,6 +362,18 @@ class TileLoop:
         return Signed(add(self.start(axis.dim), pad), (*less, Signed(mul(low, axis.stride))))
 
 
+class FirstTile(TileLoop):
+    """The first tile of a step's outermost loop, all of whose lengths are numbers."""
+
+    def __init__(self, step: PlanStep, staged: bool) -> None:
+        super().__init__(step, staged=staged)
+        self.first = {name: pieces[0] for name, pieces in self.pieces.items()}
+
+    def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
+        """(first index, length) per view axis."""
+        return [axis.span(self.first, extent) for axis, extent in zip(operand.axes, operand.view, strict=True)]
+
+
 def all_of(conditions: list[Expr]) -> Expr:
     """The conjunction of the conditions; 1 if there are none."""
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions)) if conditions else 1

@@ -3,6 +3,7 @@
 from deployer.core.level import RESIDENT
 from deployer.core.plan import LevelUse, Plan, target_of
 from deployer.core.safe_text import html_text
+from deployer.planning.crossings.choose import slot_life
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 WIDTH, HEIGHT, MARGIN = 1100, 420, 60
@@ -83,5 +84,7 @@ def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int,
             for slots in o.places[number : number + 1]:
                 if slots.count:
                     name = f"{step.name} {o.arg}: {slots.count} slots for {o.tensor}"
-                    rows.append((name, "slot", slots.offset, slots.count * slots.bytes, step.index, step.index))
+                    rows.append(
+                        (name, "slot", slots.offset, slots.count * slots.bytes, *slot_life(plan, step, o, number))
+                    )
     return rows

@@ -13,7 +13,7 @@ import numpy as np
 from deployer.codegen.c_names import Memory as Addresses
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
-from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.core.plan import Home, Plan, PlanStep, target_of
 from deployer.frontend.dataset import Dataset
 from deployer.rates.run_time import at_rates
 from deployer.running import output
@@ -59,10 +59,12 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
     target = target_of(plan.options)
     tools, addresses = toolchain(target), Addresses(plan, target)
     levels = [level.name for level in plan.levels]
-    rows = [(step.index, plan.home(storage)) for step in steps for _, storage in results(step)]
+    written = [(step.index, plan.home(storage)) for step in steps for _, storage in results(step)]
+    rows = sorted((_at_home(plan, step, home), step, at) for at, (step, home) in enumerate(written))
     words = [index]
-    for number, home in rows:
-        words += [number, levels.index(home.level), addresses.address(home.level, home.offset), home.bytes]
+    for moment, _, at in rows:
+        home = written[at][1]
+        words += [moment, levels.index(home.level), addresses.address(home.level, home.offset), home.bytes]
     with output.scratch(directory) as folder:
         for file in ("network", "input.bin"):
             (folder / file).symlink_to((directory / file).resolve())
@@ -71,12 +73,19 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
         supervised(command_line(target.name, tools, folder, flags), folder, plan)
         content = (folder / "values.bin").read_bytes()
     values: dict[int, dict[str, Array]] = {}
-    at = 0
-    for number, home in rows:
-        array = np.frombuffer(content, home.type.dtype, home.type.size, at)
-        values.setdefault(number, {})[home.storage] = array
-        at += home.bytes
+    begin = 0
+    for _, step, at in rows:
+        home = written[at][1]
+        array = np.frombuffer(content, home.type.dtype, home.type.size, begin)
+        values.setdefault(step, {})[home.storage] = array
+        begin += home.bytes
     return values
+
+
+def _at_home(plan: Plan, step: int, home: Home) -> int:
+    """The step at whose end a result of a step is at home: its own, or the one in which its egress is awaited."""
+    args = {o.arg for o in plan.steps[step].operands if o.storage == home.storage}
+    return max([step, *(c.at for c in plan.crossings if c.step == step and c.way == "out" and c.arg in args)])
 
 
 def first_divergence(

@@ -16,6 +16,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
+from deployer.verify.across.crossings import check_crossings, crossing_lives, outer_slots
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
@@ -38,7 +39,7 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, ingress, egress, lifetime, table, alignment, overlap, budget or cycles.
+    Rules: digest, plan, ingress, egress, lifetime, table, crossing, alignment, overlap, budget or cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
     target = target_of(tiling)
@@ -55,8 +56,9 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
 def check_room(plan: Plan, target: Target) -> None:
     """The buffers of each level fit its budget and do not overlap, and each step's cycles and bytes add up.
 
-    Rules: table, alignment, overlap, budget or cycles.
+    Rules: table, crossing, alignment, overlap, budget or cycles.
     """
+    check_crossings(plan)
     kernels = [(s.graph, s.kernel) for s in plan.steps]
     fetched = check_tables(kernels, plan.table_bytes, plan.groups, target, plan.tables)
     _sharing(plan)
@@ -186,7 +188,7 @@ def _rounded(size: int, target: Target) -> int:
 
 def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
     """The buffers of each level by its name: argument tables, homes and slots."""
-    end = len(plan.steps)
+    end, lives = len(plan.steps), crossing_lives(plan)
     buffers: dict[str, list[Buffer]] = {level.name: [] for level in plan.levels}
     contents = [buffers[level.name] for level in plan.levels]
     contents[RESIDENT].append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
@@ -196,11 +198,13 @@ def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
         buffers[home.level].append(Buffer(name, home.offset, size, home.first, home.last))
     for step in plan.steps:
         for o in step.operands:
-            for level_buffers, slots in zip(contents, o.places, strict=False):
+            for number, (level_buffers, slots) in enumerate(zip(contents, o.places, strict=False)):
+                own = (step.index, step.index)
+                life = lives.get((step.index, o.arg), own) if number == outer_slots(o) else own
                 for slot in range(slots.count):
                     name = f"slot {slot} of {o.arg} in step {step.index}"
                     at, size = slots.offset + slot * slots.bytes, _rounded(slots.bytes, target)
-                    level_buffers.append(Buffer(name, at, size, step.index, step.index))
+                    level_buffers.append(Buffer(name, at, size, *life))
     return buffers
 
 

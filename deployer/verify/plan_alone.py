@@ -38,8 +38,8 @@ MOST_SLOTS = 3
 def verify_plan_alone(plan: Plan) -> None:
     """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
-    Rules: plan, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, table, alignment, overlap, budget
-    or cycles.
+    Rules: plan, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, table, crossing, alignment,
+    overlap, budget or cycles.
     """
     target = verify_options(plan.options)
     verify_running(plan.running)

@@ -151,6 +151,7 @@ void hal_init(int argc, char **argv) {
     run.random = host.seed * 2654435761u | 1;
     order_init();
     memory_init();
+    crossing_init();
     dma_init();
     trace_init();
 }
@@ -224,7 +225,7 @@ void hal_step(uint32_t step) {
     if (host.step != HAL_NO_STEP) check_leave();
     else guard_check();
     memory_enter(step);
-    host.step = step;
+    host.step = host.owner = step;
     host.calls = 0;
     tables_enter(step);
     if (host.trace) fprintf(stderr, "%12llu step %d %s\n", (unsigned long long)host.now, (int)step, step_name());

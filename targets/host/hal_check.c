@@ -68,7 +68,7 @@ void check_kernel(const void *args) {
 /* ---- a step's end ---- */
 
 void check_leave(void) {
-    const host_transfer_t *t = dma_any();
+    const host_transfer_t *t = dma_due();
     if (t) host_fail("forgotten-wait", "the step ends, and nobody waited for %s", dma_name(t));
     guard_check();
     if (host.calls != step()->tile_count)

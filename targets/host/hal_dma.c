@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static host_transfer_t *transfers; /* of this step, in the order of their start */
-static uint32_t count, capacity, first_pending;
-static hal_ticket_t first_ticket = 1; /* of this step */
+static host_transfer_t *transfers; /* those that crossed into this step, then its own, in the order of their start */
+static uint32_t carried, count, capacity, first_pending;
+static hal_ticket_t first_ticket = 1; /* of this step's own */
 static uint64_t (*engine_free)[2];    /* by hop and direction */
 static uint32_t random_state;
 
@@ -17,8 +17,14 @@ void dma_init(void) {
 }
 
 void dma_enter(void) {
-    first_ticket += count;
-    count = first_pending = 0;
+    first_ticket += count - carried;
+    carried = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!transfers[i].waited) transfers[carried++] = transfers[i];
+    count = carried;
+    first_pending = 0;
+    for (uint32_t i = 0; i < carried; i++)
+        if (transfers[i].inward) memory_close(transfers[i].inner.base, transfers[i].bytes);
 }
 
 /* ---- sides ---- */
@@ -69,6 +75,13 @@ const char *dma_name(const host_transfer_t *t) {
 const host_transfer_t *dma_any(void) {
     while (first_pending < count && transfers[first_pending].waited) first_pending++;
     return first_pending < count ? &transfers[first_pending] : NULL;
+}
+
+const host_transfer_t *dma_due(void) {
+    dma_any();
+    for (const host_transfer_t *t = transfers + first_pending; t < transfers + count; t++)
+        if (!t->waited && t->until <= host.step) return t;
+    return NULL;
 }
 
 /* The first byte of the level's range that a run of the side holds, else UINT32_MAX. */
@@ -195,12 +208,12 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
     }
     if (bytes > UINT32_MAX) host_fail("outside-buffer", "a transfer of %llu B", (unsigned long long)bytes);
     const host_side_t packed = {.base = (uint8_t *)(uintptr_t)inner, .run = (uint32_t)bytes, .count = 1, .planes = 1};
-    host_transfer_t t = {.ticket = first_ticket + count, .hop = hop, .inward = inward, .bytes = (uint32_t)bytes,
+    host_transfer_t t = {.ticket = first_ticket + count - carried, .hop = hop, .inward = inward, .bytes = (uint32_t)bytes,
                          .inner = packed, .outer = outer};
     place_side(&t, &t.inner, hop, "inner");
     place_side(&t, &t.outer, hop + 1, "outer");
     check_conflicts(&t);
-    trace_transfer(&t, hop, inward, &t.inner.place);
+    t.until = trace_transfer(&t, hop, inward, &t.inner.place);
     guard_source(dma_source(&t));
     begin(&t);
     *append() = t;
@@ -243,12 +256,16 @@ hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32
 
 /* ---- wait ---- */
 
+static host_transfer_t *carried_ticket(hal_ticket_t ticket) {
+    for (uint32_t i = 0; i < carried; i++)
+        if (transfers[i].ticket == ticket) return &transfers[i];
+    host_fail("double-wait", "ticket %u belongs to an earlier step, whose tickets were all waited for", ticket);
+}
+
 static host_transfer_t *find_ticket(hal_ticket_t ticket) {
-    const hal_ticket_t next = first_ticket + count;
+    const hal_ticket_t next = first_ticket + count - carried;
     if (ticket >= next) host_fail("unknown-ticket", "ticket %u was never given out; the next is %u", ticket, next);
-    if (ticket < first_ticket)
-        host_fail("double-wait", "ticket %u belongs to an earlier step, whose tickets were all waited for", ticket);
-    host_transfer_t *t = &transfers[ticket - first_ticket];
+    host_transfer_t *t = ticket < first_ticket ? carried_ticket(ticket) : &transfers[carried + ticket - first_ticket];
     if (t->waited) host_fail("double-wait", "%s was waited for already", dma_name(t));
     return t;
 }

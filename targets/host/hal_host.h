@@ -1,6 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_tables.c argument tables that steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
+ * hal_crossings.c transfers from one step to another, hal_tables.c argument tables that steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
  * hal_watch.c values on request. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
@@ -26,6 +26,7 @@ typedef enum { HOST_GUARDS_OFF, HOST_GUARDS_FAST, HOST_GUARDS_FULL } host_guards
 
 typedef struct {
     uint32_t step;  /* HAL_NO_STEP between graphs */
+    uint32_t owner; /* the step whose transfers the trace looks at: this one, but for a transfer of a later step */
     uint32_t calls; /* of hal_parallel in this step */
     uint64_t now;   /* the virtual clock */
     uint32_t cores, trace;
@@ -104,16 +105,17 @@ typedef struct {
 } host_side_t;
 
 typedef struct {
-    uint32_t ticket, hop, inward, bytes, copied, waited;
+    uint32_t ticket, hop, inward, bytes, copied, waited, until; /* by the end of step `until` somebody waits */
     host_side_t inner, outer;
     uint8_t *snapshot; /* of the source at start, packed */
     uint64_t end;
 } host_transfer_t;
 
 void dma_init(void);
-void dma_enter(void);                 /* a step begins: no transfer is known */
+void dma_enter(void);                 /* a step begins, which knows the transfers that cross into it */
 void dma_tick(void);                  /* random order: some transfers get their copy now */
 const host_transfer_t *dma_any(void); /* one that nobody has waited for, or NULL */
+const host_transfer_t *dma_due(void); /* one for which somebody must have waited by the end of this step, or NULL */
 /* The first transfer in flight that writes (`writes`) or reads bytes of the level's range, or bytes of the side; `at` is
  * the first of these. */
 const host_transfer_t *dma_touching(uint32_t level, uint32_t start, uint32_t end, uint32_t writes);
@@ -138,14 +140,21 @@ typedef struct {
 
 void trace_init(void);
 void trace_enter(void);
-/* Before it begins; `transfer` is NULL where it moves no bytes. */
-void trace_transfer(const host_transfer_t *transfer, uint32_t hop, uint32_t inward, const host_place_t *inner);
+/* Before it begins; `transfer` is NULL where it moves no bytes. Returns the step by whose end it is awaited. */
+uint32_t trace_transfer(const host_transfer_t *transfer, uint32_t hop, uint32_t inward, const host_place_t *inner);
 void trace_kernel(const void *args); /* before the call */
 void trace_kernel_done(void);
 void trace_leave(void);
 
 void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
 const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
+
+/* ---- hal_crossings.c ---- */
+
+void crossing_init(void);
+const hal_sim_crossing_t *crossing_of(uint32_t step, const hal_sim_operand_t *operand, uint32_t inward); /* or NULL */
+/* The first ingress, or the next after another, that starts in step `at`, or NULL. */
+const hal_sim_crossing_t *crossing_next(uint32_t at, const hal_sim_crossing_t *previous);
 
 /* ---- hal_tables.c ---- */
 

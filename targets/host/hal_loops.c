@@ -135,3 +135,21 @@ const char *loop_box_text(uint32_t level, const host_box_t *box) {
                  : host_text("%s in runs of %u B", text, box->levels[i].count);
     return text;
 }
+
+/* ---- the map ---- */
+
+static void check_operand_map(const hal_sim_step_t *s, const hal_sim_operand_t *o) {
+    const uint32_t none = HAL_SIM_NONE, count = hal_sim.buffer_count;
+    uint32_t good = o->home < count && o->turns <= s->dim_count && o->stage_turns <= s->dim_count && o->rank < DIMS;
+    good = good && (o->slot == none || (o->slot < count && !hal_sim.buffers[o->slot].level));
+    good = good && (o->stage == none || (o->stage < count && hal_sim.buffers[o->stage].level == 1 && o->slot != none));
+    for (uint32_t i = 0; good && i < o->rank; i++) good = o->axes[i].dim == none || o->axes[i].dim < s->dim_count;
+    if (!good) host_usage("simulation map: operand '%s' of '%s' is not within its step", o->arg, s->name);
+}
+
+void loop_check_map(void) {
+    for (const hal_sim_step_t *s = hal_sim.steps; s < hal_sim.steps + hal_sim.step_count; s++) {
+        if (s->dim_count > DIMS) host_usage("simulation map: '%s' has %u dims", s->name, s->dim_count);
+        for (uint32_t i = 0; i < s->operand_count; i++) check_operand_map(s, &s->operands[i]);
+    }
+}

@@ -1,4 +1,4 @@
-/* The loops of the step that runs, over the tables of the map. */
+/* The loops of a step, that which runs or one whose transfers begin before it, over the tables of the map. */
 #ifndef HAL_LOOPS_H
 #define HAL_LOOPS_H
 
@@ -11,8 +11,9 @@ typedef struct {
     uint32_t parts[DIMS], pieces[DIMS];
 } loop_at_t;
 
-static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.step]; }
+static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.owner]; }
 
+void loop_check_map(void); /* that operands are within their steps */
 void loop_begin_part(loop_at_t *at);
 /* Go on along the first `turns` dims of the tile loop, or of the stage's; 0 at the end, where they begin again. */
 uint32_t loop_next_tile(loop_at_t *at, uint32_t turns);

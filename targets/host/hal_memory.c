@@ -193,10 +193,11 @@ static void poison_unless(life_t spared, uint32_t level, uint32_t start, uint32_
     memory_poison(address_of(level, start), end - start);
 }
 
-/* A slot is born in each step; a home or tables in their first, and again when a graph starts over. */
+/* A slot is born in its step, or the one in which a transfer into it crosses from; a home or tables in their first, and
+ * again when a graph starts over. */
 static life_t life_in(const hal_sim_buffer_t *b, uint32_t step) {
     if (!is_live(b, step)) return DEAD;
-    if (b->kind == HAL_SIM_SLOT) return BORN;
+    if (b->kind == HAL_SIM_SLOT) return step == b->first ? BORN : KEPT;
     if (b->loaded || b->last == HAL_SIM_ALWAYS) return KEPT;
     const uint32_t again = previous == HAL_NO_STEP || step <= previous;
     return again || b->first > previous ? BORN : KEPT;

@@ -99,6 +99,20 @@ typedef struct {
     uint32_t first, count, every;
 } hal_sim_graph_t;
 
+/* A transfer of operand number `operand` of a step that begins in one step and ends in another, through the outermost of
+ * the operand's hops: the first ingress (`inward`) starts in the earlier step `at`, before its kernel calls; egresses are
+ * awaited by the end of the later step `at`. A map without crossings does not define them. */
+typedef struct {
+    uint32_t step, operand, inward, at;
+} hal_sim_crossing_t;
+
+typedef struct {
+    const hal_sim_crossing_t *list;
+    uint32_t count;
+} hal_sim_crossings_t;
+
+extern const hal_sim_crossings_t hal_sim_crossings;
+
 /* A transfer occupies its direction of the hop for setup + (bytes * byte_milli * (1000 + contention) / 1000 +
  * lines * line_milli + 999) / 1000 cycles. Where `shared` is set both directions are one engine. */
 typedef struct {

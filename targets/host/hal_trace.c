@@ -25,12 +25,13 @@ typedef struct {
     uint32_t box, finished; /* of the kernel call that is due; boxes of which the last call ran */
 } operand_state_t;
 
-static operand_state_t *states;
+static operand_state_t **states; /* by step: of the one that runs, and those whose transfers began before them */
 static loop_at_t due; /* of the next kernel call */
 
-static operand_state_t *state_of(const hal_sim_operand_t *o) { return &states[o - step()->operands]; }
+static operand_state_t *state_of(const hal_sim_operand_t *o) { return &states[host.owner][o - step()->operands]; }
 static const hal_sim_operand_t *operands_end(void) { return step()->operands + step()->operand_count; }
 static uint32_t comes_in(const hal_sim_operand_t *o) { return o->in && !(o->fresh && order_resets()); }
+static uint32_t outermost(const hal_sim_operand_t *o) { return o->stage != HAL_SIM_NONE; }
 static uint32_t slots_at(const hal_sim_operand_t *o, uint32_t hop) { return hop ? o->stage : o->slot; }
 
 static void advance_flow(flow_t *flow, const hal_sim_operand_t *o, uint32_t hop) {
@@ -160,18 +161,71 @@ static void check_box(const move_t *m, const flow_t *flow) {
               m->inner->offset);
 }
 
-void trace_transfer(const host_transfer_t *t, uint32_t hop, uint32_t inward, const host_place_t *inner) {
-    const hal_sim_operand_t *o = find_operand(hop, inward, inner->buffer);
+static void begin_flow(flow_t *flow, uint32_t moves) {
+    flow->done = !moves;
+    loop_begin_part(&flow->at);
+}
+
+/* Of a step that begins, or of which the first transfer does. */
+static void enter_state(uint32_t of) {
+    if (states[of]) return;
+    states[of] = host_allocate(step()->operand_count, sizeof **states);
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
+        operand_state_t *state = state_of(o);
+        state->box = 1;
+        for (uint32_t hop = 0; hop < 2; hop++) {
+            const uint32_t moves = slots_at(o, hop) != HAL_SIM_NONE;
+            begin_flow(&state->hops[hop].in, moves && comes_in(o));
+            begin_flow(&state->hops[hop].out, moves && o->out);
+        }
+    }
+}
+
+/* The operand of this step, or of a later one whose first ingress starts in this, which then owns the transfer. */
+static const hal_sim_operand_t *find_owner(uint32_t hop, uint32_t inward, const hal_sim_buffer_t *slots) {
+    const hal_sim_operand_t *o = find_operand(hop, inward, slots);
+    for (const hal_sim_crossing_t *c = NULL; inward && !o && (c = crossing_next(host.step, c));) {
+        host.owner = c->step;
+        o = find_operand(hop, inward, slots);
+        if (o && (o != &step()->operands[c->operand] || hop != outermost(o))) o = NULL;
+    }
+    if (!o) host.owner = host.step;
+    return o;
+}
+
+/* A transfer of a later step is its operand's first, and starts before this step's kernels. */
+static void check_early(const move_t *m, const flow_t *flow) {
+    if (host.owner != host.step && (flow->started || host.calls))
+        host_fail("trace", "%s: step %u fetches that itself, but for the first box, which comes before kernel call 0",
+                  move_text(m), host.owner);
+}
+
+static uint32_t awaited(const move_t *m) {
+    const hal_sim_crossing_t *c = m->hop == outermost(m->operand) ? crossing_of(host.owner, m->operand, 0) : NULL;
+    return c && !m->inward ? c->at : host.owner;
+}
+
+static uint32_t trace_owned(const host_transfer_t *t, uint32_t hop, uint32_t inward, const host_place_t *inner) {
+    const hal_sim_operand_t *o = find_owner(hop, inward, inner->buffer);
     const move_t m = {t, hop, inward, inner, o};
     if (!o) host_fail("trace", "%s: the plan moves nothing %s there in this step", move_text(&m), way_text(hop, inward));
+    enter_state(host.owner);
     hop_state_t *s = &state_of(o)->hops[hop];
     flow_t *flow = inward ? &s->in : &s->out;
     if (flow->done)
         host_fail("trace", "%s: operand '%s' has no more than %u transfers %s in this step", move_text(&m), o->arg,
                   flow->started, way_text(hop, inward));
+    check_early(&m, flow);
     check_box(&m, flow);
     (inward ? enter_slot : leave_slot)(&m, part_at(o, &flow->at, hop));
     advance_flow(flow, o, hop);
+    return awaited(&m);
+}
+
+uint32_t trace_transfer(const host_transfer_t *t, uint32_t hop, uint32_t inward, const host_place_t *inner) {
+    const uint32_t until = trace_owned(t, hop, inward, inner);
+    host.owner = host.step;
+    return until;
 }
 
 /* ---- kernels ---- */
@@ -307,25 +361,10 @@ void trace_kernel_done(void) {
 
 /* ---- a step's beginning and end ---- */
 
-static void begin_flow(flow_t *flow, uint32_t moves) {
-    flow->done = !moves;
-    loop_begin_part(&flow->at);
-}
-
 void trace_enter(void) {
-    free(states);
-    states = host_allocate(step()->operand_count, sizeof *states);
     memset(&due, 0, sizeof due);
     loop_begin_part(&due);
-    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
-        operand_state_t *state = state_of(o);
-        state->box = 1;
-        for (uint32_t hop = 0; hop < 2; hop++) {
-            const uint32_t moves = slots_at(o, hop) != HAL_SIM_NONE;
-            begin_flow(&state->hops[hop].in, moves && comes_in(o));
-            begin_flow(&state->hops[hop].out, moves && o->out);
-        }
-    }
+    enter_state(host.step);
 }
 
 static void check_done(const hal_sim_operand_t *o, uint32_t hop, uint32_t inward) {
@@ -336,23 +375,26 @@ static void check_done(const hal_sim_operand_t *o, uint32_t hop, uint32_t inward
                   way_text(hop, inward), loop_text(&flow->at, hop));
 }
 
+/* The first boxes of later steps, which were to start in this one. */
+static void check_begun(void) {
+    for (const hal_sim_crossing_t *c = NULL; (c = crossing_next(host.step, c));) {
+        const hal_sim_operand_t *o = &hal_sim.steps[c->step].operands[c->operand];
+        const uint32_t begun = states[c->step] && states[c->step][c->operand].hops[outermost(o)].in.started;
+        if (comes_in(o) && !begun)
+            host_fail("trace", "the step ends without the first transfer of operand '%s' of step %u, which was to start in it",
+                      o->arg, c->step);
+    }
+}
+
 void trace_leave(void) {
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++)
         for (uint32_t way = 0; way < 4; way++) check_done(o, way / 2, way % 2);
-}
-
-static void check_operand_map(const hal_sim_step_t *s, const hal_sim_operand_t *o) {
-    const uint32_t none = HAL_SIM_NONE, count = hal_sim.buffer_count;
-    uint32_t good = o->home < count && o->turns <= s->dim_count && o->stage_turns <= s->dim_count && o->rank < DIMS;
-    good = good && (o->slot == none || (o->slot < count && !hal_sim.buffers[o->slot].level));
-    good = good && (o->stage == none || (o->stage < count && hal_sim.buffers[o->stage].level == 1 && o->slot != none));
-    for (uint32_t i = 0; good && i < o->rank; i++) good = o->axes[i].dim == none || o->axes[i].dim < s->dim_count;
-    if (!good) host_usage("simulation map: operand '%s' of '%s' is not within its step", o->arg, s->name);
+    check_begun();
+    free(states[host.step]);
+    states[host.step] = NULL;
 }
 
 void trace_init(void) {
-    for (const hal_sim_step_t *s = hal_sim.steps; s < hal_sim.steps + hal_sim.step_count; s++) {
-        if (s->dim_count > DIMS) host_usage("simulation map: '%s' has %u dims", s->name, s->dim_count);
-        for (uint32_t i = 0; i < s->operand_count; i++) check_operand_map(s, &s->operands[i]);
-    }
+    states = host_allocate(hal_sim.step_count, sizeof *states);
+    loop_check_map();
 }

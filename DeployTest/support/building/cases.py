@@ -161,10 +161,13 @@ def compile_case(
     outermost: str = "L2",
     fuse: bool = True,
     joint: bool = False,
+    ahead: bool = False,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
-    options = Options(target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint)
+    options = Options(
+        target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint, ahead=ahead
+    )
     tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)
     pipeline.build_case(plan, directory, sanitize)

@@ -1,0 +1,164 @@
+"""A graph as a program: its steps in order, with the transfers that it starts and waits for around them.
+
+Where a first fetch starts in an earlier step, the graph starts that of the same operand in all steps of equal form;
+where a last egress is awaited in a later step, it waits for those of all. So these steps still share a function. A step
+in which others' fetches start has its own started before them.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deployer.core.level import Crossing
+from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.planning.loop_program import LoopProgram, Start, Ticket, Wait, Way
+from deployer.planning.lower import lower
+from deployer.tilers.levels.tables import fetched_bytes, sharers
+
+TICKETS = "tickets"
+"""The graph's array of the tickets that steps leave."""
+ENDS = {"in": "first", "out": "last"}
+"""The ends of the names of tickets that cross steps."""
+
+Moments = Mapping[tuple[int, str], int]
+"""By step and name of the ticket, the other step of a transfer that crosses."""
+
+
+@dataclass(frozen=True)
+class GraphStep:
+    """A step of a graph: what starts when it begins, the tickets that its body is given, what is awaited at its end.
+
+    A ticket is given by value, or where the body is to leave some, as the first element of an array for them. If the
+    graph starts transfers in steps of this form, it tells (`told`) the HAL that the step begins.
+    """
+
+    program: LoopProgram
+    told: bool = False
+    starts: tuple[Start, ...] = ()
+    given: tuple[tuple[str, Ticket], ...] = ()
+    left: tuple[tuple[str, int, Ticket], ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphProgram:
+    """The steps of a graph in order, and the length of the array of tickets that they leave."""
+
+    steps: tuple[GraphStep, ...]
+    tickets: int
+
+
+def graph_program(plan: Plan, graph: str) -> GraphProgram:
+    """The program of one graph of a plan."""
+    steps = [step for step in plan.steps if step.graph == graph]
+    fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
+    own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
+    opens, told = _opens(plan.steps, own)
+    programs = [
+        lower(s, fetched.get(s.index, 0), sharing.get(s.index), frozenset(opens.get(_form(s), ()))) for s in steps
+    ]
+    # A ticket is named after its operand and, where that comes through a stage, the stage.
+    moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
+    begun = _begun(programs, moments)
+    left, ended, tickets = _left(programs, moments)
+    output = []
+    for step, program in zip(steps, programs, strict=True):
+        given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
+        starts, waits = begun[program.step], ended[program.step]
+        output.append(
+            GraphStep(program, _form(step) in told, tuple(starts), given, tuple(left[program.step]), tuple(waits))
+        )
+    return GraphProgram(tuple(output), tickets)
+
+
+def _opens(
+    steps: Sequence[PlanStep], crossings: Sequence[Crossing]
+) -> tuple[dict[Hashable, set[tuple[Way, str]]], set[Hashable]]:
+    """By the forms of steps the transfers in which the graph has a part, and the forms in which it starts some."""
+    opens: dict[Hashable, set[tuple[Way, str]]] = {}
+    for c in crossings:
+        opens.setdefault(_form(steps[c.step]), set()).add((c.way, c.arg))
+    told = {_form(steps[c.step]) for c in crossings if c.way == "in"}
+    for host in {c.at for c in crossings if c.way == "in"}:
+        form = _form(steps[host])
+        told.add(form)
+        opens.setdefault(form, set()).update(("in", o.arg) for o in steps[host].operands)
+    return opens, told
+
+
+def _form(step: PlanStep) -> Hashable:
+    """Equal for all steps that may share a function: what of a step its loops depend on, but for sizes."""
+    split = tuple(d.name for d in step.dims if d.tile < d.outer)
+    staging = step.staging
+    parts = [d.name for d in step.dims if d.outer < d.size]
+    staged = tuple(name for name in staging.order if name in parts) if staging else None
+    stage = (staged, staging.buffering if staging and staged else "")
+    return step.kernel.symbol, split, step.buffering if split else "", stage, _slots(step)
+
+
+def _slots(step: PlanStep) -> tuple[tuple[str, int, int], ...]:
+    return tuple((o.arg, o.slots, o.stage_slots) for o in step.operands)
+
+
+def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[Start]]:
+    """What starts when a step begins: its own first fetches before those of later steps."""
+    begun: dict[int, list[Start]] = {program.step: [] for program in programs}
+    later: list[tuple[int, Start]] = []
+    for program in programs:
+        for start in _own_first(program):
+            at = moments.get((program.step, _name(program, start)), program.step)
+            if at == program.step:
+                begun[at].append(start)
+            else:
+                later.append((at, start))
+    for at, start in later:
+        begun[at].append(start)
+    return begun
+
+
+def _left(
+    programs: Sequence[LoopProgram], moments: Moments
+) -> tuple[dict[int, list[tuple[str, int, Ticket]]], dict[int, list[Wait]], int]:
+    """The tickets that steps leave, what is awaited when a step ends, and the length of the array of tickets."""
+    numbers, left = _Numbers(), dict[int, list[tuple[str, int, Ticket]]]()
+    ended: dict[int, list[Wait]] = {program.step: [] for program in programs}
+    for program in programs:
+        left[program.step] = []
+        for name, count in program.lasts:
+            until = moments.get((program.step, name), program.step)
+            base = numbers.taken(count, program.step, until)
+            left[program.step].append((name, count, Ticket(TICKETS, "out", (base,))))
+            ended[until] += [Wait(Ticket(TICKETS, "out", (base + i,))) for i in range(count)]
+    return left, ended, numbers.count
+
+
+def _own_first(program: LoopProgram) -> tuple[Start, ...]:
+    """The first fetches of a step, with names for their tickets that no other step has."""
+    return tuple(
+        replace(start, ticket=replace(start.ticket, name=f"step_{program.step:02d}_{start.ticket.name}"))
+        for start in program.starts
+    )
+
+
+def _name(program: LoopProgram, start: Start) -> str:
+    """The name that the ticket has in its step."""
+    return start.ticket.name.removeprefix(f"step_{program.step:02d}_")
+
+
+class _Numbers:
+    """Elements of an array, each taken from a step to a later one."""
+
+    def __init__(self) -> None:
+        self.until: list[int] = []
+
+    @property
+    def count(self) -> int:
+        """The length of the array."""
+        return len(self.until)
+
+    def taken(self, count: int, first: int, last: int) -> int:
+        """The first of so many neighbours that are free from step `first` on; they are taken to step `last`."""
+        free = [until < first for until in self.until] + [True] * count
+        base = next(i for i in range(len(self.until) + 1) if all(free[i : i + count]))
+        self.until += [0] * (base + count - len(self.until))
+        self.until[base : base + count] = [last] * count
+        return base

@@ -1,0 +1,240 @@
+"""The transfers and waits of a step's loop over one hop, tile by tile, and what of them the step's graph does instead.
+
+A single-buffered loop fetches, waits, computes, stores and waits. A double-buffered one fetches one tile ahead. Where
+transfers cross steps, the graph starts the first ingress of each operand and waits for the last egress.
+"""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deployer.core.level import RESIDENT, USUAL
+from deployer.core.plan import PlanOperand, PlanStep
+from deployer.planning.expr import AtLeast, Choice, Equal, Expr, Home, Not, Slot, Var, add, mul, sized
+from deployer.planning.loop_program import Done, If, Let, Rotate, Start, Statement, Ticket, Transfer, Wait, Way
+from deployer.planning.tile_loop import FLAG, TileLoop, all_of
+
+Guarded = tuple[tuple[Expr, ...], Statement]
+"""Conditions that must all hold, and a statement."""
+Opens = frozenset[tuple[Way, str]]
+"""Ways and operands."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A step's use of a hop: the addresses of its operands at both ends, their slots, and names of variables.
+
+    `opens` are the ways and operands in which the graph has a part: of these it starts the first ingress, and waits for
+    the last egress.
+    """
+
+    step: PlanStep
+    staged: bool
+    opens: Opens = frozenset()
+
+    @property
+    def hop(self) -> int:
+        """The number of the level that it feeds."""
+        return USUAL if self.staged else RESIDENT
+
+    def moved(self) -> list[PlanOperand]:
+        """The operands that pass through the hop."""
+        return [o for o in self.step.operands if self.slots(o)]
+
+    def slots(self, o: PlanOperand) -> int:
+        """Number of the operand's slots at the inner end."""
+        return o.stage_slots if self.staged else o.slots
+
+    def variable(self, o: PlanOperand, what: str) -> str:
+        """The name of a variable that belongs to the operand."""
+        return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
+
+    def opened(self, o: PlanOperand, way: Way) -> bool:
+        """Whether the graph has a part in the operand's transfers."""
+        return (way, o.arg) in self.opens
+
+    def first(self, o: PlanOperand) -> Ticket:
+        """The ticket of the first ingress, which the graph started."""
+        return Ticket(self.variable(o, "first"), "in")
+
+    def last(self, o: PlanOperand, slot: int = 0) -> Ticket:
+        """The ticket of the last egress of a slot, for which the graph waits."""
+        return Ticket(self.variable(o, "last"), "out", (slot,))
+
+    def outer(self, o: PlanOperand) -> Expr:
+        """Address at the outer end: of the home, or of the stage's slot in use."""
+        return home_of(self.step, o) if self.staged or not o.stage_slots else Port(self.step, True).slot(o, "use")
+
+    def slot(self, o: PlanOperand, which: str = "") -> Expr:
+        """Address of a slot at the inner end; of several, the one whose number the variable `which` holds."""
+        base = Slot(self.step.index, o.arg, self.staged)
+        size = o.stage_bytes if self.staged else o.slot_bytes
+        if not which or self.slots(o) == 1:
+            return base
+        count = size // self.step.kernel.element_bytes(o.arg)
+        return add(base, mul(Var(self.variable(o, which)), sized(count, self.variable(o, "size"))))
+
+    def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
+        """The transfer of a tile's box from or to a slot."""
+        name = f"{o.arg}_stage" if self.staged else o.arg
+        return loop.move(o).transfer(way, self.hop, self.outer(o), self.slot(o, which), name)
+
+
+def grouped(statements: Iterable[Guarded]) -> list[Statement]:
+    """The statements in order; consecutive ones with the same conditions are in one `If`."""
+    output: list[Statement] = []
+    for conditions, group in itertools.groupby(statements, key=lambda pair: pair[0]):
+        body = tuple(statement for _, statement in group)
+        output += [If(all_of(list(conditions)), body)] if conditions else body
+    return output
+
+
+class SingleMoves:
+    """The transfers and waits of a single-buffered loop; the only transfer of a direction is waited for at once."""
+
+    def __init__(self, port: Port, loop: TileLoop) -> None:
+        self.port, self.loop = port, loop
+        ways: tuple[Way, ...] = ("in", "out")
+        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in ways}
+        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in ways}
+
+    def _ticket(self, o: PlanOperand, way: Way) -> Ticket:
+        return Ticket(self.port.variable(o, way), way)
+
+    def _start(self, o: PlanOperand, way: Way, conditions: list[Expr]) -> list[Guarded]:
+        transfer = self.port.transfer(self.loop, o, way)
+        if self.alone[way]:
+            return [(tuple(conditions), Wait(transfer))]
+        value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
+        if self.port.opened(o, way) and not self.loop.split:
+            return [] if way == "in" else [((), Start(self.port.last(o), value))]
+        if way == "in" and self.port.opened(o, way):
+            value = Choice(Equal(tile_counter(self.port, "tile"), 0), self.port.first(o), value)
+        return [((), Start(self._ticket(o, way), value))]
+
+    def _wait(self, o: PlanOperand, way: Way) -> list[Guarded]:
+        if self.alone[way]:
+            return []
+        if not self.port.opened(o, way) or (way == "in" and self.loop.split):
+            return [((), Wait(self._ticket(o, way)))]
+        if not self.loop.split:
+            return [((), Wait(self.port.first(o)))] if way == "in" else []
+        tile, count = tile_counter(self.port, "tile"), tile_count(self.port, self.loop)[1]
+        more, at_last, ticket = AtLeast(count, add(tile, 2)), AtLeast(add(tile, 1), count), self._ticket(o, way)
+        return [((more,), Wait(ticket)), ((at_last,), Start(self.port.last(o), ticket))]
+
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
+        """Start the ingress if this tile is the first of a box and the kernel reads the old content."""
+        conditions = [*self.loop.begins(o), *([Not(FLAG)] if o.fresh_on_flag else [])]
+        return [] if o.mode == "out" else self._start(o, "in", conditions)
+
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for the ingress."""
+        return [] if o.mode == "out" else self._wait(o, "in")
+
+    def leave(self, o: PlanOperand) -> list[Guarded]:
+        """Start the egress if this tile is the last of a box."""
+        return [] if o.mode == "in" else self._start(o, "out", self.loop.ends(o))
+
+    def settle(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for the egress."""
+        return [] if o.mode == "in" else self._wait(o, "out")
+
+
+class DoubleMoves:
+    """The transfers and waits of a double-buffered loop; coordinates of `ahead` are those of the next tile."""
+
+    def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
+        self.port, self.loop, self.ahead = port, loop, ahead
+
+    def tickets(self) -> tuple[tuple[str, int, Expr], ...]:
+        """Names of the ticket arrays, their lengths, an element per slot, and their first tickets."""
+        ways = (("in", "out"), ("out", "in"))
+        return tuple(
+            (self.port.variable(o, way), self.port.slots(o), self._begun(o, way))
+            for o in self.port.moved()
+            for way, other in ways
+            if o.mode != other
+        )
+
+    def _begun(self, o: PlanOperand, way: str) -> Expr:
+        """The ticket of the transfer that the graph started, if it did."""
+        return self.port.first(o) if way == "in" and self.port.opened(o, "in") else Done()
+
+    def numbers(self) -> dict[str, Expr]:
+        """The variables with the numbers of the slots to fill and to use: 0 at first, but for a slot being filled."""
+        moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
+        first = {o.arg: {"fill": int(self.port.opened(o, "in")), "use": 0} for o in moved}
+        return {
+            self.port.variable(o, w): first[o.arg][w]
+            for o in moved
+            for w in first[o.arg]
+            if o.mode != "out" or w == "use"
+        }
+
+    def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
+        return Ticket(self.port.variable(o, way), way, (index,))
+
+    def _number(self, o: PlanOperand, which: str) -> Expr:
+        return Var(self.port.variable(o, which)) if self.port.slots(o) > 1 else 0
+
+    def _rotate(self, o: PlanOperand, which: str) -> list[Statement]:
+        slots = self.port.slots(o)
+        return [Rotate(Var(self.port.variable(o, which)), slots)] if slots > 1 else []
+
+    def fetch(self, o: PlanOperand) -> list[Guarded]:
+        """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
+        begun = self.port.opened(o, "in")
+        if o.mode == "out" or (begun and len(self.ahead.inner(o)) == len(self.ahead.split)):
+            return []
+        number = self._number(o, "fill")
+        transfer: Expr = self.port.transfer(self.ahead, o, "in", "fill")
+        if o.fresh_on_flag:
+            transfer = Choice(FLAG, Done(), transfer)
+        wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
+        statements = [*wait, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
+        return [((*later, *self.ahead.begins(o)), statement) for statement in statements]
+
+    def arrive(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
+        ticket = self._ticket(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
+        return [(tuple(self.loop.begins(o)), Wait(ticket))]
+
+    def leave(self, o: PlanOperand) -> list[Guarded]:
+        """Start the egress of a finished box."""
+        if o.mode == "in":
+            return []
+        transfer = self.port.transfer(self.loop, o, "out", "use")
+        return [(tuple(self.loop.ends(o)), Start(self._ticket(o, "out", self._number(o, "use")), transfer))]
+
+    def turn(self, o: PlanOperand) -> list[Guarded]:
+        """Use the other slot from the next box on."""
+        return [(tuple(self.loop.ends(o)), statement) for statement in self._rotate(o, "use")]
+
+    def finish(self, o: PlanOperand) -> list[Guarded]:
+        """Wait for the last egress of each slot, or leave its ticket to the graph."""
+        if o.mode == "in":
+            return []
+        tickets = [self._ticket(o, "out", i) for i in range(self.port.slots(o))]
+        if self.port.opened(o, "out"):
+            return [((), Start(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
+        return [((), Wait(ticket)) for ticket in tickets]
+
+
+def tile_counter(port: Port, what: str) -> Var:
+    """The loop's counter: of tiles, or of turns where statements run ahead."""
+    return Var(f"stage_{what}" if port.staged else what)
+
+
+def tile_count(port: Port, loop: TileLoop) -> tuple[list[Statement], Expr]:
+    """The number of tiles, and the definition of a variable for it where it varies."""
+    count = loop.count()
+    if isinstance(count, int):
+        return [], sized(count, "stage_tiles" if port.staged else "tiles")
+    return [Let("tiles", count)], Var("tiles")
+
+
+def home_of(step: PlanStep, operand: PlanOperand) -> Home:
+    """The home of an operand as the kernel's pointer has it."""
+    return Home(operand.storage, next(dtype for name, dtype, _ in step.kernel.pointers if name == operand.arg))

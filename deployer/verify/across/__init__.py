@@ -1,0 +1,1 @@
+"""The judge of what goes from step to step."""
