@@ -3,28 +3,33 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 
 Join = Callable[[Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
-def absorb(program: Program, options: Options, op: str, join: Join, place: int = 0) -> Program:
+def absorb(program: Program, options: Options, op: str, join: Join, place: int = 0, is_late: bool = False) -> Program:
     """Fuse each node of operator `op` into the producer of its input `place`, if `join` returns a joint node.
 
     The value between the two must be computed, have memory of its own and a single reader. The result must have the
-    same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node replaces
-    the producer and has both names.
+    same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node has both
+    names. It replaces the producer, or, if `is_late`, the consumer: then nothing between them may overwrite what the
+    producer reads.
     """
     for graph in program.graphs:
         for consumer in graph.nodes:
             if consumer.op == op:
-                program = _absorbed(program, options, graph.name, consumer, join, place)
+                program = _absorbed(program, options, graph.name, consumer, join, place, is_late)
     return program
 
 
-def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, place: int) -> Program:
+def _absorbed(
+    program: Program, options: Options, graph_name: str, consumer: Node, join: Join, place: int, is_late: bool
+) -> Program:
     graph = next(g for g in program.graphs if g.name == graph_name)
     value, result = consumer.inputs[place], consumer.outputs[0]
     producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
@@ -35,11 +40,15 @@ def _absorbed(program: Program, options: Options, graph_name: str, consumer: Nod
         return program
     if after.storage != result and program.tensors[after.storage].role != "accumulator":
         return program
+    reads = [name for name in producer.inputs if name]
+    if is_late and not all(is_available(program, graph, producer, consumer, name) for name in reads):
+        return program
     joint = join(graph, producer, consumer)
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{consumer.name}", outputs=consumer.outputs)
-    nodes = tuple(joint if n is producer else n for n in graph.nodes if n is not consumer)
+    left, right = (producer, consumer) if is_late else (consumer, producer)
+    nodes = tuple(joint if n is right else n for n in graph.nodes if n is not left)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != value}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
     return replace(program, tensors=tensors, graphs=graphs)
@@ -57,6 +66,15 @@ def _is_private(program: Program, value: str, reader: Node) -> bool:
 def has_input(node: Node, position: int) -> bool:
     """Whether the node has an input at that position."""
     return len(node.inputs) > position and bool(node.inputs[position])
+
+
+def is_plain(producer: Node) -> bool:
+    """Whether the kernel does nothing to its complete result but multiply it: no sum, activation or gate is fused."""
+    operator = operator_of(producer)
+    added = {operator.addend.position} if operator.addend else set()
+    return ACTIVATION not in producer.attrs and not any(
+        has_input(producer, position) for position in {*operator.pointed.values(), *added}
+    )
 
 
 def is_available(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:

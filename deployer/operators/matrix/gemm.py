@@ -64,8 +64,8 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
 
-    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; and
-    C where an Add follows.
+    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; C
+    where an Add follows, and alpha where a product with a number does.
     """
 
     name = "Gemm"
@@ -74,6 +74,7 @@ class Gemm(Operator):
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     pointed: ClassVar[dict[str, int]] = {GATE: 3}
     addend = Addend(2, "beta")
+    multiplier = "alpha"
     flags = ("transA", "transB")
     kernel = Kernel(
         "gemm_f32",
