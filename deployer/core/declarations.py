@@ -330,6 +330,12 @@ class Fusible:
     addend: ClassVar[Addend | None] = None
     is_sum: ClassVar[bool] = False
     multiplier: ClassVar[str] = ""
+    orders: ClassVar[Mapping[int, str]] = {}
+    result_order: ClassVar[str] = ""
+
+    def permutation(self, node: Node, rank: int) -> tuple[int, ...] | None:
+        """The axes of the node's input in the order of its output; None where it does something else, or more."""
+        return None
 
     def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
         """The input of which a node is a multiple, rounded once, and the factor; None where it is something else.

@@ -13,7 +13,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
-from deployer.fusions.pair import absorb, is_available, is_plain
+from deployer.fusions.pair import absorb, is_plain, is_unwritten
 
 AFTER = ("factor",)
 """A product that a number multiplies can still add, but one that adds is multiplied no more."""
@@ -38,7 +38,7 @@ def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: N
         return None
     if not is_plain(producer):
         return None
-    if not is_late and not is_available(program, graph, producer, consumer, other):
+    if not is_late and not is_unwritten(program, graph, producer, consumer, other):
         return None
     joint = _with_addend(producer, addend, other)
     try:

@@ -12,36 +12,45 @@ Join = Callable[[Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
-def absorb(program: Program, options: Options, op: str, join: Join, place: int = 0, is_late: bool = False) -> Program:
+def absorb(
+    program: Program,
+    options: Options,
+    op: str,
+    join: Join,
+    place: int = 0,
+    is_late: bool = False,
+    retypes: bool = False,
+) -> Program:
     """Fuse each node of operator `op` into the producer of its input `place`, if `join` returns a joint node.
 
     The value between the two must be computed, have memory of its own and a single reader. The result must have the
-    same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node has both
-    names. It replaces the producer, or, if `is_late`, the consumer: then nothing between them may overwrite what the
-    producer reads.
+    same type unless it `retypes`, and memory of its own or of an accumulator. A node that `opt_out` names stays. The
+    joint node has both names. It replaces the producer, or, if `is_late`, the consumer: then nothing between them may
+    overwrite what the producer reads.
     """
     for graph in program.graphs:
         for consumer in graph.nodes:
             if consumer.op == op:
-                program = _absorbed(program, options, graph.name, consumer, join, place, is_late)
+                program = _absorbed(program, options, graph.name, consumer, join, (place, is_late, retypes))
     return program
 
 
 def _absorbed(
-    program: Program, options: Options, graph_name: str, consumer: Node, join: Join, place: int, is_late: bool
+    program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: tuple[int, bool, bool]
 ) -> Program:
+    place, is_late, retypes = how
     graph = next(g for g in program.graphs if g.name == graph_name)
     value, result = consumer.inputs[place], consumer.outputs[0]
     producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
     if producer is None or {producer.name, consumer.name} & set(options.opt_out):
         return program
     between, after = program.tensors[value], program.tensors[result]
-    if not _is_private(program, value, consumer) or after.type != between.type:
+    if not _is_read_once(program, value, consumer) or (after.type != between.type and not retypes):
         return program
     if after.storage != result and program.tensors[after.storage].role != "accumulator":
         return program
     reads = [name for name in producer.inputs if name]
-    if is_late and not all(is_available(program, graph, producer, consumer, name) for name in reads):
+    if is_late and not all(is_unwritten(program, graph, producer, consumer, name) for name in reads):
         return program
     joint = join(graph, producer, consumer)
     if joint is None:
@@ -54,13 +63,18 @@ def _absorbed(
     return replace(program, tensors=tensors, graphs=graphs)
 
 
-def _is_private(program: Program, value: str, reader: Node) -> bool:
-    """Whether a value has memory of its own, and `reader` is its only reader and reads it once."""
+def is_private(program: Program, value: str) -> bool:
+    """Whether a value has memory of its own that only nodes see which read it by its name."""
     tensor = program.tensors[value]
     views = [t for t in program.tensors.values() if t.name != value and t.storage == value]
-    reads = [name for node in program.nodes for name in node.inputs if name == value]
     outlives = value in program.outputs or value in program.updated
-    return tensor.role == "value" and tensor.storage == value and not views and not outlives and reads == [value]
+    return tensor.role == "value" and tensor.storage == value and not views and not outlives
+
+
+def _is_read_once(program: Program, value: str, reader: Node) -> bool:
+    """Whether a value is private, and `reader` is its only reader and reads it once."""
+    reads = [name for node in program.nodes for name in node.inputs if name == value]
+    return is_private(program, value) and reads == [value]
 
 
 def has_input(node: Node, position: int) -> bool:
@@ -77,9 +91,9 @@ def is_plain(producer: Node) -> bool:
     )
 
 
-def is_available(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:
-    """Whether the operand has been computed before the producer, and is not overwritten before the consumer."""
-    place, end = graph.nodes.index(producer), graph.nodes.index(consumer)
+def is_unwritten(program: Program, graph: Graph, first: Node, last: Node, operand: str) -> bool:
+    """Whether no node from the first on, up to the last, writes the operand."""
+    place, end = graph.nodes.index(first), graph.nodes.index(last)
     root = program.storage(operand)
     writers = [i for i, n in enumerate(graph.nodes) for name in n.outputs if name and program.storage(name) == root]
     return not any(place <= i < end for i in writers)
