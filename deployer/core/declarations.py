@@ -338,10 +338,7 @@ class Fusible:
         return None
 
     def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
-        """The input of which a node is a multiple, rounded once, and the factor; None where it is something else.
-
-        `numbers` are the inputs of one element that are known at compile time, by position.
-        """
+        """The input of which a node is a multiple, rounded once, and its factor; `numbers` are constants by position."""
         return None
 
 
