@@ -338,7 +338,7 @@ class Fusible:
         return None
 
     def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
-        """The input of which a node is a multiple, rounded once, and its factor; `numbers` are constants by position."""
+        """The input of which it is a multiple, rounded once, and the factor; `numbers` are constants by position."""
         return None
 
 
