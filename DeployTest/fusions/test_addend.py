@@ -58,6 +58,18 @@ ADDED: dict[str, tuple[Model, list[str]]] = {
               **weights(m=(3, 4), b=(4,))),
         ["Gemm"],
     ),
+    "computed later": (
+        chain(PRODUCT, node("Exp", ("x",), ("e",)), node("Add", ("p", "e"), ("y",), "bias"), **weights(m=(3, 3))),
+        ["Exp", "Gemm"],
+    ),
+    "chain": (
+        chain(
+            PRODUCT, node("MatMul", ("x", "k"), ("q",)), node("MatMul", ("x", "l"), ("r",)),
+            node("Add", ("q", "r"), ("s",), "first"), node("Add", ("p", "s"), ("y",), "bias"),
+            **weights(m=(3, 4), k=(3, 4), l=(3, 4)),
+        ),
+        ["Gemm", "Gemm", "Gemm"],
+    ),
     "batches": (chain(PRODUCT, BIAS, x=(5, 2, 3), **weights(m=(5, 3, 4), b=(4,))), ["Gemm"]),
     "rows of batches": (chain(PRODUCT, BIAS, x=(5, 2, 3), **weights(m=(3, 4), b=(5, 2, 4))), ["Gemm"]),
 }  # fmt: skip
@@ -70,7 +82,6 @@ STAYS: dict[str, Model] = {
     "C that beta takes away": chain(node("Gemm", ("x", "m", "b"), ("p",), beta=0.0), BIAS, **weights(m=(3, 4), b=(4,))),
     "larger result": chain(PRODUCT, BIAS, **weights(m=(3, 4), b=(5, 1, 1))),
     "some batch axes": chain(PRODUCT, BIAS, x=(5, 2, 2, 3), **weights(m=(5, 2, 3, 4), b=(5, 1, 2, 4))),
-    "computed later": chain(PRODUCT, node("Exp", ("x",), ("e",)), node("Add", ("p", "e"), ("y",)), **weights(m=(3, 3))),
     "another producer": chain(node("Mul", ("x", "x"), ("p",)), node("Add", ("p", "x"), ("y",))),
 }
 
@@ -105,6 +116,15 @@ def test_a_step_of_its_own(name: str, tmp_path: Path) -> None:
     outputs = "z" if name == "second reader" else "y"
     _, after = both(tmp_path, replace(STAYS[name], outputs=(value(outputs, None),)))
     assert ops(after).count("Add") == 1
+
+
+def test_not_after_what_is_overwritten(tmp_path: Path) -> None:
+    """A product is computed later, as what it adds is, only where nothing has overwritten what it reads."""
+    model = chain(PRODUCT, node("Relu", ("x",), ("r",)), node("Add", ("p", "r"), ("y",)), **weights(m=(3, 3)))
+    program = infer(tmp_path, model)
+    assert ops(fuse.fuse_program(program, Options())) == ["Relu", "Gemm"]
+    inplace = {**program.tensors, "r": replace(program.tensors["r"], storage="x")}
+    assert ops(fuse.fuse_program(replace(program, tensors=inplace), Options())) == ["Gemm", "Relu", "Add"]
 
 
 def test_special_values() -> None:

@@ -69,6 +69,7 @@ LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
 REFUSED |= {(name, label) for name in ("ScatterElements", "ScatterRows") for label in ("mul", "max", "min")}
+REFUSED |= {(op.name, s.label) for op, s in SAMPLES if s.label.startswith("ordered_")}
 """Samples of differentiable operators that have no rule."""
 UNTRAINED = {"BatchNormalization": (3, 4), "SoftmaxCrossEntropyLoss": (2,), "NegativeLogLikelihoodLoss": (2,)}
 """Inputs that have no gradient though the output depends on them: running statistics follow the data, and class weights

@@ -321,13 +321,25 @@ class Fusible:
 
     `finish` says how another kernel applies this operator, `pointed` maps a kernel pointer to the position of an input
     for such a finish alone; `addend` is an input that the kernel adds to its result, `is_sum` says that the operator
-    adds two inputs and does no more.
+    adds two inputs and does no more. `multiplier` is the attribute, 1 by default, that the kernel multiplies its result
+    by when that is complete, before anything is added: the product is rounded by itself.
     """
 
     finish: ClassVar[Finish | None] = None
     pointed: ClassVar[Mapping[str, int]] = {}
     addend: ClassVar[Addend | None] = None
     is_sum: ClassVar[bool] = False
+    multiplier: ClassVar[str] = ""
+    orders: ClassVar[Mapping[int, str]] = {}
+    result_order: ClassVar[str] = ""
+
+    def permutation(self, node: Node, rank: int) -> tuple[int, ...] | None:
+        """The axes of the node's input in the order of its output; None where it does something else, or more."""
+        return None
+
+    def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
+        """The input of which it is a multiple, rounded once, and the factor; `numbers` are constants by position."""
+        return None
 
 
 class Choices:

@@ -4,34 +4,41 @@ That is how a bias or a residual branch reaches a product, and a gradient that o
 its own result is complete, and rounds as a step of its own would.
 """
 
+import itertools
 from dataclasses import replace
 from functools import partial
 
-from deployer.core.declarations import ACTIVATION, Addend
+from deployer.core.declarations import Addend
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
-from deployer.fusions.pair import absorb, is_available
+from deployer.fusions.pair import absorb, is_plain, is_unwritten
+
+AFTER = ("factor",)
+"""A product that a number multiplies can still add, but one that adds is multiplied no more."""
 
 
 def apply(program: Program, options: Options) -> Program:
-    """Fuse every sum of two, into the producer of its first input, or else into that of its second."""
+    """Fuse every sum of two, into the producer of its first input, or else into that of its second.
+
+    Where what that adds is not there at its time, it is computed later, at the time of the sum.
+    """
     for name in (name for name, operator in registry().items() if operator.is_sum):
-        for place in (0, 1):
-            program = absorb(program, options, name, partial(_join, program, place), place)
+        for is_late, place in itertools.product((False, True), (0, 1)):
+            program = absorb(program, options, name, partial(_join, program, place, is_late), place, is_late)
     return program
 
 
-def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's other input as its addend; None where its kernel cannot add that."""
     operator, other = operator_of(producer), consumer.inputs[1 - place]
     addend = operator.addend
     if addend is None or len(consumer.inputs) > 2 or consumer.attrs:
         return None
-    if ACTIVATION in producer.attrs or any(producer.inputs[addend.position :]):
+    if not is_plain(producer):
         return None
-    if not is_available(program, graph, producer, consumer, other):
+    if not is_late and not is_unwritten(program, graph, producer, consumer, other):
         return None
     joint = _with_addend(producer, addend, other)
     try:

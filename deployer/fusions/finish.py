@@ -11,7 +11,7 @@ from deployer.core.declarations import ACTIVATION, Finish
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
-from deployer.fusions.pair import absorb, has_input, is_available
+from deployer.fusions.pair import absorb, has_input, is_unwritten
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -31,6 +31,6 @@ def _join(program: Program, finish: Finish, graph: Graph, producer: Node, consum
     if finish.pointer not in operator.pointed or has_input(producer, operator.pointed[finish.pointer]):
         return None
     position, operand = operator.pointed[finish.pointer], consumer.inputs[finish.operand]
-    if not is_available(program, graph, producer, consumer, operand):
+    if not is_unwritten(program, graph, producer, consumer, operand):
         return None
     return replace(producer, inputs=(*producer.inputs, *[""] * (position - len(producer.inputs)), operand))

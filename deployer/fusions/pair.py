@@ -3,55 +3,78 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 
 Join = Callable[[Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
-def absorb(program: Program, options: Options, op: str, join: Join, place: int = 0) -> Program:
+def absorb(
+    program: Program,
+    options: Options,
+    op: str,
+    join: Join,
+    place: int = 0,
+    is_late: bool = False,
+    retypes: bool = False,
+) -> Program:
     """Fuse each node of operator `op` into the producer of its input `place`, if `join` returns a joint node.
 
     The value between the two must be computed, have memory of its own and a single reader. The result must have the
-    same type, and memory of its own or of an accumulator. A node that `opt_out` names stays. The joint node replaces
-    the producer and has both names.
+    same type unless it `retypes`, and memory of its own or of an accumulator. A node that `opt_out` names stays. The
+    joint node has both names. It replaces the producer, or, if `is_late`, the consumer: then nothing between them may
+    overwrite what the producer reads.
     """
     for graph in program.graphs:
         for consumer in graph.nodes:
             if consumer.op == op:
-                program = _absorbed(program, options, graph.name, consumer, join, place)
+                program = _absorbed(program, options, graph.name, consumer, join, (place, is_late, retypes))
     return program
 
 
-def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, place: int) -> Program:
+def _absorbed(
+    program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: tuple[int, bool, bool]
+) -> Program:
+    place, is_late, retypes = how
     graph = next(g for g in program.graphs if g.name == graph_name)
     value, result = consumer.inputs[place], consumer.outputs[0]
     producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
     if producer is None or {producer.name, consumer.name} & set(options.opt_out):
         return program
     between, after = program.tensors[value], program.tensors[result]
-    if not _is_private(program, value, consumer) or after.type != between.type:
+    if not _is_read_once(program, value, consumer) or (after.type != between.type and not retypes):
         return program
     if after.storage != result and program.tensors[after.storage].role != "accumulator":
+        return program
+    reads = [name for name in producer.inputs if name]
+    if is_late and not all(is_unwritten(program, graph, producer, consumer, name) for name in reads):
         return program
     joint = join(graph, producer, consumer)
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{consumer.name}", outputs=consumer.outputs)
-    nodes = tuple(joint if n is producer else n for n in graph.nodes if n is not consumer)
+    left, right = (producer, consumer) if is_late else (consumer, producer)
+    nodes = tuple(joint if n is right else n for n in graph.nodes if n is not left)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != value}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
     return replace(program, tensors=tensors, graphs=graphs)
 
 
-def _is_private(program: Program, value: str, reader: Node) -> bool:
-    """Whether a value has memory of its own, and `reader` is its only reader and reads it once."""
+def is_private(program: Program, value: str) -> bool:
+    """Whether a value has memory of its own that only nodes see which read it by its name."""
     tensor = program.tensors[value]
     views = [t for t in program.tensors.values() if t.name != value and t.storage == value]
-    reads = [name for node in program.nodes for name in node.inputs if name == value]
     outlives = value in program.outputs or value in program.updated
-    return tensor.role == "value" and tensor.storage == value and not views and not outlives and reads == [value]
+    return tensor.role == "value" and tensor.storage == value and not views and not outlives
+
+
+def _is_read_once(program: Program, value: str, reader: Node) -> bool:
+    """Whether a value is private, and `reader` is its only reader and reads it once."""
+    reads = [name for node in program.nodes for name in node.inputs if name == value]
+    return is_private(program, value) and reads == [value]
 
 
 def has_input(node: Node, position: int) -> bool:
@@ -59,9 +82,18 @@ def has_input(node: Node, position: int) -> bool:
     return len(node.inputs) > position and bool(node.inputs[position])
 
 
-def is_available(program: Program, graph: Graph, producer: Node, consumer: Node, operand: str) -> bool:
-    """Whether the operand has been computed before the producer, and is not overwritten before the consumer."""
-    place, end = graph.nodes.index(producer), graph.nodes.index(consumer)
+def is_plain(producer: Node) -> bool:
+    """Whether the kernel does nothing to its complete result but multiply it: no sum, activation or gate is fused."""
+    operator = operator_of(producer)
+    added = {operator.addend.position} if operator.addend else set()
+    return ACTIVATION not in producer.attrs and not any(
+        has_input(producer, position) for position in {*operator.pointed.values(), *added}
+    )
+
+
+def is_unwritten(program: Program, graph: Graph, first: Node, last: Node, operand: str) -> bool:
+    """Whether no node from the first on, up to the last, writes the operand."""
+    place, end = graph.nodes.index(first), graph.nodes.index(last)
     root = program.storage(operand)
     writers = [i for i, n in enumerate(graph.nodes) for name in n.outputs if name and program.storage(name) == root]
     return not any(place <= i < end for i in writers)

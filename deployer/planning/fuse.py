@@ -14,7 +14,7 @@ Rule = Callable[[Program, Options], Program]
 
 
 def fuse_program(program: Program, options: Options) -> Program:
-    """The program after every rule, in the order of their names; unchanged if the options forbid fusion."""
+    """The program after every rule; unchanged if the options forbid fusion."""
     for rule in rules().values() if options.fuse else ():
         program = rule(program, options)
     return program
@@ -22,7 +22,20 @@ def fuse_program(program: Program, options: Options) -> Program:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rewrites by name: the modules of `deployer.fusions` that define `apply`."""
+    """All rewrites by name: the modules of `deployer.fusions` that define `apply`.
+
+    They come in the order of their names, but each behind those that its `AFTER` names.
+    """
     names = sorted(m.name for m in pkgutil.iter_modules(deployer.fusions.__path__))
     modules = {name: importlib.import_module(f"deployer.fusions.{name}") for name in names}
-    return {name: cast(Rule, module.apply) for name, module in modules.items() if hasattr(module, "apply")}
+    found: dict[str, Rule] = {}
+
+    def add(name: str) -> None:
+        for earlier in getattr(modules[name], "AFTER", ()):
+            add(earlier)
+        if hasattr(modules[name], "apply"):
+            found.setdefault(name, cast(Rule, modules[name].apply))
+
+    for name in names:
+        add(name)
+    return found

@@ -1,10 +1,12 @@
 """Div: Y = A / B with numpy broadcasting."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.declarations import FLOAT32_MAX
 from deployer.core.forms import Rule
 from deployer.core.ir import Node
 from deployer.core.operator import Array, GradientBuilder, Sample, register, unsupported
@@ -37,6 +39,13 @@ class Div(Binary):
         if a.dtype.kind != "f" and ((b == 0) | ((b == -1) & (a == np.iinfo(a.dtype).min))).any():
             raise unsupported(node, "an integer is divided by zero, or overflows", "other constants, or floats")
         return super().reference(node, inputs)
+
+    def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
+        """The dividend times the reciprocal of a power of two, which is a float32; other reciprocals are rounded."""
+        divisor = numbers.get(1, math.nan)
+        if abs(math.frexp(divisor)[0]) != 0.5 or abs(1 / divisor) > FLOAT32_MAX:
+            return None
+        return 0, 1 / divisor
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY / B, dB = -dY Y / B, summed over the axes each was broadcast along."""

@@ -1,6 +1,6 @@
 """Mul: Y = A * B with numpy broadcasting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from deployer.core.forms import Rule
@@ -23,6 +23,10 @@ class Mul(Binary):
     def apply(self, a: Array, b: Array) -> Array:
         """A * B."""
         return a * b
+
+    def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
+        """A number times the other input."""
+        return next(((1 - position, number) for position, number in numbers.items()), None)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B, dB = dY A, summed over the axes each was broadcast along."""

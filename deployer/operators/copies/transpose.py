@@ -57,6 +57,10 @@ class Transpose(Operator):
             inverse = tuple(int(axis) for axis in np.argsort(perm))
             b.emit("Transpose", (douts[0],), (b.grad(0),), perm=inverse)
 
+    def permutation(self, node: Node, rank: int) -> tuple[int, ...] | None:
+        """`perm`, or the axes in reverse."""
+        return _perm(node, rank)
+
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A view where only axes of one element move; several where it takes more loops than the kernel has."""
         x = operands(node, inputs, 1)[0]

@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.declarations import ACTIVATION, Addend, Fans
+from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
@@ -44,6 +45,17 @@ from deployer.operators.finishing import (
     through,
 )
 from deployer.operators.inputs import floats
+from deployer.operators.matrix.orders import (
+    ORDERS,
+    RESULT_ORDER,
+    axis_of,
+    is_ordered,
+    order_of,
+    ordered_operand,
+    stored_order,
+    used_shape,
+    used_type,
+)
 from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
@@ -64,8 +76,9 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
 
-    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; and
-    C where an Add follows.
+    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; C
+    where an Add follows, alpha where a product with a number does, and orders of axes where a Transpose precedes or
+    follows.
     """
 
     name = "Gemm"
@@ -74,6 +87,9 @@ class Gemm(Operator):
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
     pointed: ClassVar[dict[str, int]] = {GATE: 3}
     addend = Addend(2, "beta")
+    multiplier = "alpha"
+    orders: ClassVar[dict[int, str]] = ORDERS
+    result_order = RESULT_ORDER
     flags = ("transA", "transB")
     kernel = Kernel(
         "gemm_f32",
@@ -98,6 +114,7 @@ class Gemm(Operator):
         a, b = floats(node, inputs, 2)
         if len(a.shape) < 2 or len(b.shape) < 2:
             raise mismatch(node, "A and B need at least two axes", inputs)
+        a, b = used_type(node, 0, a), used_type(node, 1, b)
         (m, k), (kb, n) = _ends(node, a.shape, b.shape)
         if k != kb:
             raise mismatch(node, f"A has K = {k}, B has K = {kb}", inputs)
@@ -111,23 +128,27 @@ class Gemm(Operator):
         if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
             raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
         check_gate(node, inputs, self.pointed[GATE], TensorType("float32", y))
-        return (TensorType("float32", y),)
+        return (TensorType("float32", tuple(y[axis] for axis in order_of(node, RESULT_ORDER, len(y)))),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """alpha * (op(A) @ op(B)) + beta * C; C is not read where beta is 0."""
         a, b, c = (*inputs, None)[:3]
         assert a is not None
         assert b is not None
+        a, b = (x.transpose(order_of(node, ORDERS[i], x.ndim)) for i, x in enumerate((a, b)))
         a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
         b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
         y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
         beta = node.attr_float("beta", 1.0)
         if c is not None and beta != 0.0:
             y = y + c * a.dtype.type(beta)
-        return (finished(node, y, gate_array(inputs, self.pointed[GATE])),)
+        y = finished(node, y, gate_array(inputs, self.pointed[GATE]))
+        return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
+        if is_ordered(node):
+            raise NotDifferentiable(f"node {node.name!r} (Gemm): its axes are in an order that only fusion gives them")
         ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
         a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.pointed[GATE])
         full = b.type(node.outputs[0]).shape
@@ -154,15 +175,15 @@ class Gemm(Operator):
 
     def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
         """From K to M for A, from K to N for B."""
-        (m, k), (_, n) = _ends(node, *(types[name].shape for name in node.inputs[:2]))
+        (m, k), (_, n) = _ends(node, used_shape(node, 0, types), used_shape(node, 1, types))
         return {0: Fans(k, m), 1: Fans(k, n)}
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""
-        a, b = types[node.inputs[0]].shape, types[node.inputs[1]].shape
-        y = types[node.outputs[0]].shape
+        a, b = used_shape(node, 0, types), used_shape(node, 1, types)
         (m, k), (_, n) = _ends(node, a, b)
-        batch = y[:-2]
+        batch = np.broadcast_shapes(a[:-2], b[:-2])
+        y = (*batch, m, n)
         count = int(np.prod(batch, dtype=int))
         size_a, size_b = int(np.prod(a[:-2], dtype=int)), int(np.prod(b[:-2], dtype=int))
         if size_a not in (1, count) or size_b not in (1, count):
@@ -177,53 +198,68 @@ class Gemm(Operator):
         if size_c not in (1, count):
             raise unsupported(node, f"C of shape {c} broadcasts along some batch axes only", "expand C first")
         ta, tb = node.attr_int("transA", 0), node.attr_int("transB", 0)
+        ordered = is_ordered(node)
         # All rows of A meet the same B: a batch of rows is more rows, where C has one for each or one for all.
-        if size_a == count and size_b == 1 and not ta and (size_c, rows_c) in ((1, 1), (count, m)):
+        if size_a == count and size_b == 1 and not ta and (size_c, rows_c) in ((1, 1), (count, m)) and not ordered:
             m, rows_c = m * count, rows_c * size_c
             count = size_a = size_c = 1
+        order = stored_order(node, RESULT_ORDER, len(y))
+        rows, columns = ("n", "m") if ordered and _is_turned(order, y) else ("m", "n")
+        left, right = ("b", "a") if rows == "n" else ("a", "b")
+        extents = {rows: m, columns: n, "k": k}
 
-        def matrix(arg: str, tensor: str, size: int, rows: str, cols: str, extents: dict[str, int]) -> Operand:
-            axes: tuple[Axis, ...] = (At("batch") if size > 1 else Broadcast(), At(rows), At(cols))
-            return Operand(arg, tensor, "in", (size, extents[rows], extents[cols]), axes)
+        def matrix(arg: str, position: int, size: int, shape: Shape, *roles: str) -> Operand:
+            name = node.inputs[position]
+            axes: tuple[Axis, ...] = (At("batch") if size > 1 else Broadcast(), *map(At, roles))
+            plain = Operand(arg, name, "in", (size, *(extents[role] for role in roles)), axes)
+            if ORDERS[position] not in node.attrs:
+                return plain
+            stored = stored_order(node, ORDERS[position], len(shape))
+            return ordered_operand(node, plain, shape, stored, (roles[0], roles[1]))
 
-        extents = {"m": m, "n": n, "k": k}
         operands = [
-            matrix("a", node.inputs[0], size_a, *(("k", "m") if ta else ("m", "k")), extents),
-            matrix("b", node.inputs[1], size_b, *(("n", "k") if tb else ("k", "n")), extents),
+            matrix(left, 0, size_a, a, *(("k", rows) if ta else (rows, "k"))),
+            matrix(right, 1, size_b, b, *((columns, "k") if tb else ("k", columns))),
         ]
         if c_name:
-            axes: tuple[Axis, ...] = (
-                At("batch") if size_c > 1 else Broadcast(),
-                At("m") if rows_c > 1 else Broadcast(),
-                At("n") if cols_c > 1 else Broadcast(),
-            )
-            operands.append(Operand("c", c_name, "in", (size_c, rows_c, cols_c), axes))
-        y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At("m"), At("n"))
+            sizes = {"batch": size_c, "m": rows_c, "n": cols_c}
+            c_axes = tuple(At(role) if size > 1 else Broadcast() for role, size in sizes.items())
+            operands.append(Operand("c", c_name, "in", tuple(sizes.values()), c_axes))
+        y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At(rows), At(columns))
         result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
-        operands += [*gate_operands(node, self.pointed[GATE], result), result]
-        dims = (Dim("batch", count), Dim("m", m), Dim("n", n), Dim("k", k, "reduction", quantum_of(k)))
-        return Access(dims, tuple(operands))
+        operands += gate_operands(node, self.pointed[GATE], result)
+        if rows == "n" and len(operands) > 2:
+            raise unsupported(
+                node, "the product's columns are stored as rows, those of C or a gate are not", "Transpose"
+            )
+        if RESULT_ORDER in node.attrs:
+            result = ordered_operand(node, result, y, order, (rows, columns))
+        if result.axes[-1] != At("n") and extents["n"] > 1:
+            raise unsupported(
+                node, f"axes of the product are stored as {order}", "an order that ends with rows or columns"
+            )
+        dims = (Dim("batch", count), *(Dim(x, extents[x]) for x in "mn"), Dim("k", k, "reduction", quantum_of(k)))
+        return Access(dims, (*sorted(operands[:2], key=lambda o: o.arg), *operands[2:], result))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Element strides of each operand; a transposed matrix is the same kernel with swapped strides."""
-        a_rows = node.attr_int("transA", 0)
-        b_rows = node.attr_int("transB", 0)
         has_c = any(o.arg == "c" for o in access.operands)
         c: dict[str, ArgValue] = {f"c_{x}": Stride("c", i) if has_c else Const(0) for i, x in enumerate("bmn")}
+
+        def steps(arg: str, dims: str) -> dict[str, ArgValue]:
+            operand = access.operand(arg)
+            names = {"b": "batch"}
+            return {f"{arg}_{x}": Stride(arg, axis_of(operand, names.get(x, x))) for x in dims}
+
         return {
             "batch": Extent("batch"),
             "m": Extent("m"),
             "n": Extent("n"),
             "k": Extent("k"),
-            "a_b": Stride("a", 0),
-            "a_m": Stride("a", 1 + a_rows),
-            "a_k": Stride("a", 2 - a_rows),
-            "b_b": Stride("b", 0),
-            "b_k": Stride("b", 1 + b_rows),
-            "b_n": Stride("b", 2 - b_rows),
+            **steps("a", "bmk"),
+            **steps("b", "bkn"),
             **c,
-            "y_b": Stride("y", 0),
-            "y_m": Stride("y", 1),
+            **steps("y", "bm"),
             **gate_args(access, {"b": 0, "m": 1}),
             **relu_args(node),
             "first": First(),
@@ -275,6 +311,17 @@ class Gemm(Operator):
             yield Sample(f"gate{label}", (x(*left), x(*right), None, y), {"beta": 0.0}, onnx=False)
         y = np.maximum(x(4, 3), np.float32(0))
         yield Sample("gate_c", (x(4, 6), x(6, 3), x(3), y), {"alpha": 0.5}, onnx=False)
+        heads, across = (0, 2, 1, 3), (0, 2, 3, 1)
+        cases: tuple[tuple[str, Shape, Shape, dict[str, AttrValue]], ...] = (
+            ("heads", (1, 5, 2, 7), (1, 9, 2, 7), {"order_a": heads, "order_b": across}),
+            ("heads_rows", (1, 2, 7, 5), (1, 9, 2, 7), {"transA": 1, "order_b": heads, "transB": 1, "order_y": heads}),
+            ("heads_turned", (1, 2, 5, 7), (1, 7, 2, 9), {"order_b": heads, "order_y": (0, 3, 1, 2)}),
+            ("rows_turned", (5, 7), (7, 9), {"order_y": (1, 0), "alpha": 0.5}),
+            ("rows_ordered", (2, 3, 7, 5), (7, 9), {"order_a": (0, 1, 3, 2), "order_y": (2, 0, 1, 3)}),
+            ("columns_ordered", (7, 5), (2, 9, 7), {"order_a": (1, 0), "order_b": (0, 2, 1)}),
+        )
+        for label, first, second, orders in cases:
+            yield Sample(f"ordered_{label}", (x(*first), x(*second)), orders, onnx=False)
         for label, rows in (("long", 6), ("long_vector", 1)):
             yield Sample(label, (x(rows, 307), x(307, 5), x(5)), {"alpha": 0.5})
 
@@ -304,6 +351,12 @@ def _outer_form(node: Node, access: Access) -> str:
     if "c" not in operands:
         return "outer"
     return "added" if operands["c"].axes[2] == At("n") else ""
+
+
+def _is_turned(order: Sequence[int], shape: Shape) -> bool:
+    """Whether the product's columns are rows where it is stored: then the kernel computes op(B)^T op(A)^T."""
+    axes = [axis for axis in order if shape[axis] != 1]
+    return axes[-1:] == [len(shape) - 2] and shape[-1] != 1
 
 
 def _ends_of(a: Shape, b: Shape, ta: int, tb: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -1,0 +1,84 @@
+"""Fusion of a permutation of axes into the kernels that read its result or make its input: they take other steps.
+
+A product of attention heads reads and writes them where they lie between all features of a token. Nothing is copied,
+and every number is computed as before, so no bit differs.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import operator_of
+from deployer.core.plan import Options
+from deployer.fusions.pair import absorb, is_private, is_unwritten
+
+AFTER = ("finish",)
+"""What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Fuse every permutation into all its readers, or else into the producer of its input."""
+    for graph in program.graphs:
+        for node in graph.nodes:
+            if _order(program, node):
+                program = _read_through(program, options, graph.name, node)
+    for op in sorted({node.op for node in program.nodes if _order(program, node)}):
+        program = absorb(program, options, op, partial(_join, program), retypes=True)
+    return program
+
+
+def _order(program: Program, node: Node) -> tuple[int, ...] | None:
+    """The order in which the node has the axes of its input, if it does no more."""
+    if len(node.inputs) != 1:
+        return None
+    return operator_of(node).permutation(node, len(program.tensors[node.inputs[0]].type.shape))
+
+
+def _join(program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+    """The producer whose result is stored as the consumer has it; None where its kernel cannot."""
+    attribute, order = operator_of(producer).result_order, _order(program, consumer)
+    if not attribute or attribute in producer.attrs or order is None:
+        return None
+    joint = replace(producer, outputs=consumer.outputs, attrs={**producer.attrs, attribute: order})
+    return joint if _is_possible(program, joint) else None
+
+
+def _is_possible(program: Program, joint: Node) -> bool:
+    try:
+        operator_of(joint).access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
+    except (UnsupportedOperator, ShapeMismatch):
+        return False
+    return True
+
+
+def _read_through(program: Program, options: Options, graph_name: str, node: Node) -> Program:
+    """The program without the permutation, if each of its readers can read its input instead, which lasts that long."""
+    graph = next(g for g in program.graphs if g.name == graph_name)
+    value, source, order = node.outputs[0], node.inputs[0], _order(program, node)
+    readers = [n for n in graph.nodes if value in n.inputs]
+    elsewhere = [n for g in program.graphs if g is not graph for n in g.nodes if value in n.inputs]
+    if not readers or elsewhere or not is_private(program, value) or order is None:
+        return program
+    if {node.name, *(reader.name for reader in readers)} & set(options.opt_out):
+        return program
+    if not is_unwritten(program, graph, node, readers[-1], source):
+        return program
+    joint = {reader.name: _reading(reader, node, order) for reader in readers}
+    if not all(new and _is_possible(program, new) for new in joint.values()):
+        return program
+    nodes = tuple(joint.get(n.name) or n for n in graph.nodes if n is not node)
+    tensors = {name: tensor for name, tensor in program.tensors.items() if name != value}
+    graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
+    return replace(program, tensors=tensors, graphs=graphs)
+
+
+def _reading(reader: Node, node: Node, order: tuple[int, ...]) -> Node | None:
+    """The reader that reads the permutation's input in that order; None where one of its inputs has none to set."""
+    attributes = operator_of(reader).orders
+    places = [i for i, name in enumerate(reader.inputs) if name == node.outputs[0]]
+    if any(place not in attributes or attributes[place] in reader.attrs for place in places):
+        return None
+    inputs = tuple(node.inputs[0] if i in places else name for i, name in enumerate(reader.inputs))
+    attrs = {**reader.attrs, **{attributes[place]: order for place in places}}
+    return replace(reader, name=f"{node.name}+{reader.name}", inputs=inputs, attrs=attrs)
