@@ -163,3 +163,19 @@ def test_no_decision_turns_in_a_probe(cases: list[Case]) -> None:
         near = type(one)(**{**vars(one), "before": {**one.before, "b1": bias}})
         moved = with_rounding(near, near.reference()).rounding
         assert moved["w1"].norm <= 4 * plain["w1"].norm
+
+
+@pytest.mark.parametrize("shape", [(8,), (1,)], ids=["as many", "broadcast"])
+def test_two_operands_decide(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Each operand of Max has borders of its own, whose elements are its own."""
+    draw = np.random.default_rng(5)
+    nodes = (node("Gemm", ("x", "w"), ("h",)), node("Max", ("h", "m"), ("y",)))
+    w, m = (draw.standard_normal(s).astype(np.float32) for s in ((4, 8), shape))
+    model = Model(nodes, (value("x", (2, 4)),), (value("y", (2, 8)),), [constant("w", w), constant("m", m)])
+    path = model.save(tmp_path / "max.onnx")
+    labels = draw.integers(8, size=(PASSES, 2))
+    data = {"x": draw.standard_normal((PASSES, 2, 4)).astype(np.float32), "labels": labels}
+    problem = build_train_graph(path, "cross_entropy", "sgd", 1e-3, "", tmp_path, data=data, n_batches=PASSES)
+    for one in judge_of(pipeline.load_training(problem.train)).passes:
+        rounding = with_rounding(one, one.reference()).rounding
+        assert 0 < rounding["m"].norm < TOLERANCES.loss

@@ -63,7 +63,7 @@ def _disturbed(
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
             off = np.abs(values - right.reshape(-1))
-            for borders in operator_of(node).borders(node, inputs):
+            for borders in (b for b in operator_of(node).borders(node, inputs) if b.operand == place):
                 rivals = borders.elements if borders.rivals is None else borders.rivals
                 crossing = off[borders.elements] + off[rivals] >= borders.margins
                 for elements in (borders.elements[crossing], rivals[crossing]):
