@@ -75,7 +75,7 @@ def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     ticket = Ticket("x_in", "in", (0,))
     fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (Size(48, "x_bytes"),))
     out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
-    before = (Tickets(("x_in",), (1,)), Start(ticket, fetch))
+    before = (Tickets(("x_in",), (1,), (Done(),)), Start(ticket, fetch))
     turn = Var("tile")
     calls = (Call("conv_i8", Table(1)), Call("relu_i8", Table(2)))
     loop = Loop(turn, 3, (), (If(Equal(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
@@ -104,7 +104,7 @@ def test_a_wait_for_nothing_costs_nothing() -> None:
     host = targets.load("host")
     run = ProgramRun(Clock(host.hops), (1,), {})
     ticket = Ticket("x_in", "in", (0,))
-    run.block(Block((Tickets(("x_in",), (2,)), Start(ticket, Done()), Wait(ticket))))
+    run.block(Block((Tickets(("x_in",), (2,), (Done(),)), Start(ticket, Done()), Wait(ticket))))
     assert run.clock.now == 0
 
 

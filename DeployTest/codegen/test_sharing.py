@@ -10,6 +10,7 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, View
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
 from deployer.core.operator import Kernel
+from deployer.planning.crossings.graph_program import GraphStep
 from deployer.planning.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
 from deployer.planning.loop_program import (
     Arguments,
@@ -65,7 +66,7 @@ def copy(index: int, kind: str = "float32") -> Wait:
 
 def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of these steps, and a call for each."""
-    return functions_and_calls(programs, PRINTER)
+    return functions_and_calls([GraphStep(program) for program in programs], PRINTER)
 
 
 def moves(function: FunctionView) -> list[str]:

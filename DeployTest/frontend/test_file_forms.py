@@ -206,6 +206,10 @@ def test_attributes_that_hold_two_things(tmp_path: Path) -> None:
         odd.attribute.append(wrong)
         with raises(UnsupportedOperator, "attribute 'axis'", text):
             infer(tmp_path, chain(odd))
+    number = node("Constant", (), ("c",), value_float=0.5)
+    number.attribute[0].t.SetInParent()
+    with raises(UnsupportedOperator, "(Constant)", "attribute 'value_float'", "also holds a value of another kind"):
+        infer(tmp_path, chain(number, node("Add", ("x", "c"), ("y",))))
 
 
 def test_parts_that_are_not_read(tmp_path: Path) -> None:

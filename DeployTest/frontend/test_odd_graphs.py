@@ -96,7 +96,7 @@ TRAINING: dict[str, tuple[Case, str]] = {
     "rates": (with_step(lr=[0.1, 0.2]), "lr"),
     "epsilon NaN": (with_layer("LayerNormalization", "y", "g", epsilon=NAN), "odd"),
     "keepdims 2": (with_layer("ReduceSum", keepdims=2), "keepdims is 2"),
-    "no accumulator": (with_step("w", "w"), "the update of weight 'w' reads no gradient accumulator"),
+    "the weight as its gradient": (with_step("w", "w"), "overwrites 'w' and reads it as another operand"),
     "weight as its gradient": (with_step(BUFFER, "w"), "overwrites no weight"),
     "no gradient": (with_step("w"), "(SGD)"),
     "an optimizer without nodes": (Case(optimizer=replace(OPTIMIZER, nodes=())), "'w_updated' has no producer"),

@@ -155,7 +155,7 @@ def relabelled(buffer: str) -> Model:
 
 WITHOUT = replace(runtime_cases.TRAIN, nodes=runtime_cases.TRAIN.nodes[:-4], outputs=runtime_cases.TRAIN.outputs[:1])
 BLIND = Model(
-    (node("AdamW", ("w", "w", "m", "v", "step"), ("w_new", "m_new", "v_new")),),
+    (node("Relu", ("w",), ("g",)), node("AdamW", ("w", "g", "m", "v", "step"), ("w_new", "m_new", "v_new"))),
     (*OPTIMIZER.inputs, value("m", (4, 3)), value("v", (4, 3)), value("step", (1,), INT64)),
     tuple(value(name, (4, 3)) for name in ("m_new", "w_new", "v_new")),
 )

@@ -364,16 +364,6 @@ def test_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "'arr_0000.npy' 2 times" in refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
 
 
-def test_contents_of_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An attribute says one thing."""
-    model = chain(node("LeakyRelu", ("x",), ("y",), alpha=0.5))
-    path = model.save(tmp_path / "network.onnx")
-    file = onnx.load(path)
-    file.graph.node[0].attribute[0].ints.append(3)
-    onnx.save(file, path)
-    assert "attribute 'alpha' has contents of another type" in refused(capsys, "infer", "-t", tmp_path)
-
-
 def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that is not UTF-8 is shown as bytes and refused, wherever in the file it stands."""
     marks = ("NODE", "INPT", "WGHT", "ATTR", "TEXT", "INFO")

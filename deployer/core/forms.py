@@ -114,6 +114,21 @@ def fault(proto: NodeProto, form: Form, accepted: Sequence[Extra] = ()) -> tuple
     return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
 
 
+def _kind(attribute: AttributeProto) -> str:
+    numbers = AttributeProto.AttributeType.values()
+    return AttributeProto.AttributeType.Name(attribute.type) if attribute.type in numbers else str(attribute.type)
+
+
+def second_value(attribute: AttributeProto) -> tuple[str, str] | None:
+    """Why an attribute says two things, and the way out; None where it says one, that of its kind."""
+    kind = _kind(attribute)
+    fields = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
+    if fields <= {_FIELDS.get(kind)}:
+        return None
+    why = f"attribute {attribute.name!r} of kind {kind} also holds a value of another kind"
+    return why, f"field {_FIELDS.get(kind)!r} alone"
+
+
 def _attribute_fault(
     proto: NodeProto, attribute: AttributeProto, form: Form, extra: Extra | None
 ) -> tuple[str, str] | None:
@@ -126,14 +141,12 @@ def _attribute_fault(
     if attribute.ref_attr_name:
         why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
         return why, "a value of its own"
-    kind_numbers = AttributeProto.AttributeType.values()
-    kind = AttributeProto.AttributeType.Name(attribute.type) if attribute.type in kind_numbers else str(attribute.type)
+    kind = _kind(attribute)
     if kind not in kinds:
         return f"attribute {name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
-    fields = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
-    if not fields <= {_FIELDS[kind]}:
-        why = f"attribute {name!r} of kind {kind} also holds a value of another kind"
-        return why, f"field {_FIELDS[kind]!r} alone"
+    other = second_value(attribute)
+    if other is not None:
+        return other
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
         return f"{name!r} is an attribute and input {extra.instead_of} as well", "one of both"
     return None

@@ -13,30 +13,13 @@ from pathlib import Path
 import onnx
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped, unused-ignore]
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped, unused-ignore]
-from onnx import AttributeProto, ModelProto, TensorProto
+from onnx import ModelProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem
 from deployer.core.limits import MODEL_BYTES, NODES, TENSOR_BYTES
 
 KEYS = ("location", "offset", "length", "checksum")
 """What a tensor may say about its external data."""
-CONTENTS: dict[int, str] = {
-    AttributeProto.FLOAT: "f",
-    AttributeProto.INT: "i",
-    AttributeProto.STRING: "s",
-    AttributeProto.TENSOR: "t",
-    AttributeProto.GRAPH: "g",
-    AttributeProto.SPARSE_TENSOR: "sparse_tensor",
-    AttributeProto.TYPE_PROTO: "tp",
-    AttributeProto.FLOATS: "floats",
-    AttributeProto.INTS: "ints",
-    AttributeProto.STRINGS: "strings",
-    AttributeProto.TENSORS: "tensors",
-    AttributeProto.GRAPHS: "graphs",
-    AttributeProto.SPARSE_TENSORS: "sparse_tensors",
-    AttributeProto.TYPE_PROTOS: "type_protos",
-}
-"""The field that holds what an attribute of each type says."""
 WAY_OUT = "export the graph again, or correct the path"
 
 
@@ -68,7 +51,6 @@ def load_model(path: Path) -> ModelProto:
         facts = [("nodes", str(len(model.graph.node))), ("at most", str(NODES))]
         raise GraphProblem(f"the graph of {path} has too many nodes", facts, "a smaller model")
     _check_text(path, model)
-    _check_attributes(path, model)
     _read_external(path, model)
     return model
 
@@ -99,16 +81,6 @@ def _check_text(path: Path, model: ModelProto) -> None:
                 if isinstance(text, bytes):
                     facts = [("field", f"{field.name} of a {type(message).__name__}"), ("bytes", repr(text[:80]))]
                     raise GraphProblem(f"{path} holds a name that is no UTF-8 text", facts, "rename it in the exporter")
-
-
-def _check_attributes(path: Path, model: ModelProto) -> None:
-    """Raise GraphProblem for an attribute with contents beside those of its type: readers differ on which count."""
-    for message in _messages(model):
-        if isinstance(message, AttributeProto) and message.type in CONTENTS:
-            held = {field.name for field, _ in message.ListFields()} & {*CONTENTS.values()}
-            if held - {CONTENTS[message.type]}:
-                facts = [("type", AttributeProto.AttributeType.Name(message.type)), ("fields", ", ".join(sorted(held)))]
-                raise GraphProblem(f"{path}: attribute {message.name!r} has contents of another type", facts, WAY_OUT)
 
 
 def _read_external(path: Path, model: ModelProto) -> None:

@@ -10,6 +10,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
+from deployer.core.forms import second_value
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
@@ -209,6 +210,9 @@ def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
         node = Node(name, proto.op_type, (), tuple(proto.output))
         raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
     for attr in forms:
+        fault = second_value(attr) if attr.name in ("value", *_CONSTANT_FORMS) else None
+        if fault is not None:
+            raise unsupported(Node(name, proto.op_type, (), tuple(proto.output)), *fault)
         if attr.name == "value":
             return tensor_constant(proto.output[0], attr.t)
         if attr.name in _CONSTANT_FORMS:

@@ -40,7 +40,7 @@ def one_number(node: Node, name: str, default: int = 0) -> int:
     """The one integer that an attribute, or the constant input of that name, holds; UnsupportedOperator for others."""
     numbers = node.attr_ints(name, (default,))
     if len(numbers) != 1:
-        raise unsupported(node, f"{name!r} is {numbers[:8]}", "one number")
+        raise unsupported(node, f"{name!r} is {numbers!s:.80}", "one number")
     return numbers[0]
 
 
