@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.core.errors import DatasetMismatch, OptionProblem, UnsupportedOperator
+from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, UnsupportedOperator
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -57,6 +57,15 @@ def test_what_exporters_change() -> None:
     assert captured.unused == ("spare",)
     norm = front.capture(nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).train(), [draw(2, 1, 3, 3)])
     assert [node.op_type for node in norm.model.graph.node] == ["Conv", "BatchNormalization"]
+
+
+def test_unused_parameter_is_named() -> None:
+    """Training says which parameters nothing reads."""
+    module = nn.Sequential(nn.Linear(2, 3)).train()
+    module.register_parameter("spare", nn.Parameter(torch.zeros(2)))
+    found: list[DeployerWarning] = []
+    front.train(module, (draw(4, 2), torch.arange(4) % 3), "cross_entropy", epochs=1, warn=found.append)
+    assert ("not trained", "spare") in [fact for warning in found for fact in warning.facts]
 
 
 def test_frozen() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed, python_warning
+from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, RunFailed, python_warning
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
@@ -68,6 +68,9 @@ def train(
         place.mkdir(parents=True, exist_ok=True)
         rows = np.arange(size) % len(arrays[0])
         captured = capture(module, [torch.from_numpy(x[rows]) for x in arrays[:-1]], dropout=dropout)
+        if captured.unused:
+            facts = [("not trained", ", ".join(captured.unused))]
+            warn(DeployerWarning("parameters of the module are read by no operator", facts))
         model = captured.save(place / MODEL)
         more = {"trainable": captured.trainable, "classes": columns.classes, **more}
         fitted = fit(model, tuple(arrays), loss, optimizer, folder=place / RUN, options=options, force=True, **more)
