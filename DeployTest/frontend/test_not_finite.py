@@ -102,6 +102,13 @@ def test_celu_without_alpha(alpha: float, tmp_path: Path) -> None:
         infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
 
 
+def test_normalized_constant(tmp_path: Path) -> None:
+    """ONNX: `(X-EX)/sqrt(E(X-EX)^2)`, whose root is of no number below 0; its body adds 1e-9 to the root."""
+    program = infer(tmp_path, chain(node("MeanVarianceNormalization", ("x",), ("y",)), x=(5, 1, 3, 4)))
+    x = np.ones((5, 1, 3, 4), np.float32)
+    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], np.zeros_like(x))
+
+
 def test_grid_sample_beside_nan(tmp_path: Path) -> None:
     """A location beyond the border is the border's own, as in ONNX's reference: its neighbour counts 0 times NaN."""
     model = chain(node("GridSample", ("x", "g"), ("y",), padding_mode="border", align_corners=1), x=(1, 1, 1, 3))
