@@ -165,6 +165,19 @@ REFUSED = {
         "<int64 m = {2}> { y = Loop (m, , x) <body = g (int64 i, bool go) => (bool go, float[2] t) { t = Relu (x) }> }",
         "its graph 'body' takes 2 values and is given 3",
     ),
+    "values of no turn": (
+        "<bool off = {0}> { y = Loop (, off, x) <body = g () => (float[2] t) { t = Relu (x) }> }",
+        "its graph 'body' takes 0 values and is given 3",
+    ),
+    "results of no turn": (
+        "<bool off = {0}> { y = Loop (, off, x) <body = g (int64 i, bool go, float[2] s) => (bool go) {}> }",
+        "its graph 'body' gives 1 values, of which 2 are read",
+    ),
+    "other branch": (
+        f"{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (x) }},"
+        " else_branch = g (float[2] s) => (s) {}> }",
+        "its graph 'else_branch' takes 1 values and is given 0",
+    ),
     "draws": (
         "<bool on = {1}, float half = {0.5}>"
         f" {{ y = If (on) <then_branch = g () => (v) {{ v = Dropout (x, half, on) }}, {ELSE}",

@@ -1,7 +1,7 @@
 """Nodes with graphs inside, as the nodes of those graphs that are computed."""
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from onnx import GraphProto, TensorProto
@@ -15,7 +15,7 @@ from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import check_elements, form_of
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
-from deployer.operators.control.control import Inner, Parts, controls
+from deployer.operators.control.control import Control, Inner, Parts, controls
 
 MOST_INNER = 4096
 """How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""
@@ -33,6 +33,7 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
     known = {name: scope.elements[name] for name in explicit.inputs if name in scope.elements}
     floats = (name for name in explicit.inputs if name in scope.types and scope.types[name].dtype == "float32")
     check_elements(explicit, operator.versions[-1:], known | dict.fromkeys(floats, int(TensorProto.FLOAT)))
+    _check_ends(explicit, graphs, operator)
     parts = operator.parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
     results: tuple[str, ...] | None = None
     missing = set(filter(None, node.outputs))
@@ -49,13 +50,29 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
             return
         results = ()
         if isinstance(part, Inner):
-            if part.graph not in graphs:
-                raise unsupported(node, f"it has no graph {part.graph!r}", "a graph for each that the operator has")
             results = yield from _graph(node, graphs[part.graph], part, imports, scope)
         else:
             missing.difference_update(part.outputs)
             versions = registry()[part.op].versions[-1:] if part.inputs else ()
             yield Part(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
+
+
+def _check_ends(node: Node, graphs: Mapping[str, GraphProto], operator: Control) -> None:
+    """UnsupportedOperator unless the node has the operator's graphs, and these the values that it gives and reads: also
+    of a graph that is not computed, which has no meaning otherwise.
+    """
+    with form_of(node):
+        ends = operator.ends(node)
+    for name, (takes, gives) in ends.items():
+        if name not in graphs:
+            raise unsupported(node, f"it has no graph {name!r}", "a graph for each that the operator has")
+        graph = graphs[name]
+        if len(graph.input) != takes:
+            why = f"its graph {name!r} takes {len(graph.input)} values and is given {takes}"
+            raise unsupported(node, why, "a graph that takes as many")
+        if len(graph.output) < gives:
+            why = f"its graph {name!r} gives {len(graph.output)} values, of which {gives} are read"
+            raise unsupported(node, why, "a graph that gives as many")
 
 
 def _next(node: Node, parts: Parts, results: tuple[str, ...] | None) -> Inner | Node:
@@ -70,9 +87,6 @@ def _graph(
     scope.turns += 1
     if scope.turns > MOST_INNER:
         raise too_large(node, "graphs inside of nodes are written out more often than", MOST_INNER)
-    if len(call.inputs) != len(graph.input):
-        why = f"its graph {call.graph!r} takes {len(graph.input)} values and is given {len(call.inputs)}"
-        raise unsupported(node, why, "a graph that takes as many")
     produced = [value.name for value in (*graph.input, *graph.initializer)]
     produced += [name for inner in graph.node for name in inner.output if name]
     twice = sorted(name for name, count in Counter(produced).items() if count > 1)

@@ -56,6 +56,10 @@ class Control(ABC):
     static_inputs: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
+    def ends(self, node: Node) -> Mapping[str, tuple[int, int]]:
+        """How many values each graph takes, and how many it gives at least, by its attribute."""
+
+    @abstractmethod
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
         """The parts that stand for the node; `counts` has the number of results of each graph by its attribute.
 

@@ -16,6 +16,10 @@ class If(Control):
     versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
     static_inputs = (0,)
 
+    def ends(self, node: Node) -> Mapping[str, tuple[int, int]]:
+        """A branch reads the values around it, and gives what the other does."""
+        return {"then_branch": (0, 0), "else_branch": (0, 0)}
+
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
         """The graph's results under the names of the node's."""
         if len(set(counts.values())) > 1:

@@ -19,6 +19,11 @@ class Loop(Control):
     versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
     static_inputs = (COUNT, CONDITION)
 
+    def ends(self, node: Node) -> Mapping[str, tuple[int, int]]:
+        """A turn takes its number, the condition and the states, and gives a condition and the states."""
+        states = max(len(node.inputs) - STATES, 0)
+        return {"body": (STATES + states, 1 + states)}
+
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
         """The turns until the count is reached or a condition that a turn gives is false."""
         inputs = (*node.inputs, *[""] * (STATES - len(node.inputs)))

@@ -15,12 +15,17 @@ class Scan(Control):
     name = "Scan"
     versions = (9, 11, 16, 19, 21, 23, 24, 25)
 
+    def ends(self, node: Node) -> Mapping[str, tuple[int, int]]:
+        """A turn takes the states and a slice of each sequence, and gives the states."""
+        scanned = node.attr_int("num_scan_inputs", 1)
+        if not 1 <= scanned <= len(node.inputs):
+            raise unsupported(node, f"num_scan_inputs is {scanned}", f"1 to {len(node.inputs)}")
+        return {"body": (len(node.inputs), len(node.inputs) - scanned)}
+
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
         """Slices, turns, and what they give stacked along the axes that the node says, forward or backward."""
         scanned = node.attr_int("num_scan_inputs", 1)
         first = len(node.inputs) - scanned
-        if not 1 <= scanned <= len(node.inputs):
-            raise unsupported(node, f"num_scan_inputs is {scanned}", f"1 to {len(node.inputs)}")
         states, sequences = node.inputs[:first], node.inputs[first:]
         ways = _ways(node, "input", scanned)
         lengths = {known.types[name].shape[axis] for name, (axis, _) in zip(sequences, ways, strict=True)}
