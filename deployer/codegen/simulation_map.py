@@ -155,7 +155,12 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
     for s in plan.steps:
         own = sized.address * fixed_addresses(s) if s.index in sharing else 0
         where = [places[s.index, o.arg] for o in s.operands]
-        steps.append(_step(s, where, tables, sized, fetched.get(s.index, 0), own))
+        begins = (
+            0
+            if s.index in plan.followers
+            else sized.step + fetch_cycles(fetched.get(s.index, 0), sized, _contention(s, sized))
+        )
+        steps.append(_step(s, where, tables, begins + own, _contention(s, sized)))
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),
@@ -201,10 +206,14 @@ def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
         yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
 
 
-def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int, own: int) -> SimStepView:
-    """A step that fetches that many bytes of argument tables; `own` are the cycles in which it sets addresses."""
+def _contention(step: PlanStep, target: Target) -> int:
+    """Thousandths by which bytes of a step's transfers are slower."""
+    return target.contention if step.buffering == "double" else 0
+
+
+def _step(step: PlanStep, places: list[Where], tables: Tables, cycles: int, contention: int) -> SimStepView:
+    """A step that takes so many `cycles` besides its kernels and transfers."""
     loops = Loops(step)
-    contention = target.contention if step.buffering == "double" else 0
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
     scalars, count = loops.scalars(tables)
     return SimStepView(
@@ -218,7 +227,7 @@ def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, f
         scalar_count=count,
         tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
-        cycles=target.step + fetch_cycles(fetched, target, contention) + own,
+        cycles=cycles,
         contention=contention,
     )
 

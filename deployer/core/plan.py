@@ -344,6 +344,22 @@ class PlanStep:
 
 
 @dataclass(frozen=True)
+class Bundle:
+    """Steps first..last, both included, whose kernel calls share one start of the cores.
+
+    Each core makes all of the calls in turn, and waits for the other cores after the last one alone.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def followers(self) -> range:
+        """The steps behind the first."""
+        return range(self.first + 1, self.last + 1)
+
+
+@dataclass(frozen=True)
 class LevelUse:
     """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
 
@@ -380,6 +396,7 @@ class Plan:
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
+    bundles: tuple[Bundle, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""
@@ -389,6 +406,11 @@ class Plan:
     def home(self, storage: str) -> Home:
         """The home of a storage."""
         return next(h for h in self.homes if h.storage == storage)
+
+    @property
+    def followers(self) -> frozenset[int]:
+        """The steps that run in the start of an earlier one, the first of their bundle."""
+        return frozenset(step for bundle in self.bundles for step in bundle.followers)
 
     @property
     def accumulators(self) -> tuple[Home, ...]:
