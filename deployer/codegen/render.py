@@ -11,8 +11,8 @@ from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
 from deployer.core.declarations import UpdateNumber
-from deployer.core.level import RESIDENT
-from deployer.core.plan import Bundle, Home, Plan, PlanOperand, PlanStep
+from deployer.core.level import RESIDENT, Bundle
+from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.planning.crossings.graph_program import TICKETS, GraphStep, graph_program
@@ -166,7 +166,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         for p, texts in zip(holders, fields, strict=True)
     ]
     bundles = [bundle for bundle in plan.bundles if plan.steps[bundle.first].graph == graph]
-    bundled = {step for bundle in bundles for step in (bundle.first, *bundle.followers)}
+    bundled = {step for bundle in bundles for step in bundle.steps}
     by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
@@ -205,8 +205,7 @@ def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
 def _bundle(bundle: Bundle, tables: Mapping[int, TableView]) -> GroupView:
     """The tables of a bundle, which lie one behind the other."""
     title = c_comment(f"Argument tables of steps {bundle.first} to {bundle.last}, in one start of the cores.")
-    steps = (bundle.first, *bundle.followers)
-    return GroupView(title, identifier(bundle_name(bundle.first)), tuple(tables[step] for step in steps))
+    return GroupView(title, identifier(bundle_name(bundle.first)), tuple(tables[step] for step in bundle.steps))
 
 
 def number_count(plan: Plan) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import RESIDENT, Channel, Crossing
+from deployer.core.level import RESIDENT, Channel, Crossing, followers
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
@@ -151,16 +151,13 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
     buffers += _table_buffers(plan, memory)
     tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
     sized, sharing = target.sized(len(plan.steps)), sharers(plan.tables)
-    steps = []
+    steps, following = [], followers(plan.bundles)
     for s in plan.steps:
         own = sized.address * fixed_addresses(s) if s.index in sharing else 0
         where = [places[s.index, o.arg] for o in s.operands]
-        begins = (
-            0
-            if s.index in plan.followers
-            else sized.step + fetch_cycles(fetched.get(s.index, 0), sized, _contention(s, sized))
-        )
-        steps.append(_step(s, where, tables, begins + own, _contention(s, sized)))
+        contention = sized.contention if s.buffering == "double" else 0
+        begins = sized.step + fetch_cycles(fetched.get(s.index, 0), sized, contention) + own
+        steps.append(_step(s, where, tables, 0 if s.index in following else begins, contention))
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),
@@ -204,11 +201,6 @@ def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
         size = code(" + ".join(f"{n} * sizeof({identifier(kernel)}_args_t)" for kernel, n in sorted(kernels.items())))
         address, first, last = memory.address(memory.innermost, 0), code(f"{span.start}u"), code(f"{span[-1]}u")
         yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
-
-
-def _contention(step: PlanStep, target: Target) -> int:
-    """Thousandths by which bytes of a step's transfers are slower."""
-    return target.contention if step.buffering == "double" else 0
 
 
 def _step(step: PlanStep, places: list[Where], tables: Tables, cycles: int, contention: int) -> SimStepView:

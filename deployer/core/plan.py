@@ -7,7 +7,7 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.level import RESIDENT, SPILLED, USUAL, Crossing, Slots
+from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
@@ -344,22 +344,6 @@ class PlanStep:
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Steps first..last, both included, whose kernel calls share one start of the cores.
-
-    Each core makes all of the calls in turn, and waits for the other cores after the last one alone.
-    """
-
-    first: int
-    last: int
-
-    @property
-    def followers(self) -> range:
-        """The steps behind the first."""
-        return range(self.first + 1, self.last + 1)
-
-
-@dataclass(frozen=True)
 class LevelUse:
     """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
 
@@ -377,8 +361,7 @@ class LevelUse:
 class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
-    The kernels' argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are its
-    tiling's.
+    Argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are the tiling's.
     """
 
     options: Options
@@ -406,11 +389,6 @@ class Plan:
     def home(self, storage: str) -> Home:
         """The home of a storage."""
         return next(h for h in self.homes if h.storage == storage)
-
-    @property
-    def followers(self) -> frozenset[int]:
-        """The steps that run in the start of an earlier one, the first of their bundle."""
-        return frozenset(step for bundle in self.bundles for step in bundle.followers)
 
     @property
     def accumulators(self) -> tuple[Home, ...]:

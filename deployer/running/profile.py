@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from deployer.core.errors import RunFailed
+from deployer.core.level import followers
 from deployer.core.plan import Plan
 
 STEP, INGRESS, KERNEL, EGRESS = range(4)
@@ -71,11 +72,12 @@ def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile
     empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
     totals = _by_step(visits)
     detailed = _by_step(_visits(tiles))
-    rows, predicted = [], {s.index: s.cycles for s in plan.steps}
+    rows, following = [], followers(plan.bundles)
+    predicted = {s.index: s.cycles for s in plan.steps}
     for bundle in plan.bundles:
         predicted[bundle.first] += sum(predicted.pop(step) for step in bundle.followers)
     for s in plan.steps:
-        if s.index in plan.followers:
+        if s.index in following:
             rows.append(StepProfile(s.index, s.name, s.op, "measured", (0,), (0,), (0,), 0, 0))
             continue
         if s.index not in totals or s.index not in detailed:

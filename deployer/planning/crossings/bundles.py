@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from deployer.core.declarations import UpdateNumber
+from deployer.core.level import Bundle, followers
 from deployer.core.operator import Flag
-from deployer.core.plan import Bundle, Home, Plan, PlanStep, target_of
+from deployer.core.plan import Home, Plan, PlanStep, target_of
 from deployer.planning.crossings.graph_run import timed
 from deployer.tilers.levels.tables import sharers
 
@@ -24,8 +25,8 @@ def with_bundles(plan: Plan) -> Plan:
     if not plan.options.fuse or target.cores == 1:
         return plan
     bundles = tuple(Bundle(steps[0].index, steps[-1].index) for steps in _Choice(plan).runs() if len(steps) > 1)
-    followers = {step for bundle in bundles for step in bundle.followers}
-    steps = tuple(_following(s, target.dispatch) if s.index in followers else s for s in plan.steps)
+    following = followers(bundles)
+    steps = tuple(_following(s, target.dispatch) if s.index in following else s for s in plan.steps)
     plan = replace(plan, steps=steps, bundles=bundles)
     return timed(plan) if plan.crossings and bundles else plan
 

@@ -8,7 +8,7 @@ in which others' fetches start has its own started before them.
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.core.level import Crossing
+from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.planning.loop_program import (
     Assign,
@@ -74,9 +74,10 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
     begun = _begun(programs, moments)
     left, ended, tickets = _left(programs, moments)
-    output, firsts = [], {bundle.first: 1 + len(bundle.followers) for bundle in plan.bundles}
+    output, following = [], followers(plan.bundles)
+    firsts = {bundle.first: len(bundle.steps) for bundle in plan.bundles}
     for step, program in zip(steps, programs, strict=True):
-        if step.index in plan.followers:
+        if step.index in following:
             output.append(GraphStep(program, follows=True))
             continue
         if step.index in firsts:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import VerifyFailed
+from deployer.core.level import Bundle
 from deployer.core.operator import Flag
-from deployer.core.plan import Bundle, Home, Plan, PlanStep
+from deployer.core.plan import Home, Plan, PlanStep
 
 
 def check_bundles(plan: Plan) -> None:

@@ -69,7 +69,10 @@ void hal_step(uint32_t step);
 /* Runs `count` steps from number `step` on, whose argument tables of `bytes` lie one behind the other: every core calls the
  * kernel for one after the other, and waits for the other cores after the last one alone. */
 #ifdef HAL_WATCHES_STEPS /* the simulator runs them one by one and compares each with the plan */
+void hal_set_tables(const void *args, uint32_t bytes); /* what was just written there was to be written */
+
 static inline void hal_parallel_steps(uint32_t step, hal_kernel_t kernel, const void *args, uint32_t bytes, uint32_t count) {
+    hal_set_tables(args, count * bytes);
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0) hal_step(step + i);
         hal_parallel(kernel, (const uint8_t *)args + i * bytes);
