@@ -22,6 +22,20 @@ static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
 % endfor
 };
 % endfor
+% for b in v.bundles:
+
+/* ${b.title} */
+static ${b.tables[0].kernel}_args_t ${b.name}[${len(b.tables)}] HAL_TABLE = {
+% for s in b.tables:
+    {
+% for field in s.fields:
+        ${field}
+% endfor
+    },
+% endfor
+};
+#define ${b.tables[0].table} (${b.name}[0])
+% endfor
 % for g in v.groups:
 
 /* ${g.title} */
@@ -124,6 +138,14 @@ ${indent}args->${v.argument} = ${v.value};
 </%def>\
 <%def name="c_call(v, indent)">\
 ${indent}hal_parallel(${v.kernel}, ${v.table});
+</%def>\
+<%def name="c_assign_each(v, indent)">\
+${indent}for (${v.kernel}_args_t *args = ${v.table}; args < ${v.table} + ${v.count}; args++) {
+${inside(v.body, indent + "    ")}\
+${indent}}
+</%def>\
+<%def name="c_call_each(v, indent)">\
+${indent}hal_parallel_steps(${v.step}, ${v.kernel}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
 </%def>\
 <%def name="c_if_line(v, indent)">\
 ${indent}if (${v.condition}) ${inside(v.body, "")}\

@@ -207,6 +207,11 @@ def group_name(step: int) -> str:
     return f"tables_{step:02d}"
 
 
+def bundle_name(step: int) -> str:
+    """The C name of the array of a bundle's argument tables, by its first step."""
+    return f"bundle_{step:02d}"
+
+
 def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
     """Items joined by commas into lines of about WIDTH characters, none broken inside."""
     glued = ", ".join(item.replace(" ", "\0") for item in items)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Memory, Names, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, View, group_name, table_name, wrapped
+from deployer.codegen.c_text import WIDTH, Printer, View, bundle_name, group_name, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
 from deployer.core.declarations import UpdateNumber
-from deployer.core.level import RESIDENT
+from deployer.core.level import RESIDENT, Bundle
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
@@ -45,7 +45,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """The argument tables of a group of steps."""
+    """The argument tables of a group of steps, or of a bundle, which are an array."""
 
     title: CText
     name: CText
@@ -63,6 +63,7 @@ class NetworkView:
     kernels: tuple[CText, ...]
     asserts: tuple[CText, ...]
     steps: tuple[TableView, ...]
+    bundles: tuple[GroupView, ...]
     groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
     calls: tuple[View, ...]
@@ -151,7 +152,8 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
     whole = graph_program(plan, graph)
     programs = [step.program for step in whole.steps]
-    functions, calls = functions_and_calls(whole.steps, printer)
+    called = [step for step in whole.steps if not step.follows]
+    functions, calls = functions_and_calls(called, printer)
     holders = [p for p in programs if p.table == p.step]
     macros, fields = common_sizes([p.arguments for p in holders], [f"step_{p.step:02d}" for p in holders], printer)
     tables = [
@@ -163,6 +165,8 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         )
         for p, texts in zip(holders, fields, strict=True)
     ]
+    bundles = [bundle for bundle in plan.bundles if plan.steps[bundle.first].graph == graph]
+    bundled = {step for bundle in bundles for step in bundle.steps}
     by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
@@ -174,10 +178,11 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
         asserts=tuple(map(code, asserts)),
-        steps=() if spans else tuple(tables),
+        steps=() if spans else tuple(table for step, table in by_step.items() if step not in bundled),
+        bundles=() if spans else tuple(_bundle(bundle, by_step) for bundle in bundles),
         groups=tuple(_group(span, by_step) for span in spans),
         functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
-        calls=tuple(v for step, call in zip(whole.steps, calls, strict=True) for v in _run(step, call, printer)),
+        calls=tuple(v for step, call in zip(called, calls, strict=True) for v in _run(step, call, printer)),
         macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
     )
 
@@ -195,6 +200,12 @@ def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
     """The tables of a group, which its first step fetches."""
     title = c_comment(f"Argument tables of steps {span.start} to {span[-1]}; step {span.start} fetches them.")
     return GroupView(title, identifier(group_name(span.start)), tuple(tables[step] for step in span))
+
+
+def _bundle(bundle: Bundle, tables: Mapping[int, TableView]) -> GroupView:
+    """The tables of a bundle, which lie one behind the other."""
+    title = c_comment(f"Argument tables of steps {bundle.first} to {bundle.last}, in one start of the cores.")
+    return GroupView(title, identifier(bundle_name(bundle.first)), tuple(tables[step] for step in bundle.steps))
 
 
 def number_count(plan: Plan) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import RESIDENT, Channel, Crossing
+from deployer.core.level import RESIDENT, Channel, Crossing, followers
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
@@ -151,11 +151,13 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
     buffers += _table_buffers(plan, memory)
     tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
     sized, sharing = target.sized(len(plan.steps)), sharers(plan.tables)
-    steps = []
+    steps, following = [], followers(plan.bundles)
     for s in plan.steps:
         own = sized.address * fixed_addresses(s) if s.index in sharing else 0
         where = [places[s.index, o.arg] for o in s.operands]
-        steps.append(_step(s, where, tables, sized, fetched.get(s.index, 0), own))
+        contention = sized.contention if s.buffering == "double" else 0
+        begins = sized.step + fetch_cycles(fetched.get(s.index, 0), sized, contention) + own
+        steps.append(_step(s, where, tables, 0 if s.index in following else begins, contention))
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),
@@ -201,10 +203,9 @@ def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
         yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
 
 
-def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, fetched: int, own: int) -> SimStepView:
-    """A step that fetches that many bytes of argument tables; `own` are the cycles in which it sets addresses."""
+def _step(step: PlanStep, places: list[Where], tables: Tables, cycles: int, contention: int) -> SimStepView:
+    """A step that takes so many `cycles` besides its kernels and transfers."""
     loops = Loops(step)
-    contention = target.contention if step.buffering == "double" else 0
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)
     scalars, count = loops.scalars(tables)
     return SimStepView(
@@ -218,7 +219,7 @@ def _step(step: PlanStep, places: list[Where], tables: Tables, target: Target, f
         scalar_count=count,
         tile_cycles=tables.numbers("uint32_t", step.tile_cycles),
         tiles=step.tiles,
-        cycles=target.step + fetch_cycles(fetched, target, contention) + own,
+        cycles=cycles,
         contention=contention,
     )
 

@@ -4,6 +4,7 @@ A hop has the number of its inner level. A step has one loop for each hop that i
 the level of that number. Costs are in cycles, for one transfer or for arrays of transfers.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -52,6 +53,32 @@ class Crossing:
     arg: str
     way: Literal["in", "out"]
     at: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Steps first..last, both included, whose kernel calls share one start of the cores.
+
+    Each core makes all of the calls in turn, and waits for the other cores after the last one alone.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def steps(self) -> range:
+        """All of its steps."""
+        return range(self.first, self.last + 1)
+
+    @property
+    def followers(self) -> range:
+        """The steps behind the first."""
+        return self.steps[1:]
+
+
+def followers(bundles: Iterable[Bundle]) -> frozenset[int]:
+    """The steps that run in the start of an earlier one, the first of their bundle."""
+    return frozenset(step for bundle in bundles for step in bundle.followers)
 
 
 def slowed(cycles: Count, contention: int) -> Count:

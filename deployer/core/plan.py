@@ -7,7 +7,7 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.level import RESIDENT, SPILLED, USUAL, Crossing, Slots
+from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
@@ -361,8 +361,7 @@ class LevelUse:
 class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
-    The kernels' argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are its
-    tiling's.
+    Argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are the tiling's.
     """
 
     options: Options
@@ -380,6 +379,7 @@ class Plan:
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
+    bundles: tuple[Bundle, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

@@ -172,6 +172,29 @@ class Call(Statement):
 
 
 @dataclass(frozen=True)
+class AssignEach(Statement):
+    """Runs assignments for each of `count` argument tables of the kernel, one behind the other from `table` on."""
+
+    kernel: str
+    table: Table
+    count: int
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class CallEach(Statement):
+    """Calls the kernel on all cores for each of `count` argument tables, one behind the other from `table` on.
+
+    They are those of as many steps from `step` on, and no core waits for another between two of them.
+    """
+
+    step: int
+    kernel: str
+    table: Table
+    count: int
+
+
+@dataclass(frozen=True)
 class If(Statement):
     """Runs statements under a condition."""
 

@@ -7,6 +7,7 @@ from deployer.core.errors import PlacementInfeasible, TilingInfeasible
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
+from deployer.planning.crossings.bundles import with_bundles
 from deployer.planning.crossings.choose import with_crossings
 from deployer.planning.place import PackingGap
 from deployer.planning.sharing import with_shared_tables
@@ -126,8 +127,8 @@ def place_tiling(
 
 
 def crossed(tiling: Tiling, plan: Plan) -> Plan:
-    """The tiling's plan with transfers that cross steps, verified, where the options allow them."""
-    better = with_crossings(plan) if plan.options.ahead else plan
-    if better is not plan:
+    """The tiling's plan with what goes beyond its steps, verified: transfers that cross some, and bundles of some."""
+    better = with_bundles(with_crossings(plan) if plan.options.ahead else plan)
+    if better != plan:
         verify_plan(better, tiling)
     return better

@@ -25,8 +25,10 @@ from deployer.planning.expr import (
 from deployer.planning.loop_program import (
     Arguments,
     Assign,
+    AssignEach,
     Block,
     Call,
+    CallEach,
     Declare,
     Done,
     Fetch,
@@ -49,7 +51,7 @@ Action = Callable[[], None]
 Running = tuple[int, int]
 """The hop of a transfer and the cycle at which it ends; 0 for nothing."""
 NOTHING: Running = (0, 0)
-UNTIMED = Arguments | Assign | Fetch
+UNTIMED = Arguments | Assign | AssignEach | Fetch
 """Statements whose cycles are part of the step's own."""
 
 
@@ -103,7 +105,7 @@ class ProgramRun:
                 return lambda: variables.update({name: (variables[name] + 1) % slots})
             case If(condition, body):
                 return self._under(self._value(condition), self._block(body))
-            case Call():
+            case Call() | CallEach():
                 return self._call
             case Loop():
                 return self._loop(statement)

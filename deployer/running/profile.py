@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from deployer.core.errors import RunFailed
+from deployer.core.level import followers
 from deployer.core.plan import Plan
 
 STEP, INGRESS, KERNEL, EGRESS = range(4)
@@ -63,20 +64,29 @@ def model_profile(plan: Plan) -> list[StepProfile]:
 
 
 def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile]:
-    """A row per step from two profiles: one with the steps' times alone, one with every wait and kernel."""
+    """A row per step from two profiles: one with the steps' times alone, one with every wait and kernel.
+
+    All of a bundle's cycles, and what the model says of them, are its first step's.
+    """
     visits = _visits(steps)
     empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
     totals = _by_step(visits)
     detailed = _by_step(_visits(tiles))
-    rows = []
+    rows, following = [], followers(plan.bundles)
+    predicted = {s.index: s.cycles for s in plan.steps}
+    for bundle in plan.bundles:
+        predicted[bundle.first] += sum(predicted.pop(step) for step in bundle.followers)
     for s in plan.steps:
+        if s.index in following:
+            rows.append(StepProfile(s.index, s.name, s.op, "measured", (0,), (0,), (0,), 0, 0))
+            continue
         if s.index not in totals or s.index not in detailed:
             raise RunFailed(f"the profile has no record of step {s.index} {s.name!r}")
         spans = [(v.end - v.begin) % (1 << 32) - min(empty) for v in totals[s.index]]
         parts = np.mean([_per_tile(v.events, s.tiles) for v in detailed[s.index]], axis=0).round().astype(int)
         ingress, kernel, egress = (tuple(int(x) for x in row) for row in parts)
         cycles = round(sum(spans) / len(spans))
-        rows.append(StepProfile(s.index, s.name, s.op, "measured", ingress, kernel, egress, cycles, s.cycles))
+        rows.append(StepProfile(s.index, s.name, s.op, "measured", ingress, kernel, egress, cycles, predicted[s.index]))
     return rows
 
 

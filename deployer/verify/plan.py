@@ -16,6 +16,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
+from deployer.verify.across.bundles import check_bundles
 from deployer.verify.across.crossings import check_crossings, crossing_lives, outer_slots
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.options import verify_running
@@ -39,7 +40,7 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, ingress, egress, lifetime, table, crossing, alignment, overlap, budget or cycles.
+    Rules: digest, plan, ingress, egress, lifetime, table, crossing, bundle, alignment, overlap, budget or cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
     target = target_of(tiling)
@@ -56,9 +57,10 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
 def check_room(plan: Plan, target: Target) -> None:
     """The buffers of each level fit its budget and do not overlap, and each step's cycles and bytes add up.
 
-    Rules: table, crossing, alignment, overlap, budget or cycles.
+    Rules: table, crossing, bundle, alignment, overlap, budget or cycles.
     """
     check_crossings(plan)
+    check_bundles(plan)
     kernels = [(s.graph, s.kernel) for s in plan.steps]
     fetched = check_tables(kernels, plan.table_bytes, plan.groups, target, plan.tables)
     _sharing(plan)

@@ -4,5 +4,6 @@
 
 #define HAL_TABLE
 #define HAL_WATCHES_TABLES
+#define HAL_WATCHES_STEPS
 
 #endif

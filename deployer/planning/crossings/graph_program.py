@@ -8,9 +8,21 @@ in which others' fetches start has its own started before them.
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.core.level import Crossing
+from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
-from deployer.planning.loop_program import LoopProgram, Start, Ticket, Wait, Way
+from deployer.planning.loop_program import (
+    Assign,
+    AssignEach,
+    Block,
+    CallEach,
+    Fetch,
+    LoopProgram,
+    Start,
+    Table,
+    Ticket,
+    Wait,
+    Way,
+)
 from deployer.planning.lower import lower
 from deployer.tilers.levels.tables import fetched_bytes, sharers
 
@@ -28,7 +40,8 @@ class GraphStep:
     """A step of a graph: what starts when it begins, the tickets that its body is given, what is awaited at its end.
 
     A ticket is given by value, or where the body is to leave some, as the first element of an array for them. If the
-    graph starts transfers in steps of this form, it tells (`told`) the HAL that the step begins.
+    graph starts transfers in steps of this form, it tells (`told`) the HAL that the step begins. A step that `follows`
+    runs in the start of an earlier one, whose program calls the kernels of their whole bundle.
     """
 
     program: LoopProgram
@@ -37,6 +50,7 @@ class GraphStep:
     given: tuple[tuple[str, Ticket], ...] = ()
     left: tuple[tuple[str, int, Ticket], ...] = ()
     waits: tuple[Wait, ...] = ()
+    follows: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,14 +74,31 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
     begun = _begun(programs, moments)
     left, ended, tickets = _left(programs, moments)
-    output = []
+    output, following = [], followers(plan.bundles)
+    firsts = {bundle.first: len(bundle.steps) for bundle in plan.bundles}
     for step, program in zip(steps, programs, strict=True):
+        if step.index in following:
+            output.append(GraphStep(program, follows=True))
+            continue
+        if step.index in firsts:
+            program = _bundled(program, firsts[step.index])
         given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
         starts, waits = begun[program.step], ended[program.step]
         output.append(
             GraphStep(program, _form(step) in told, tuple(starts), given, tuple(left[program.step]), tuple(waits))
         )
     return GraphProgram(tuple(output), tickets)
+
+
+def _bundled(program: LoopProgram, count: int) -> LoopProgram:
+    """The program of a bundle's first step as that of all `count` steps: each has the same to assign."""
+    kernel, table = program.kernel.symbol, Table(program.step)
+    nodes = list(program.body.walk())
+    fetched = tuple(s for s in nodes if isinstance(s, Fetch))
+    assigned = tuple(s for s in nodes if isinstance(s, Assign))
+    each = (AssignEach(kernel, table, count, assigned),) if assigned else ()
+    title = f"{program.title} and {count - 1} more, in one start of the cores"
+    return replace(program, title=title, body=Block((*fetched, *each, CallEach(program.step, kernel, table, count))))
 
 
 def _opens(

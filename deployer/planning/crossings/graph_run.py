@@ -45,7 +45,8 @@ class _GraphRun:
         plan_step, run, begin = self.plan.steps[index], self.runs[index], clock.now
         clock.contention = self.target.contention if plan_step.buffering == "double" else 0
         own = self.target.address * fixed_addresses(plan_step) if index in self.sharing else 0
-        clock.run(self.target.step + fetch_cycles(self.fetched.get(index, 0), self.target, clock.contention) + own)
+        if not step.follows:
+            clock.run(self.target.step + fetch_cycles(self.fetched.get(index, 0), self.target, clock.contention) + own)
         for start in step.starts:
             self._start(start)
         run.tickets.update({(name, 0): self.tickets.pop((ticket.name, 0)) for name, ticket in step.given})

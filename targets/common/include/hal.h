@@ -66,6 +66,40 @@ void hal_init(int argc, char **argv);
  * before moved, a trap handler prints the number. */
 #define HAL_NO_STEP 0xffffffffu
 void hal_step(uint32_t step);
+/* Runs `count` steps from number `step` on, whose argument tables of `bytes` lie one behind the other: every core calls the
+ * kernel for one after the other, and waits for the other cores after the last one alone. */
+#ifdef HAL_WATCHES_STEPS /* the simulator runs them one by one and compares each with the plan */
+void hal_set_tables(const void *args, uint32_t bytes); /* what was just written there was to be written */
+
+static inline void hal_parallel_steps(uint32_t step, hal_kernel_t kernel, const void *args, uint32_t bytes, uint32_t count) {
+    hal_set_tables(args, count * bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) hal_step(step + i);
+        hal_parallel(kernel, (const uint8_t *)args + i * bytes);
+    }
+}
+#else
+typedef struct {
+    hal_kernel_t kernel;
+    const uint8_t *args;
+    uint32_t bytes, count;
+} hal_steps_t;
+
+static inline void hal_each_step(const void *steps) {
+    const hal_steps_t *p = steps;
+    const hal_kernel_t kernel = p->kernel;
+    const uint8_t *args = p->args;
+    const uint32_t bytes = p->bytes;
+    for (uint32_t left = p->count; left > 0; left--, args += bytes) kernel(args);
+}
+
+static inline void hal_parallel_steps(uint32_t step, hal_kernel_t kernel, const void *args, uint32_t bytes, uint32_t count) {
+    const hal_steps_t steps = {kernel, args, bytes, count};
+    (void)step;
+    hal_parallel(hal_each_step, &steps);
+}
+#endif
+
 /* The target's clock: model cycles, retired instructions or cycles; see the BENCH line. */
 uint64_t hal_cycles(void);
 /* The run's input file, read front to back; the result file, written front to back. `bytes` move to or from any level. */
