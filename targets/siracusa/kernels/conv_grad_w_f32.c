@@ -279,6 +279,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
 }
 
 #include "conv_grad_w_nine.h"
+#include "conv_grad_w_plane.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, const uint32_t goes_on,
@@ -358,9 +359,18 @@ static __attribute__((noinline)) void find_blocks(const args_t *p, view_t *v, in
     v->n = p->n, v->dy_n = p->dy_n, v->x_n = p->x_n;
 }
 
+/* Whether whole planes are dealt out as well as their rows of taps are. */
+static inline int deals_planes(uint32_t planes, uint32_t cores) {
+    return 8 * turns_of(planes, cores) <= 3 * turns_of(3 * planes, cores);
+}
+
 void conv_grad_w_f32(const void *args) {
     const args_t *p = args;
     const uint32_t cores = hal_core_count();
+    if (is_plane(p) && deals_planes(p->g, cores)) {
+        planes(p);
+        return;
+    }
     const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
                     (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
     const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow &&
@@ -375,7 +385,7 @@ void conv_grad_w_f32(const void *args) {
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
     if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&
-        8 * turns_of(p->g, cores) <= 3 * turns_of(3 * p->g, cores)) { /* else rows of taps are dealt out better */
+        deals_planes(p->g, cores)) {
         depthwise(p, &v);
         return;
     }
