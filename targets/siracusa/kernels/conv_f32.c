@@ -3,8 +3,10 @@
 #include "conv_f32.h"
 #define CONV_APART 1
 #include "conv.h"
+#include "conv_first.h"
 #include "conv_matrix.h"
 #include "conv_planes.h"
+#include "conv_pointwise.h"
 
 static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
                              uint32_t length) {
@@ -61,6 +63,10 @@ void conv_f32(const void *args) {
     const conv_f32_args_t *p = args;
     if (makes_planes(p))
         planes(p);
+    else if (is_pointwise(p))
+        pointwise(p);
+    else if (is_first(p))
+        first_layer(p);
     else
         windows(p);
 }

@@ -280,6 +280,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
 
 #include "conv_grad_w_nine.h"
 #include "conv_grad_w_plane.h"
+#include "conv_grad_w_rows.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, const uint32_t goes_on,
@@ -364,13 +365,8 @@ static inline int deals_planes(uint32_t planes, uint32_t cores) {
     return 8 * turns_of(planes, cores) <= 3 * turns_of(3 * planes, cores);
 }
 
-void conv_grad_w_f32(const void *args) {
-    const args_t *p = args;
+static __attribute__((noinline)) void weights(const args_t *p) {
     const uint32_t cores = hal_core_count();
-    if (is_plane(p) && deals_planes(p->g, cores)) {
-        planes(p);
-        return;
-    }
     const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
                     (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
     const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow &&
@@ -400,4 +396,18 @@ void conv_grad_w_f32(const void *args) {
         }
     }
     if (done < p->m) taps(p, &v, oh, done, 1, p->m - done, turn);
+}
+
+/* What every call fetches is this alone. */
+void conv_grad_w_f32(const void *args) {
+    const args_t *p = args;
+    if (is_plane(p) && deals_planes(p->g, hal_core_count())) {
+        planes(p);
+        return;
+    }
+    const uint32_t blocks = rows_blocks(p);
+    if (blocks > 0)
+        rows_of_taps(p, blocks);
+    else
+        weights(p);
 }

@@ -7,6 +7,7 @@
 #include "conv.h"
 #include "conv_matrix.h"
 #include "conv_planes.h"
+#include "conv_pointwise.h"
 
 /* Inputs phase, phase + stride, .. of an axis; input 0 lies at `at` among the windows' first taps. */
 static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32_t stride, uint32_t taps,
@@ -86,6 +87,8 @@ void conv_grad_x_f32(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
     if (makes_planes(p))
         planes(p);
+    else if (is_pointwise(p))
+        pointwise(p);
     else
         windows(p);
 }
