@@ -3,7 +3,10 @@
 #include "conv_f32.h"
 #define CONV_APART 1
 #include "conv.h"
+#include "conv_first.h"
 #include "conv_matrix.h"
+#include "conv_planes.h"
+#include "conv_pointwise.h"
 
 static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
                              uint32_t length) {
@@ -13,8 +16,7 @@ static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32
     return axis;
 }
 
-void conv_f32(const void *args) {
-    const conv_f32_args_t *p = args;
+static __attribute__((noinline)) void windows(const conv_f32_args_t *p) {
     if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sw * p->dw == 1 &&
         makes_strips(p->ow, p->left, p->x_cols)) {
         const strips_t v = {
@@ -54,4 +56,17 @@ void conv_f32(const void *args) {
     const axis_t rows = axis_of(p->oh, p->top, p->sh, p->kh, p->dh, p->x_rows);
     const axis_t columns = axis_of(p->ow, p->left, p->sw, p->kw, p->dw, p->x_cols);
     plane(&v, &rows, &columns, hal_core_id());
+}
+
+/* What every call fetches is this alone. */
+void conv_f32(const void *args) {
+    const conv_f32_args_t *p = args;
+    if (makes_planes(p))
+        planes(p);
+    else if (is_pointwise(p))
+        pointwise(p);
+    else if (is_first(p))
+        first_layer(p);
+    else
+        windows(p);
 }

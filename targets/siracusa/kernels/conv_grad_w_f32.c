@@ -279,6 +279,8 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
 }
 
 #include "conv_grad_w_nine.h"
+#include "conv_grad_w_plane.h"
+#include "conv_grad_w_rows.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, const uint32_t goes_on,
@@ -358,8 +360,12 @@ static __attribute__((noinline)) void find_blocks(const args_t *p, view_t *v, in
     v->n = p->n, v->dy_n = p->dy_n, v->x_n = p->x_n;
 }
 
-void conv_grad_w_f32(const void *args) {
-    const args_t *p = args;
+/* Whether whole planes are dealt out as well as their rows of taps are. */
+static inline int deals_planes(uint32_t planes, uint32_t cores) {
+    return 8 * turns_of(planes, cores) <= 3 * turns_of(3 * planes, cores);
+}
+
+static __attribute__((noinline)) void weights(const args_t *p) {
     const uint32_t cores = hal_core_count();
     const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
                     (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
@@ -375,7 +381,7 @@ void conv_grad_w_f32(const void *args) {
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
     if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&
-        8 * turns_of(p->g, cores) <= 3 * turns_of(3 * p->g, cores)) { /* else rows of taps are dealt out better */
+        deals_planes(p->g, cores)) {
         depthwise(p, &v);
         return;
     }
@@ -390,4 +396,18 @@ void conv_grad_w_f32(const void *args) {
         }
     }
     if (done < p->m) taps(p, &v, oh, done, 1, p->m - done, turn);
+}
+
+/* What every call fetches is this alone. */
+void conv_grad_w_f32(const void *args) {
+    const args_t *p = args;
+    if (is_plane(p) && deals_planes(p->g, hal_core_count())) {
+        planes(p);
+        return;
+    }
+    const uint32_t blocks = rows_blocks(p);
+    if (blocks > 0)
+        rows_of_taps(p, blocks);
+    else
+        weights(p);
 }

@@ -6,6 +6,8 @@
 #define CONV_APART (-1)
 #include "conv.h"
 #include "conv_matrix.h"
+#include "conv_planes.h"
+#include "conv_pointwise.h"
 
 /* Inputs phase, phase + stride, .. of an axis; input 0 lies at `at` among the windows' first taps. */
 static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32_t stride, uint32_t taps,
@@ -26,8 +28,7 @@ static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32
     return axis;
 }
 
-void conv_grad_x_f32(const void *args) {
-    const conv_grad_x_f32_args_t *p = args;
+static __attribute__((noinline)) void windows(const conv_grad_x_f32_args_t *p) {
     const uint32_t gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
                                 (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
     if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sh * p->sw * p->dw == 1 &&
@@ -79,4 +80,15 @@ void conv_grad_x_f32(const void *args) {
             turn = plane(&v, &rows, &columns, turn);
         }
     }
+}
+
+/* What every call fetches is this alone. */
+void conv_grad_x_f32(const void *args) {
+    const conv_grad_x_f32_args_t *p = args;
+    if (makes_planes(p))
+        planes(p);
+    else if (is_pointwise(p))
+        pointwise(p);
+    else
+        windows(p);
 }
