@@ -288,6 +288,7 @@ CONV_BLOCKS(1, 1)
 
 #include "conv_products.h"
 #include "conv_lines.h"
+#include "conv_fours.h"
 
 /* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
 static inline int worth_fours(uint32_t fours) {
@@ -379,6 +380,7 @@ static __attribute__((noinline)) uint32_t plane_blocks(const conv_t *v, const ax
 
 static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
     if (v->m == 1 && v->c == 1 && v->first) return plane_lines(v, rows, columns, turn);
+    if (fits_fours(v, rows, columns)) return plane_fours(v, rows, columns, turn);
     return plane_blocks(v, rows, columns, turn);
 }
 

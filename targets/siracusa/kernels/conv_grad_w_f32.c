@@ -220,6 +220,8 @@ static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float
     v->fresh = fresh, v->rows = rows, v->columns = columns, v->first = first, v->end = end, v->left = begin_left;
 }
 
+#include "conv_grad_w_pairs.h"
+
 /* Where group, output and channel of a block's first weight lie. */
 typedef struct {
     const float *dy, *x;
@@ -262,7 +264,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
             v->first = begins(v->left, (int32_t)p->sw, v->columns);
             v->end = ends(v->left + (int32_t)some - 1, (int32_t)p->sw, v->x_columns, v->columns);
             if (v->end < v->first) v->end = v->first;
-            const block_t run = block_of(M, some);
+            const block_t run = M == 4 && some == 3 && fits_pairs(v) ? block_pairs : block_of(M, some);
             for (; turn < count; turn += cores) {
                 const place_t to = place_of(p, turn, m, M, outputs, p->c, 1);
                 const float *dy = to.dy + first * p->dy_h, *x = to.x + x_row;
