@@ -1,4 +1,5 @@
-"""The memory levels of a target, numbered from the innermost, and the cost of the DMA engines (hops) between them.
+"""The memory levels of a target, numbered from the innermost, and the cost of the DMA engines (hops) between them; what
+steps take more where the instruction cache lost their code.
 
 A hop has the number of its inner level. A step has one loop for each hop that its operands pass through, with slots in
 the level of that number. Costs are in cycles, for one transfer or for arrays of transfers.
@@ -79,6 +80,26 @@ class Bundle:
 def followers(bundles: Iterable[Bundle]) -> frozenset[int]:
     """The steps that run in the start of an earlier one, the first of their bundle."""
     return frozenset(step for bundle in bundles for step in bundle.followers)
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """What a step takes more after one with other code, which took the place of its own in the instruction cache.
+
+    `code` are the cycles to fetch the step's own code again; of its kernel's cold start, `milli` thousandths return.
+    """
+
+    code: int
+    milli: int
+
+    def cycles(self, cold: int, first: bool, switched: bool) -> int:
+        """The cycles for a kernel whose cold start takes `cold`.
+
+        All of it is lost by the `first` step of a pass with this code; `switched` is one after other code.
+        """
+        if not first and not switched:
+            return 0
+        return self.code + (cold if first else cold * self.milli // 1000)
 
 
 def slowed(cycles: Count, contention: int) -> Count:

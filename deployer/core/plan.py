@@ -68,8 +68,8 @@ class Running:
 class Step:
     """A node in the schedule with its kernel, access and kernel arguments.
 
-    `cold` marks the first use of a kernel in its graph: its code has left the instruction cache since the last pass.
-    `switched` marks a step after one with another kernel, which may evict large code as well.
+    `cold` marks the first use of a kernel's form in its graph: its code has left the instruction cache since the last
+    pass. `switched` marks a step after one with another kernel or form, which evicts a part of its code.
     """
 
     index: int

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError, facts_of
-from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Hop, Level
+from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Eviction, Hop, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
@@ -82,7 +82,6 @@ class Toolchain:
 class Target:
     """Everything the compiler knows of a machine.
 
-    A kernel whose cold start takes `evicted` cycles or more leaves the instruction cache when another kernel runs.
     A plan has `cores` cores unless it is told another number, up to `most_cores`. Kernels named in `whole_sums` have no
     code for a sum that goes on in another call.
     """
@@ -93,7 +92,7 @@ class Target:
     cores: int
     alignment: int
     pointer_bytes: int
-    evicted: int
+    eviction: Eviction
     levels: tuple[Level, ...]
     hops: tuple[Hop, ...]
     dispatch: int
@@ -271,10 +270,11 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
     small = faults.section(SmallProgram, cost.get("small"), "cost.small")
-    numbers = ("cores", "alignment", "pointer_bytes", "evicted")
+    eviction = faults.section(Eviction, raw.get("eviction"), "eviction")
+    numbers = ("cores", "alignment", "pointer_bytes")
     optional = {"description": str, "guard_bytes": int, "most_cores": int}
     keys = {"name", "clock", "levels", "hops", "cost", "kernels", "toolchain", "simulates", "measured", "whole_sums"}
-    keys |= {*numbers, *optional}
+    keys |= {"eviction", *numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in numbers_beyond(raw)]
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
@@ -319,7 +319,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         cores=raw["cores"],
         alignment=raw["alignment"],
         pointer_bytes=raw["pointer_bytes"],
-        evicted=raw["evicted"],
+        eviction=eviction,
         levels=tuple(levels),
         hops=tuple(hop for hop in hops if hop is not None),
         dispatch=cost["dispatch"],

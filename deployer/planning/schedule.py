@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from deployer.core.cost import cost_key
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step
@@ -15,15 +16,17 @@ def make_schedule(program: Program, options: Options) -> Schedule:
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     steps: list[Step] = []
+    before = ""
     for graph in program.graphs:
         warm: set[str] = set()
         for node in _leanest(program, graph, options.sole_pass):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            args, cold = kernel_args(node, access), operator.kernel.symbol not in warm
-            warm.add(operator.kernel.symbol)
-            switched = not steps or steps[-1].kernel.symbol != operator.kernel.symbol
+            code = cost_key(operator.kernel.symbol, operator.work(node, access, access.sizes).form)
+            args, cold, switched = kernel_args(node, access), code not in warm, code != before
+            warm.add(code)
+            before = code
             steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold, switched))
     return Schedule(options, program, tuple(steps))
 

@@ -144,7 +144,5 @@ def _kernels(
             cycles.append(costs[key] + target.tile)
     form = operator.work(step.node, step.access, choice.tile).form
     cold = kernel_cost(target, step.kernel.symbol, form).cold
-    cycles[0] -= target.tile
-    if step.cold or (step.switched and cold >= target.evicted):
-        cycles[0] += cold
+    cycles[0] += target.eviction.cycles(cold, step.cold, step.switched) - target.tile
     return tuple(cycles)

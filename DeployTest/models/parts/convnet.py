@@ -75,14 +75,32 @@ class ConvNet:
         self.conv(f"{label}.pointwise", outputs, (1, 1))
         return self.relu(f"{label}.pointwise.relu")
 
+    def pool(self, label: str) -> Value:
+        """Maxima of windows of 3x3, a stride of 2, one row and column of padding on each side."""
+        batch, channels, *size = self.shape
+        self.shape = (batch, channels, *(-(-length // 2) for length in size))
+        return self.node("MaxPool", label, self.x, kernel_shape=(3, 3), strides=(2, 2), pads=[1, 1, 1, 1])
+
+    def tokens(self, label: str) -> int:
+        """Places of the plane as tokens, [N, H * W, C]; how many they are."""
+        batch, channels, height, width = self.shape
+        shape = gs.Constant(f"{label}.shape", np.array([batch, channels, height * width], np.int64))
+        self.node("Transpose", label, self.node("Reshape", f"{label}.flat", self.x, shape), perm=[0, 2, 1])
+        return height * width
+
     def classes(self, count: int) -> None:
         """One row per image, and a fully connected layer of scores."""
-        features = self.shape[1]
         self.node("Flatten", "flatten", self.x)
+        self.dense("fc", self.shape[1], count)
+
+    def dense(self, label: str, features: int, count: int) -> Value:
+        """A fully connected layer over rows of features."""
         drawn = self.generator.standard_normal((count, features))
-        weight = gs.Constant("fc.weight", (drawn * np.sqrt(1 / features)).astype(np.float32))
-        self.node("Gemm", "fc", self.x, weight, gs.Constant("fc.bias", self._around(0.0, 0.1, count)), transB=1)
+        weight = gs.Constant(f"{label}.weight", (drawn * np.sqrt(1 / features)).astype(np.float32))
         self.shape = (self.shape[0], count)
+        return self.node(
+            "Gemm", label, self.x, weight, gs.Constant(f"{label}.bias", self._around(0.0, 0.1, count)), transB=1
+        )
 
     def case(self, out: Path, samples: int, seed: int, **options: Any) -> Path:
         """Write the case of the model with cross entropy against random labels; returns its *_train folder."""
