@@ -127,7 +127,7 @@ def place_tiling(
 
 def crossed(tiling: Tiling, plan: Plan) -> Plan:
     """The tiling's plan with transfers that cross steps, verified, where the options allow them."""
-    better = with_crossings(plan) if plan.options.ahead else plan
+    better = plan if plan.options.apart else with_crossings(plan)
     if better is not plan:
         verify_plan(better, tiling)
     return better
