@@ -117,7 +117,10 @@ def place_tiling(
     last: bool = True,
     runs: StepRuns | None = None,
 ) -> Plan:
-    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
+    """Addresses for a tiling, both verified, with each transfer in its step, which `crossed` may change.
+
+    `last` says that no other tiling will be tried, `runs` is for speed.
+    """
     verify_tiling(tiling)
     progress("addresses")
     plan = place.place_buffers(tiling, running, last, runs)
